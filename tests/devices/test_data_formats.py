@@ -21,6 +21,7 @@ from tfdist.data.random_access.tfrecord_reader import TFRecordReader
 from tfdist.errors import DataError, UsageError
 from tfdist.keras_repairs.inputs.data_adapters import distribute
 from tfdist.order.epoch_order import EpochOrder, EpochSteps
+from tfdist.order.epoch_span import EpochSpan
 from tfdist.runtime.batches.dataset_description import EpochCounter
 
 FEATURES = {"x": tf.io.FixedLenFeature([2], tf.float32), "y": tf.io.FixedLenFeature([], tf.int64)}
@@ -125,7 +126,8 @@ def test_sample_0_stands_in_where_a_replica_has_none(tmp_path: Path, open_files:
 def numbers_of(
     samples: int, batch_size: int, replicas: int = 1, replica_ids: Sequence[int] = (0,)
 ) -> SampleIndices:
-    return SampleIndices(EpochOrder(samples), EpochSteps(samples, batch_size, replicas), replica_ids, 0, EpochCounter())
+    steps, span = EpochSteps(samples, batch_size, replicas), EpochSpan(samples, batch_size)
+    return SampleIndices(EpochOrder(samples), steps, span, replica_ids, 0, EpochCounter())
 
 
 def test_several_features_make_a_dict(tmp_path: Path) -> None:

@@ -63,6 +63,19 @@ def test_history_of_one_device(
     assert received["val_accuracy"] == pytest.approx(expected["val_accuracy"], abs=1.01 / VALIDATION_SAMPLES)
 
 
+def test_epochs_of_a_number_of_steps(tmp_path: Path) -> None:
+    """Twelve steps take every sample once: the second epoch begins in the middle of a pass, and ends in another."""
+    options = ["--set", "fit.steps_per_epoch=20", "--set", "fit.epochs=2"]
+    expected, said = train(tmp_path / "one", *options)
+    received, _ = train(tmp_path / "two", *options, "--nproc", "2")
+    assert "done, 2 epochs of 20 steps" in said
+    assert history(received).keys() == history(expected).keys()
+    for name, values in history(expected).items():
+        assert len(values) == 2
+        assert history(received)[name] == pytest.approx(values, rel=1e-4)
+
+
+
 def test_learns(one: tuple[RunDir, str]) -> None:
     assert history(one[0])["val_accuracy"][-1] >= 0.95
 

@@ -28,7 +28,10 @@ class FitConfig(Section):
     """The arguments of `Model.fit`.
 
     Attributes:
-        epochs: How often every sample is used.
+        epochs: How many epochs are trained.
+        steps_per_epoch: How many batches make an epoch, which begins where the last one ended: validation, checkpoints
+            and callbacks come after so many. Every sample is used once before any comes again. Every sample once where
+            it is left out.
         validation_freq: Every how many epochs is validated, or a list of these epochs, counted from 1.
         class_weight: How much the samples of a class count in the loss, by the class's number; 1 for those not named.
         callbacks: Keras's by name, `early_stopping` or `{name: early_stopping, patience: 3}`, and your own,
@@ -42,7 +45,6 @@ class FitConfig(Section):
             "validation_data": _VALIDATION,
             "validation_steps": "every sample of data.validation is used: name fewer files there",
             "validation_batch_size": "validation takes the batches of the training: write data.batch_size",
-            "steps_per_epoch": "an epoch takes every sample once: for shorter ones name fewer files in data.train",
             "x": "write data.train",
             "y": "write data.train",
             "sample_weight": "weights come with the samples: data.train.parse may return (x, y, weight)",
@@ -52,6 +54,7 @@ class FitConfig(Section):
     )
 
     epochs: PositiveInt = 1
+    steps_per_epoch: PositiveInt | None = None
     validation_freq: (
         PositiveInt
         | Annotated[

@@ -22,6 +22,7 @@ def from_config(
     key: str = "data.train",
     begin: Position = START,
     class_weight: Mapping[int, float] | None = None,
+    steps_per_epoch: int | None = None,
 ) -> OpenedDataset:
     """Opens what a section describes. All workers call it together.
 
@@ -33,6 +34,7 @@ def from_config(
         key: The section's dotted key, for the errors.
         begin: Where the training resumes.
         class_weight: Class number -> the weight of its samples; None for samples without weights.
+        steps_per_epoch: Steps of an epoch; None for a pass over the samples.
 
     Raises:
         ConfigError: A dotted path does not import or names no function.
@@ -50,4 +52,5 @@ def from_config(
         on_nan=config.on_nan,
         classes=config.classes,
         class_weight=class_weight,
+        steps_per_epoch=steps_per_epoch,
     )

@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 
 from tfdist.data.argument_checks import boolean, integer
 from tfdist.data.ops.prefetch import PREFETCHED_STEPS
+from tfdist.data.ops.python_functions import CountedCalls, call_python
 from tfdist.data.ops.sample_batches import Augment
 from tfdist.data.ops.sample_checks import OnNan, SampleChecks
 from tfdist.data.sample_feed import SampleFeed
 from tfdist.data.sample_source import SampleSource
 from tfdist.data.worker_consistency import AgreedSource, Sharding, agree
 from tfdist.order.epoch_order import EpochSteps
+from tfdist.order.epoch_span import EpochSpan
 from tfdist.order.per_worker_order import WorkerShareSteps
 from tfdist.order.position import START, Position
 from tfdist.runtime.batches.dataset_description import EpochCounter, PartialEpoch, PipelineOrder, description_of
@@ -86,11 +88,13 @@ def _build(
     on_nan: OnNan = "keep",
     classes: int | None = None,
     class_weight: Mapping[int, float] | None = None,
+    steps_per_epoch: int | None = None,
 ) -> tuple[Batches, Mapping[str, Any]]:
     """Returns the batches of a source, and what their order depends on; every iterator is the next epoch.
 
-    An epoch has `ceil(samples / batch_size)` steps on every worker and visits every sample once. A global batch is cut
-    into near-equal pieces, one a replica; at the end of an epoch, or with more replicas than samples, some are empty.
+    An epoch has `ceil(samples / batch_size)` steps on every worker and visits every sample once, or takes
+    `steps_per_epoch` steps of such passes one after another. A global batch is cut into near-equal pieces, one a
+    replica; at the end of a pass, or with more replicas than samples, some are empty.
 
     Args:
         agreed: The samples, and whether they are this worker's own share.
@@ -105,6 +109,7 @@ def _build(
         on_nan: With `stop`, a NaN in a sample ends the training with an error that names the sample.
         classes: Labels must be integers from 0 to `classes - 1`; an error names the sample with another one.
         class_weight: Class number -> the weight of its samples, which batches then have as their third part.
+        steps_per_epoch: Steps of an epoch; None for a pass over the samples.
 
     Returns:
         A `tf.data.Dataset` of global batches for one replica, a `tf.distribute.DistributedDataset` for several; and
@@ -118,7 +123,7 @@ def _build(
     shuffle = boolean("shuffle", shuffle, "No size of a buffer is needed: all samples are shuffled.")
     checks = SampleChecks(on_nan, classes)
     replicas = strategy.num_replicas_in_sync
-    feed = SampleFeed.of(agreed, batch_size, seed, shuffle, replicas, augment, checks, class_weight)
+    feed = SampleFeed.of(agreed, batch_size, seed, shuffle, replicas, augment, checks, class_weight, steps_per_epoch)
     if not begin.step:
         return replica_batches(feed, strategy, begin), feed.facts
     later = replica_batches(feed, strategy, Position(begin.epoch + 1))
@@ -134,7 +139,7 @@ def replica_batches(feed: SampleFeed, strategy: tf.distribute.Strategy, begin: P
         strategy: The strategy in force.
         begin: Where the first iterator begins; it ends with the epoch. Every further one is the next epoch.
     """
-    steps = feed.steps
+    steps, span = feed.steps, feed.span
     # A script may iterate over the one and train on the other.
     epochs, epochs_of_shares = EpochCounter(begin.epoch), EpochCounter(begin.epoch)
 
@@ -147,7 +152,7 @@ def replica_batches(feed: SampleFeed, strategy: tf.distribute.Strategy, begin: P
 
     def make_shares(replica_ids: Sequence[int]) -> tf.data.Dataset:
         each = len(replica_ids)
-        batches = tf.data.Dataset.range(begin.step * each, len(steps) * each)
+        batches = _numbers_of_batches(span, begin.step, each, epochs_of_shares)
         # With shares of the workers' own, a piece may be larger than an even part of the batch.
         largest = tf.constant(steps.num_replicas * steps.largest_piece(range(steps.num_replicas)), tf.int64)
 
@@ -160,7 +165,7 @@ def replica_batches(feed: SampleFeed, strategy: tf.distribute.Strategy, begin: P
         return tf.data.Dataset.zip(make(replica_ids, epochs_of_shares, stands_in=True), batches).map(share)
 
     def steps_left(replica_ids: Sequence[int]) -> int:
-        return (len(steps) - begin.step) * len(replica_ids)
+        return (len(span) - begin.step) * len(replica_ids)
 
     def ordered(batches: Batches, epochs: EpochCounter) -> Batches:
         order = PipelineOrder(epochs, lambda place: replica_batches(feed, strategy, place), feed.facts)
@@ -174,6 +179,22 @@ def replica_batches(feed: SampleFeed, strategy: tf.distribute.Strategy, begin: P
         lambda: ordered(per_replica(make_shares, strategy), epochs_of_shares)
     )
     return batches
+
+
+def _numbers_of_batches(span: EpochSpan, first: int, each: int, epochs: EpochCounter) -> tf.data.Dataset:
+    """The numbers of the batches of `each` replicas in their pass, from a step of an epoch on, scalars int64."""
+    end = len(span) * each
+    if span.steps_per_epoch is None:
+        return tf.data.Dataset.range(first * each, end)
+    take_epoch = epochs.part()
+    next_begin = CountedCalls(lambda: [np.int64(take_epoch() * end % (span.steps_per_pass * each))])
+
+    def of_epoch(_: tf.Tensor) -> tf.data.Dataset:
+        (begin,) = call_python(next_begin, [], [tf.TensorSpec([], tf.int64)])
+        return tf.data.Dataset.range(begin + first * each, begin + end)
+
+    numbers = tf.data.Dataset.from_tensors(0).flat_map(of_epoch)
+    return numbers.map(lambda number: number % (span.steps_per_pass * each))
 
 
 def _samples_in(steps: EpochSteps | WorkerShareSteps, step: tf.Tensor) -> tf.Tensor:

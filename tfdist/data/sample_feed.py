@@ -16,6 +16,7 @@ from tfdist.data.ops.sample_indices import SampleIndices
 from tfdist.data.sample_source import PerSampleSource, SampleSource, SequentialSource
 from tfdist.data.worker_consistency import AgreedSource
 from tfdist.order.epoch_order import EpochOrder, EpochSteps
+from tfdist.order.epoch_span import EpochSpan, check_passes_in_sequence
 from tfdist.order.per_worker_order import SampleOrder, WorkerShareOrder, WorkerShareSteps
 from tfdist.order.sequential_order import LaneOrder, Lanes
 from tfdist.runtime.batches.dataset_description import EpochCounter
@@ -32,6 +33,7 @@ class SampleFeed:
         augment: Changes each sample at random; None for no change.
         checks: What each sample must be.
         class_weight: Class number -> the weight of its samples; None for samples without weights.
+        steps_per_epoch: Steps of an epoch; None for a pass over the samples.
     """
 
     source: SampleSource
@@ -40,6 +42,7 @@ class SampleFeed:
     augment: Augment | None = None
     checks: SampleChecks = SampleChecks()
     class_weight: Mapping[int, float] | None = None
+    steps_per_epoch: int | None = None
 
     @classmethod
     def of(
@@ -52,6 +55,7 @@ class SampleFeed:
         augment: Augment | None = None,
         checks: SampleChecks = SampleChecks(),  # noqa: B008 - frozen
         class_weight: Mapping[int, float] | None = None,
+        steps_per_epoch: int | None = None,
     ) -> SampleFeed:
         """The feed of a source on which the workers agree.
 
@@ -64,17 +68,24 @@ class SampleFeed:
             augment: See `SampleFeed`.
             checks: The same.
             class_weight: The same.
+            steps_per_epoch: The same.
+
+        Raises:
+            UsageError: The source can only be read in sequence, and its epochs are to be no passes.
         """
         batch_size = min(batch_size, agreed.samples)
+        if _lanes_of(agreed.source) is not None:
+            check_passes_in_sequence(steps_per_epoch)
+        changes = augment, checks, class_weight, steps_per_epoch
         if agreed.sizes is None:
             order = _order(agreed.source, batch_size, seed, shuffle)
             steps_of_all = EpochSteps(agreed.samples, batch_size, replicas)
-            return cls(agreed.source, order, steps_of_all, augment, checks, class_weight)
+            return cls(agreed.source, order, steps_of_all, *changes)
         # Only its own worker takes samples of a share: how many are in a batch changes nothing for the others.
         own = _order(agreed.source, max(1, batch_size // len(agreed.sizes)), seed, shuffle)
         shares = WorkerShareOrder(own, sum(agreed.sizes[: agreed.worker]))
         steps = WorkerShareSteps(agreed.sizes, batch_size, replicas)
-        return cls(agreed.source, shares, steps, augment, checks, class_weight)
+        return cls(agreed.source, shares, steps, *changes)
 
     def batches(
         self, replica_ids: Sequence[int], first_step: int, epochs: EpochCounter, *, stands_in: bool = False
@@ -87,7 +98,8 @@ class SampleFeed:
             epochs: Counts the epochs.
             stands_in: Whether a batch that has no sample holds one all the same; see `SampleIndices`.
         """
-        batches = self._unweighted(SampleIndices(self.order, self.steps, replica_ids, first_step, epochs, stands_in))
+        numbers = SampleIndices(self.order, self.steps, self.span, replica_ids, first_step, epochs, stands_in)
+        batches = self._unweighted(numbers)
         return batches if self.class_weight is None else weighted(batches, self.class_weight)
 
     def _unweighted(self, numbers: SampleIndices) -> tf.data.Dataset:
@@ -99,6 +111,11 @@ class SampleFeed:
         if inspects:
             batches = self.checks.inspected(batches, numbers.batches(), self.source.name)
         return batches if changes is None else augmented(batches, numbers.largest, changes)
+
+    @property
+    def span(self) -> EpochSpan:
+        """Which steps of which passes over the samples an epoch takes."""
+        return EpochSpan(self.steps.num_samples, self.steps.batch_size, self.steps_per_epoch)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -113,6 +130,7 @@ class SampleFeed:
             "augmented": self.augment is not None,
             **({"shares": list(steps.sizes)} if isinstance(steps, WorkerShareSteps) else {}),
             **({} if lanes is None else {"lanes": lanes.number, "window": lanes.window}),
+            **({} if self.steps_per_epoch is None else {"steps_per_epoch": self.steps_per_epoch}),
         }
 
 

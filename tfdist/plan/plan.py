@@ -10,6 +10,7 @@ from tfdist.config.data_sections import SourceConfig
 from tfdist.config.schema import RunConfig
 from tfdist.order.batch_split import bounds
 from tfdist.order.epoch_order import num_steps
+from tfdist.order.epoch_span import check_passes_in_sequence
 from tfdist.plan.plan_inputs import ClusterSize, PipelineBuffers, SourceSizes
 from tfdist.plan.worker_reads import WorkerReads, worker_reads
 
@@ -64,9 +65,9 @@ class SourcePlan:
     Attributes:
         key: The section: `data.train` or `data.validation`.
         sizes: What the plan was made from.
-        samples: Samples of an epoch, over all workers.
+        samples: Samples over all workers.
         shuffle: Whether every epoch has an order of its own.
-        steps: Steps of an epoch, the same on every worker.
+        steps: Steps for every sample once, the same on every worker.
         batch: A full global batch; the only one when there are fewer samples.
         tail: The last batch of an epoch when it is smaller; None when all are full.
         worker_reads: What each worker reads.
@@ -94,7 +95,8 @@ class DataPlan:
         name: The name of the run.
         layout: Workers and replicas.
         batch_size: The global batch that the config asks for.
-        epochs: Passes over the training samples.
+        epochs: Epochs of the training.
+        steps_per_epoch: Steps of one of them; as many as `train` has where an epoch is every sample once.
         seed: The run's seed; None when it is drawn at the start.
         optimizer: The name of the optimizer.
         learning_rate: As in the config, a number or a schedule's name; None for the optimizer's own.
@@ -106,6 +108,7 @@ class DataPlan:
     layout: ClusterSize
     batch_size: int
     epochs: int
+    steps_per_epoch: int
     seed: int | None
     optimizer: str
     learning_rate: float | str | None
@@ -128,22 +131,29 @@ def make_plan(
         layout: Workers and replicas.
         sizes: Section -> its sizes, for `data.train` and, where the config has one, `data.validation`.
         buffering: How many batches a pipeline holds.
+
+    Raises:
+        UsageError: Epochs are to have a number of steps, over samples that are read in sequence.
     """
     data = config.data
 
     def source(key: str, section: SourceConfig) -> SourcePlan:
         return _plan_source(key, section.shuffle, data.batch_size, layout, sizes[key], buffering)
 
+    if sizes["data.train"].sequence is not None:
+        check_passes_in_sequence(config.fit.steps_per_epoch)
     optimizer, rate = _optimizer(config.compile.optimizer)
+    train = source("data.train", data.train)
     return DataPlan(
         name=config.name,
         layout=layout,
         batch_size=data.batch_size,
         epochs=config.fit.epochs,
+        steps_per_epoch=config.fit.steps_per_epoch or train.steps,
         seed=config.seed,
         optimizer=optimizer,
         learning_rate=rate,
-        train=source("data.train", data.train),
+        train=train,
         validation=None if data.validation is None else source("data.validation", data.validation),
     )
 

@@ -23,18 +23,19 @@ def to_json(plan: DataPlan) -> dict[str, Any]:
         "seed": plan.seed,
         "optimizer": plan.optimizer,
         "learning_rate": plan.learning_rate,
-        "data": {source.key.rpartition(".")[2]: _source(source) for source in plan.sources},
+        "data": {source.key.rpartition(".")[2]: _source(plan, source) for source in plan.sources},
         "warnings": [dataclasses.asdict(warning) for warning in warnings_of(plan)],
     }
 
 
-def _source(source: SourcePlan) -> dict[str, Any]:
+def _source(plan: DataPlan, source: SourcePlan) -> dict[str, Any]:
     sizes = source.sizes
     return {
         "format": sizes.format,
         "samples": source.samples,
         "bytes": sizes.size,
-        "steps_per_epoch": source.steps,
+        "steps_per_epoch": plan.steps_per_epoch if source is plan.train else source.steps,
+        "steps_per_pass": source.steps,
         "batch": dataclasses.asdict(source.batch),
         "last_batch": dataclasses.asdict(source.tail or source.batch),
         "shuffle": source.shuffle,

@@ -57,8 +57,7 @@ def _rate(plan: DataPlan) -> str:
 def _source(plan: DataPlan, source: SourcePlan) -> Iterator[str]:
     yield f"{source.key}: {source.sizes.format}, {_what(source)}, {format_bytes(source.sizes.size)}"
     yield _line("samples", f"{source.samples:,}")
-    epochs = f", {source.steps * plan.epochs:,} in {format_count(plan.epochs, 'epoch')}" if source is plan.train else ""
-    yield _line("steps", f"{source.steps:,} an epoch{epochs}")
+    yield _line("steps", _steps(plan, source))
     yield _line("last batch", _tail(source))
     yield _line("shuffle", _shuffle(source))
     if source.sizes.sequence is not None:
@@ -69,6 +68,15 @@ def _source(plan: DataPlan, source: SourcePlan) -> Iterator[str]:
     if len(source.sizes.files) > 1:
         yield from _files(source)
     yield from _workers(source)
+
+
+def _steps(plan: DataPlan, source: SourcePlan) -> str:
+    if source is not plan.train:
+        return f"{source.steps:,} an epoch"
+    all_epochs = f"{plan.steps_per_epoch * plan.epochs:,} in {format_count(plan.epochs, 'epoch')}"
+    if plan.steps_per_epoch == source.steps:
+        return f"{source.steps:,} an epoch, {all_epochs}"
+    return f"{plan.steps_per_epoch:,} an epoch, {all_epochs}; {source.steps:,} for every sample once"
 
 
 def _shuffle(source: SourcePlan) -> str:

@@ -29,15 +29,15 @@ def note_completion(run: RunDir, epochs: int, trained: int | None = None) -> Non
     write_json(run.done_file, {"epochs": max(epochs, trained), "trained": trained})
 
 
-def trained_text(epochs: int, trained: int, samples: int) -> str:
+def trained_text(epochs: int, trained: int, size: str) -> str:
     """What a run says that has ended: how much it has trained.
 
     Args:
         epochs: How many it was to train.
         trained: How many it has; see `note_completion`.
-        samples: Those of an epoch.
+        size: What an epoch has, such as `1,437 samples`.
     """
-    asked, of = format_count(epochs, "epoch"), f"of {format_count(samples, 'sample')}"
+    asked, of = format_count(epochs, "epoch"), f"of {size}"
     if trained < epochs:
         return f"stopped by a callback after {trained} of {asked} {of}"
     if trained > epochs:

@@ -22,7 +22,7 @@ OVERRIDES = [
     ("epochs=3", "epochs: unknown key; did you mean fit.epochs? Expected one of name, seed, model"),
     (
         "fit.batch_size=3",
-        "fit.batch_size: unknown key; did you mean data.batch_size? Expected one of epochs, validation_fr",
+        "fit.batch_size: unknown key; did you mean data.batch_size? Expected one of epochs, steps_per_ep",
     ),
     ("data.train.pth=a", "data.train.pth: unknown key; did you mean data.train.path?"),
     (
@@ -51,7 +51,7 @@ OVERRIDES = [
     ("data.batch_size=1.5", "data.batch_size: expected an integer of 1 or more. Received: 1.5"),
     ("data.batch_size=true", "data.batch_size: expected an integer of 1 or more. Received: true"),
     ("devices.memory_growth=1", "devices.memory_growth: expected true or false. Received: 1"),
-    ("fit=", "fit: expected a section with the keys epochs, validation_freq, class_weight, cal"),
+    ("fit=", "fit: expected a section with the keys epochs, steps_per_epoch, validation_freq, cl"),
     ("data.train=a.npz", "data.train: expected a section whose key format is one of npz"),
     ("model.args=[64]", "model.args: expected a mapping of strings to values. Received: [64]"),
     # values that are not strings are not shown as strings

@@ -27,7 +27,7 @@ def plan(sizes: SourceSizes, batch_size: int = 10, layout: ClusterSize = Cluster
         model=ModelConfig(build="tfdist.models.mlp"),
         compile=CompileConfig(optimizer=more.pop("optimizer", "adam"), loss="mse"),
         data=DataConfig(batch_size=batch_size, train=section, validation=section if validation else None),
-        fit=FitConfig(epochs=more.pop("epochs", 3)),
+        fit=FitConfig(epochs=more.pop("epochs", 3), steps_per_epoch=more.pop("steps_per_epoch", None)),
         seed=more.pop("seed", 7),
     )
     assert not more

@@ -40,6 +40,11 @@ def test_the_table() -> None:
     assert render(made) == TABLE
 
 
+def test_epochs_of_a_number_of_steps() -> None:
+    made = plan(source(30, 3), steps_per_epoch=6)
+    assert "  steps          6 an epoch, 18 in 3 epochs; 4 for every sample once\n" in render(made)
+
+
 def test_what_is_many_is_cut() -> None:
     text = render(plan(source(*[10] * 20), layout=ClusterSize(40, 40)))
     assert "  and 12 more with 120 samples, 12.0 kB\n" in text

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.plan.sources import plan, source
+from tfdist.errors import UsageError
 from tfdist.order.epoch_order import EpochSteps
 from tfdist.order.sequential_order import LaneOrder, Lanes
 from tfdist.plan.plan import DataPlan
@@ -103,3 +104,8 @@ def test_for_machines() -> None:
         "read_over_at_resume": 500,
     }
     assert to_json(plan(source(5)))["data"]["train"]["sequence"] is None
+
+
+def test_epochs_of_a_number_of_steps_are_refused() -> None:
+    with pytest.raises(UsageError, match="fit.steps_per_epoch 6, with data that is read in sequence"):
+        plan(packed(30, 3), steps_per_epoch=6)

@@ -61,4 +61,4 @@ def test_a_run_that_was_resumed_to_train_less_than_it_had_counts_what_it_has(run
     ],
 )
 def test_how_much_was_trained(epochs: int, trained: int, said: str) -> None:
-    assert trained_text(epochs, trained, 1437) == said
+    assert trained_text(epochs, trained, "1,437 samples") == said

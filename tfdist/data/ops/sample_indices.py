@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tfdist.data.ops.python_functions import CountedCalls, call_python
 from tfdist.order.epoch_order import EpochSteps
+from tfdist.order.epoch_span import EpochSpan
 from tfdist.order.per_worker_order import SampleOrder, WorkerShareSteps
 from tfdist.runtime.batches.dataset_description import EpochCounter
 
@@ -31,7 +32,8 @@ class SampleIndices:
 
     Attributes:
         order: The order of the samples.
-        steps: Which places of the order are whose in each step.
+        steps: Which places of the order are whose in each step of a pass over the samples.
+        span: Which steps of which passes an epoch takes.
         replica_ids: The replicas.
         first_step: Counted from 0.
         epochs: Counts the epochs that iterators begin.
@@ -41,6 +43,7 @@ class SampleIndices:
 
     order: SampleOrder
     steps: EpochSteps | WorkerShareSteps
+    span: EpochSpan
     replica_ids: Sequence[int]
     first_step: int
     epochs: EpochCounter
@@ -71,8 +74,8 @@ class SampleIndices:
         """
         width = max(self.largest, 1)
 
-        def filled(epoch: int, pieces: NDArray[np.int64]) -> list[NDArray]:
-            sizes, samples = self._samples(epoch, pieces)
+        def filled(number: int, pieces: NDArray[np.int64]) -> list[NDArray]:
+            sizes, samples = self._samples(number, pieces)
             belongs = np.arange(width) < sizes[:, np.newaxis]
             numbers = np.zeros(belongs.shape, np.int64)
             numbers[belongs] = samples
@@ -83,18 +86,18 @@ class SampleIndices:
     def _cut(
         self, values_of: Callable[[int, NDArray[np.int64]], NDArray], spec: tf.TensorSpec
     ) -> tf.data.Dataset:
-        """A dataset of what `values_of` gives for an epoch and the numbers of the samples of each batch."""
+        """A dataset of what `values_of` gives for a pass and the numbers of the samples of each batch."""
 
-        def values(epoch: int, pieces: NDArray[np.int64]) -> list[NDArray]:
-            sizes, samples = self._samples(epoch, pieces)
-            return [values_of(epoch, samples), np.concatenate([[0], np.cumsum(sizes)])]
+        def values(number: int, pieces: NDArray[np.int64]) -> list[NDArray]:
+            sizes, samples = self._samples(number, pieces)
+            return [values_of(number, samples), sizes]
 
         return self._each(values, [spec, _ROWS], _cut)
 
-    def _samples(self, epoch: int, pieces: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The sizes of batches, [n], and the numbers of the samples in them, one batch after another."""
+    def _samples(self, number: int, pieces: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The sizes of batches of a pass, [n], and the numbers of the samples in them, one batch after another."""
         sizes, places = _places(pieces)
-        samples = self.order.at(epoch, places)
+        samples = self.order.at(number, places)
         if not self.stands_in:
             return sizes, samples
         return np.maximum(sizes, 1), np.insert(samples, (np.cumsum(sizes) - sizes)[sizes == 0], 0)
@@ -105,21 +108,25 @@ class SampleIndices:
         specs: Sequence[tf.TensorSpec],
         cut: Callable[..., tf.data.Dataset],
     ) -> tf.data.Dataset:
-        """A dataset of what `block_of` gives for an epoch and the pieces of many batches, cut into batches."""
+        """A dataset of what `block_of` gives for a pass and the pieces of many batches of it, cut into batches."""
         each = len(self.replica_ids)
         per_block = max(1, min(BLOCK_SAMPLES // max(self.largest * each, 1), BLOCK_BATCHES // each))
         take_epoch = self.epochs.part()
 
         def block_at(epoch: NDArray[np.int64], first: NDArray[np.int64]) -> list[NDArray]:
-            last = min(int(first) + per_block, len(self.steps))
-            return block_of(int(epoch), self.steps.pieces(int(first), last, self.replica_ids))
+            last = min(int(first) + per_block, len(self.span))
+            blocks = [
+                block_of(number, self.steps.pieces(begin, end, self.replica_ids))
+                for number, begin, end in self.span.passes(int(epoch), int(first), last)
+            ]
+            return blocks[0] if len(blocks) == 1 else list(map(np.concatenate, zip(*blocks, strict=True)))
 
         next_epoch = CountedCalls(lambda: [np.int64(take_epoch())])
         next_block = CountedCalls(block_at)
 
         def of_epoch(_: tf.Tensor) -> tf.data.Dataset:
             (epoch,) = call_python(next_epoch, [], [tf.TensorSpec([], tf.int64)])
-            blocks = tf.data.Dataset.range(self.first_step, len(self.steps), per_block)
+            blocks = tf.data.Dataset.range(self.first_step, len(self.span), per_block)
             values = blocks.map(lambda first: call_python(next_block, [epoch, first], specs))
             return values.prefetch(1).flat_map(cut)
 
@@ -137,6 +144,7 @@ def _rows(*blocks: tf.Tensor) -> tf.data.Dataset:
     return tf.data.Dataset.from_tensor_slices(blocks)
 
 
-def _cut(values: tf.Tensor, ends: tf.Tensor) -> tf.data.Dataset:
-    bounds = tf.stack([ends[:-1], ends[1:]], axis=1)
+def _cut(values: tf.Tensor, sizes: tf.Tensor) -> tf.data.Dataset:
+    ends = tf.cumsum(sizes)
+    bounds = tf.stack([ends - sizes, ends], axis=1)
     return tf.data.Dataset.from_tensor_slices(bounds).map(lambda piece: values[piece[0] : piece[1]])

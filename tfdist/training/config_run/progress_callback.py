@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 import keras
 
+from tfdist.order.epoch_span import EpochSpan
 from tfdist.training.config_run.input_wait import InputWait, InputWaitClock
 from tfdist.training.config_run.metric_texts import metrics_line
 from tfdist.training.config_run.running_epoch import EpochState
@@ -18,8 +19,8 @@ class ProgressCallback(keras.callbacks.Callback):
 
     Args:
         epochs: How many epochs the run has.
-        samples: Samples of one epoch.
-        before: Samples of this process's first epoch that were trained before it started.
+        span: Steps and samples of an epoch.
+        before: Steps of this process's first epoch that were trained before it started.
         fetched: Seconds that training steps have waited for data since the process began.
         announce: Says a line.
     """
@@ -29,7 +30,7 @@ class ProgressCallback(keras.callbacks.Callback):
     def __init__(
         self,
         epochs: int,
-        samples: int,
+        span: EpochSpan,
         before: int = 0,
         fetched: Callable[[], float] = lambda: 0.0,
         announce: Callable[[str], None] = print,
@@ -37,7 +38,7 @@ class ProgressCallback(keras.callbacks.Callback):
         super().__init__()
         self._announce = announce
         self._epochs = epochs
-        self._samples = samples
+        self._span = span
         self._before = before
         self._clock = InputWaitClock(fetched)
         self._rates: list[float] = []
@@ -95,7 +96,7 @@ class ProgressCallback(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         wait = self._clock.end()
-        rate = max(0, self._samples - self._before) / wait.seconds
+        rate = self._span.samples(epoch, self._before) / wait.seconds
         self._before = 0
         self._rates.append(rate)
         self._waits.append(wait)

@@ -19,6 +19,7 @@ from tfdist.keras_repairs.files.training_state import build
 from tfdist.launch.environment import Assignment
 from tfdist.launch.progress.run_progress import RunProgress
 from tfdist.launch.worker.config_handover import receive_config
+from tfdist.order.epoch_order import num_steps
 from tfdist.order.position import Position
 from tfdist.rundir import State, atomic_files
 from tfdist.rundir.completion import completion_text, note_completion
@@ -36,8 +37,8 @@ from tfdist.training.config_run.progress_reports import reporting
 from tfdist.training.config_run.run_resume import (
     RunStart,
     check_same_order,
+    epoch_span,
     find_run_start,
-    steps_per_epoch,
 )
 from tfdist.training.config_run.run_summary import end_summary, start_summary
 from tfdist.training.config_run.running_epoch import EpochSize, progress_of
@@ -97,9 +98,9 @@ def _train(
         check_same_order(resumed, samples=inputs.samples, order=inputs.order)
         build(model, inputs.train)
         session.activity.resume(resumed.last_epoch, resumed.total)
-    trained = start.position.step * config.data.batch_size
+    span = epoch_span(config, inputs.samples)
     progress = ProgressCallback(
-        config.fit.epochs, inputs.samples, trained, lambda: waited_for_data(session.strategy), announce
+        config.fit.epochs, span, start.position.step, lambda: waited_for_data(session.strategy), announce
     )
     restore = functools.partial(_restore_run_dir, session, config)
     record = RunRecordCallback(session.run, None if resumed is None else resumed.record, restore)
@@ -129,8 +130,8 @@ def _reporting(
         return contextlib.nullcontext()
     size = EpochSize(
         epochs=config.fit.epochs,
-        steps=steps_per_epoch(config, inputs.samples),
-        validation_steps=steps_per_epoch(config, inputs.validation_samples) or None,
+        steps=len(epoch_span(config, inputs.samples)),
+        validation_steps=num_steps(inputs.validation_samples, config.data.batch_size) or None,
         replicas=session.strategy.num_replicas_in_sync,
     )
     memory = functools.partial(used_memory, session.devices)
@@ -183,7 +184,7 @@ def _checkpoint_callback(
         start.checkpoints,
         SavePolicy(section.every_steps, section.every_minutes and section.every_minutes * 60.0),
         base_summary,
-        steps_per_epoch(config, inputs.samples),
+        len(epoch_span(config, inputs.samples)),
         lambda: record.state,
         start.resumed,
         session.strategy,
@@ -212,6 +213,7 @@ def _load_data(session: LaunchedSession, config: RunConfig, position: Position) 
         position,
         # Not by fit: it weights no data of several replicas, and takes weights of all classes only.
         config.fit.class_weight,
+        config.fit.steps_per_epoch,
     )
     validation, validation_samples = None, 0
     if section.validation is not None:

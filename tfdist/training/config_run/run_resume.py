@@ -13,7 +13,7 @@ from tfdist.checkpoint.checkpoint_manager import of_another_run
 from tfdist.config import RunConfig
 from tfdist.errors import RunDirError
 from tfdist.launch.environment import Assignment
-from tfdist.order.epoch_order import num_steps
+from tfdist.order.epoch_span import EpochSpan
 from tfdist.order.position import START, Position
 from tfdist.rundir.completion import completed_epochs
 from tfdist.runtime.collectives import broadcast
@@ -112,6 +112,7 @@ def check_same_order(
         ("data.batch_size", batch_size, summary.batch_size),
         ("the number of samples in data.train", samples, summary.samples),
         *((words, order.get(name), summary.order.get(name)) for name, words in _ORDER_FACTORS.items()),
+        ("fit.steps_per_epoch", *(_steps_asked(facts) if order else None for facts in (order, summary.order))),
     ):
         if here is not None and there is not None and here != there:
             raise RunDirError(
@@ -120,6 +121,16 @@ def check_same_order(
             )
 
 
-def steps_per_epoch(config: RunConfig, samples: int) -> int:
-    """Global batches of an epoch."""
-    return num_steps(samples, config.data.batch_size)
+def _steps_asked(order: Mapping[str, Any]) -> int | str:
+    steps: int | None = order.get("steps_per_epoch")
+    return "null" if steps is None else steps
+
+
+def epoch_span(config: RunConfig, samples: int) -> EpochSpan:
+    """The global batches of an epoch of the training.
+
+    Args:
+        config: The run's.
+        samples: Those of data.train.
+    """
+    return EpochSpan(samples, min(config.data.batch_size, samples), config.fit.steps_per_epoch)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tfdist.config import RunConfig
 from tfdist.config.data_sections import SourceConfig
 from tfdist.rundir.completion import trained_text
-from tfdist.text import format_duration
+from tfdist.text import format_count, format_duration
 from tfdist.training.checkpoints.resume_log import change_of, place_of
 from tfdist.training.config_run.best_epoch import best_epoch
 from tfdist.training.config_run.input_description import describe_input
@@ -38,7 +38,7 @@ def end_summary(
     last = {name: values[-1] for name, values in record.history.items()}
     return "\n".join(
         (
-            f"{config.name}: done, {trained_text(config.fit.epochs, record.epochs, samples)}",
+            f"{config.name}: done, {trained_text(config.fit.epochs, record.epochs, _epoch_size(config, samples))}",
             f"  on       {describe(session)}",
             f"  time     {_took(session, record, progress)}",
             *_speed(progress),
@@ -49,6 +49,11 @@ def end_summary(
             f"  files    {_files(session, config)}",
         )
     )
+
+
+def _epoch_size(config: RunConfig, samples: int) -> str:
+    steps = config.fit.steps_per_epoch
+    return format_count(samples, "sample") if steps is None else format_count(steps, "step")
 
 
 def _took(session: LaunchedSession, record: RunRecordCallback, progress: ProgressCallback) -> str:

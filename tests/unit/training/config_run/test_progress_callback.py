@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from tfdist.order.epoch_span import EpochSpan
 from tfdist.training.config_run.progress_callback import ProgressCallback
 
 
 def test_the_running_epoch() -> None:
-    callback = ProgressCallback(2, 64, announce=lambda line: None)
+    callback = ProgressCallback(2, EpochSpan(64, 32), announce=lambda line: None)
     assert callback.state is None
     callback.on_epoch_begin(1)
     state = callback.state

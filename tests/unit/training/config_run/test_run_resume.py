@@ -69,6 +69,7 @@ def test_a_restart_goes_on_with_what_its_own_job_has_made(
         ({"samples": 101}, "the number of samples in data.train was 100"),
         ({"order": {"shares": [50, 50]}}, r"the number of samples of each worker's share was \[60, 40\]"),
         ({"order": {"shuffle": False}}, "data.train.shuffle was True"),
+        ({"order": {"steps_per_epoch": 5}}, "fit.steps_per_epoch was null. .* Received: 5. Resume with null"),
     ],
 )
 def test_another_order_of_samples_is_refused(given: dict[str, Any], message: str) -> None:
@@ -77,3 +78,13 @@ def test_another_order_of_samples_is_refused(given: dict[str, Any], message: str
     check_same_order(summary, order={"lanes": 3})
     with pytest.raises(RunDirError, match=message):
         check_same_order(summary, **given)
+
+
+def test_epochs_of_another_length_are_refused() -> None:
+    order = {"steps_per_epoch": 20, "shuffle": True}
+    summary = CheckpointSummary(1, 2, 6, 7, 32, 100, 1, 1, 0.0, order=order)
+    check_same_order(summary, seed=7, batch_size=32)
+    check_same_order(summary, order=order)
+    for received in ({"steps_per_epoch": 10, "shuffle": True}, {"shuffle": True}):
+        with pytest.raises(RunDirError, match="fit.steps_per_epoch was 20"):
+            check_same_order(summary, order=received)
