@@ -37,6 +37,8 @@ class KerasDifferences:
             multiplies them by 0, which leaves NaN what is no number.
         masks_are_counted_exactly: Whether a loss is divided by the number of valid entries. In 3.12 it is divided by a
             little more, `keras.config.epsilon()`.
+        masks_have_no_weights: Whether a loss takes any number in a mask but 0 for 1, where it does not count them.
+            Before 3.15 it multiplies by the number.
     """
 
     batch_metrics_begin_anew: bool
@@ -45,6 +47,7 @@ class KerasDifferences:
     logs_lie_flat: bool
     masked_inputs_are_left_out: bool
     masks_are_counted_exactly: bool
+    masks_have_no_weights: bool
 
 
 DIFFERENCES = KerasDifferences(
@@ -54,4 +57,5 @@ DIFFERENCES = KerasDifferences(
     logs_lie_flat=is_from("3.14"),
     masked_inputs_are_left_out=is_from("3.15"),
     masks_are_counted_exactly=is_from("3.13"),
+    masks_have_no_weights=is_from("3.15"),
 )

@@ -151,7 +151,7 @@ def _summand(values: tf.Tensor, sample_weight: Any, mask: Any, reduction: str | 
     weight = _as(values.dtype, sample_weight)
     valid = _as(values.dtype, mask)
     # With reduction="sum" Keras applies the mask alone, without the factor total / valid.
-    weight = loss_module.apply_mask(weight, valid, dtype=values.dtype, reduction="sum")
+    weight = loss_module.apply_mask(weight, _as_factors(valid, reduction), dtype=values.dtype, reduction="sum")
     if weight is not None:
         values, weight = loss_module.squeeze_or_expand_to_same_rank(values, weight)
         values = values * weight
@@ -168,6 +168,13 @@ def _summand(values: tf.Tensor, sample_weight: Any, mask: Any, reduction: str | 
     if not DIFFERENCES.masks_are_counted_exactly:
         count += keras.config.epsilon()
     return ops.divide_no_nan(numerator * ops.divide_no_nan(total, count), size)
+
+
+def _as_factors(mask: Any, reduction: str | None) -> Any:
+    """What values are multiplied by: in a mean over all of them, a mask of other numbers may be that of 0 and 1."""
+    if mask is None or not DIFFERENCES.masks_have_no_weights or reduction in ("sum", "mean_with_sample_weight"):
+        return mask
+    return ops.cast(ops.cast(mask, "bool"), mask.dtype)
 
 
 def _global_size(values: tf.Tensor) -> tf.Tensor:
