@@ -10,10 +10,12 @@ import ast
 import contextlib
 import hashlib
 import inspect
+import linecache
 import logging
 import re
 import textwrap
 from collections.abc import Collection, Iterator, Mapping
+from types import CodeType
 from typing import Any
 
 import keras
@@ -38,7 +40,40 @@ def fingerprint(function: Any) -> str:
     """A short digest of what a function does, the same for any comments and docstrings; `MISSING` of None."""
     if function is None:
         return MISSING
-    return hashlib.sha256(code_of(inspect.getsource(function)).encode()).hexdigest()[:16]
+    return hashlib.sha256(code_of_function(function).encode()).hexdigest()[:16]
+
+
+def code_of_function(function: Any) -> str:
+    """What `code_of` makes of the source of a function."""
+    try:
+        return code_of(_source_by_indentation(function))
+    except SyntaxError:
+        return code_of(inspect.getsource(function))
+
+
+def _source_by_indentation(function: Any) -> str:
+    """The source of a function, which ends behind its code where the indentation does.
+
+    `inspect.getsource` runs Python's tokenizer to find the end, which takes longer than all else here. Lines
+    of a string or in brackets may be indented by less: what lacks those is no Python, which shows.
+    """
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    lines = [] if code is None else linecache.getlines(code.co_filename)
+    if code is None or not lines:
+        return inspect.getsource(function)
+    first, end = code.co_firstlineno - 1, _last_line(code)
+    while end < len(lines) and (not lines[end].strip() or _indentation(lines[end]) > _indentation(lines[first])):
+        end += 1
+    return "".join(lines[first:end])
+
+
+def _last_line(code: CodeType) -> int:
+    inner = (_last_line(part) for part in code.co_consts if isinstance(part, CodeType))
+    return max([*(line for _, _, line in code.co_lines() if line is not None), *inner])
+
+
+def _indentation(line: str) -> int:
+    return len(line) - len(line.lstrip())
 
 
 def code_of(source: str) -> str:
@@ -57,12 +92,17 @@ def _without_comment(found: re.Match[str]) -> str:
     return "" if found[0].startswith("#") else found[0]
 
 
-def _docstrings(tree: ast.AST) -> Iterator[tuple[int, int]]:
+def _docstrings(tree: ast.Module) -> Iterator[tuple[int, int]]:
     """The first and last lines of the docstrings of every function and class in a tree."""
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+    todo: list[Any] = list(tree.body)
+    while todo:
+        statement = todo.pop()
+        # Functions and classes stand among statements, so expressions need no look.
+        for name in ("body", "orelse", "handlers", "finalbody", "cases"):
+            todo.extend(getattr(statement, name, ()))
+        if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             continue
-        first = node.body[0]
+        first = statement.body[0]
         if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
             yield first.lineno, first.end_lineno or first.lineno
 
