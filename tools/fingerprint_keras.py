@@ -1,4 +1,4 @@
-"""Compares the functions of Keras and TensorFlow that tfdist repairs with those that it was tested with.
+"""Compares the functions of Keras and TensorFlow that tfdist repairs or relies on with those that it was tested with.
 
     python tools/fingerprint_keras.py                               names those that are others in this environment
     python tools/fingerprint_keras.py --against other/bin/python    shows what in them differs from that environment
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import inspect
 import json
 import os
 import re
@@ -22,6 +21,10 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tfdist.keras_repairs.keras_function import KerasFunction
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -45,19 +48,23 @@ def main() -> None:
         print(json.dumps(codes))
         return
     from tfdist.keras_repairs.fingerprints import FINGERPRINTS
+    from tfdist.keras_repairs.relied_on import relied_on
 
     found = fingerprints_here()
     unknown = [path for path, fingerprint in found.items() if fingerprint not in FINGERPRINTS.get(path, {})]
     if args.accept is not None:
         accepted = unknown if args.accept == ["all"] else args.accept
         if absent := sorted(set(accepted) - set(found)):
-            sys.exit(f"No repair is of {', '.join(absent)}. Expected paths as this tool prints them.")
+            sys.exit(f"Nothing is known as {', '.join(absent)}. Expected paths as this tool prints them.")
         added = {path: found[path] for path in found if path not in unknown or path in accepted}
         TABLE.write_text(written(with_versions(FINGERPRINTS, added, versions_here())), encoding="utf-8")
         unknown = [path for path in unknown if path not in accepted]
     others = codes_of(args.against) if args.against else {}
+    reliances = {reliance.path: reliance.by for reliance in relied_on()}
     for path in unknown:
         print(path)
+        if path in reliances:
+            print(f"  relied on by {reliances[path]}")
         if path in others or args.against:
             print(difference(others.get(path, ""), codes[path]))
     sys.exit(1 if unknown else 0)
@@ -73,7 +80,7 @@ def versions_here() -> dict[str, str]:
 
 
 def fingerprints_here() -> dict[str, str]:
-    """Path -> fingerprint, of every function of this environment that is repaired."""
+    """Path -> fingerprint, of every function of this environment that is repaired or relied on."""
     from tfdist.keras_repairs.keras_versions import fingerprint
 
     return {path: fingerprint(function) for path, function in _functions().items()}
@@ -81,10 +88,10 @@ def fingerprints_here() -> dict[str, str]:
 
 def codes_here() -> dict[str, str]:
     """Path -> source, without comments and docstrings; empty where the function is not there."""
-    from tfdist.keras_repairs.keras_versions import code_of
+    from tfdist.keras_repairs.keras_versions import code_of_function
 
     found = _functions()
-    return {path: "" if function is None else code_of(inspect.getsource(function)) for path, function in found.items()}
+    return {path: "" if function is None else code_of_function(function) for path, function in found.items()}
 
 
 def codes_of(python: str) -> dict[str, str]:
@@ -99,17 +106,20 @@ def codes_of(python: str) -> dict[str, str]:
 
 def _functions() -> dict[str, object]:
     """The functions as Keras and TensorFlow have them, also where the repairs are installed."""
-    from tfdist.keras_repairs.registry import repairs
-
-    found = {repair.path: getattr(repair.owner, repair.name, None) for repair in repairs() if repair.is_checked}
+    found = {known.path: known.function for known in _known()}
     return {path: getattr(function, "__wrapped__", function) for path, function in found.items()}
 
 
 def packages() -> dict[str, str]:
     """Path -> the package of the function."""
-    from tfdist.keras_repairs.registry import repairs
+    return {known.path: known.package for known in _known()}
 
-    return {repair.path: repair.package for repair in repairs()}
+
+def _known() -> list[KerasFunction]:
+    from tfdist.keras_repairs.registry import repairs
+    from tfdist.keras_repairs.relied_on import relied_on
+
+    return [*(repair for repair in repairs() if repair.is_checked), *relied_on()]
 
 
 def with_versions(table: Table, found: Mapping[str, str], versions: Mapping[str, str]) -> Table:
@@ -149,9 +159,9 @@ def _latest(entry: tuple[str, str]) -> tuple[int, ...]:
     return tuple(-number for number in _numbers(entry[1].split()[-1]))
 
 
-_HEAD = '''"""Fingerprints of the functions that tfdist repairs, as `keras_versions.fingerprint` takes them.
+_HEAD = '''"""Fingerprints of what tfdist repairs in Keras and relies on, as `keras_versions.fingerprint` takes them.
 
-Each function has those of the versions that its repair was tested with. Written by tools/fingerprint_keras.py.
+Each function has those of the versions that the repairs were tested with. Written by tools/fingerprint_keras.py.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The tool that compares repaired functions with those that are known, and writes their table."""
+"""The tool that compares functions that are repaired or relied on with those that are known, and writes their table."""
 
 from __future__ import annotations
 
 import ast
+import sys
 
 import pytest
 
@@ -27,6 +28,17 @@ def test_another_version_is_noted_at_the_same_function_and_another_function_besi
 
 def test_a_difference_is_shown_line_by_line() -> None:
     assert "  -return 1\n  +return 2" in fingerprint_keras.difference("x\nreturn 1", "x\nreturn 2")
+
+
+def test_what_relies_on_a_changed_function_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(FINGERPRINTS, "keras.src.losses.loss.apply_mask", {"another": "3.12"})
+    monkeypatch.setattr(sys, "argv", ["fingerprint_keras.py"])
+    with pytest.raises(SystemExit, match="1"):
+        fingerprint_keras.main()
+    said = "keras.src.losses.loss.apply_mask\n  relied on by tfdist.keras_repairs.forward.losses\n"
+    assert capsys.readouterr().out == said
 
 
 @pytest.mark.parametrize("installed", [False, True])

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
+from collections.abc import Callable
+from typing import Any
 
 import keras
 import pytest
+from keras.src.losses import loss
 
+from tests.devices.repair_removal import take_out
 from tfdist import keras_repairs
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs import keras_versions
 from tfdist.keras_repairs.fingerprints import FINGERPRINTS
 from tfdist.keras_repairs.registry import repairs
+from tfdist.keras_repairs.relied_on import relied_on
 from tfdist.runtime import tested_versions
 
 INSTALLED = {"tensorflow": "2.21.0", "keras": "3.15.1"}
@@ -46,7 +52,7 @@ def test_warns_of_another_version_whose_functions_are_the_same(
 ) -> None:
     (said,) = warnings_of(caplog, {**INSTALLED, package: "9.9.0"}, known_function)
     assert f"{package} 9.9.0 is not tested" in said
-    assert "functions that tfdist repairs are the same" in said
+    assert "functions that tfdist repairs or relies on are the same" in said
     assert tested_versions.remedy() in said
 
 
@@ -112,6 +118,21 @@ def test_code_of_a_method() -> None:
     )
 
 
+def with_lines_at_the_margin(given: str) -> str:
+    return given + """
+at the margin
+    # no comment
+"""
+
+
+@pytest.mark.parametrize(
+    "function",
+    [known_function, with_lines_at_the_margin, keras.Model.compile, keras.layers.MultiHeadAttention.build],
+)
+def test_the_end_of_a_function_is_found(function: Callable[..., Any]) -> None:
+    assert keras_versions.code_of_function(function) == keras_versions.code_of(inspect.getsource(function))
+
+
 def test_every_repair_was_written_for_these_versions() -> None:
     keras_repairs.install()
     for repair in repairs():
@@ -123,10 +144,35 @@ def test_every_repair_was_written_for_these_versions() -> None:
         assert keras_versions.fingerprint(original) in known, f"{repair.path} of Keras {keras.__version__}"
 
 
-def test_every_fingerprint_of_these_versions_is_of_a_repair() -> None:
+def test_what_repairs_rely_on_is_as_it_was() -> None:
+    for reliance in relied_on():
+        known = FINGERPRINTS[reliance.path]
+        assert keras_versions.fingerprint(reliance.function) in known, f"{reliance.path} of Keras {keras.__version__}"
+
+
+def test_what_is_replaced_is_not_relied_on_and_nothing_is_named_twice() -> None:
+    paths = [known.path for known in (*repairs(), *relied_on())]
+    assert sorted(set(paths)) == sorted(paths)
+
+
+def test_a_function_that_is_relied_on_and_changed_is_refused_before_anything_is_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    keras_repairs.install()
+    take_out("Model.export", monkeypatch)
+    plain = keras.Model.export
+    monkeypatch.setattr(keras_versions, "installed", lambda: {**INSTALLED, "keras": "3.99.0"})
+    monkeypatch.setattr(loss, "apply_mask", other_function)
+    said = r"keras 3\.99\.0 .*: keras\.src\.losses\.loss\.apply_mask \(replaced by .*test_keras_versions\)\."
+    with pytest.raises(UnsupportedError, match=said):
+        keras_repairs.install()
+    assert keras.Model.export is plain
+
+
+def test_every_fingerprint_of_these_versions_is_of_what_is_repaired_or_relied_on() -> None:
     installed = {version.rpartition(".")[0] for version in keras_versions.installed().values()}
     of_these = {path for path, known in FINGERPRINTS.items() if installed & set(" ".join(known.values()).split())}
-    assert of_these == {repair.path for repair in repairs() if repair.is_checked}
+    assert of_these == {known.path for known in (*repairs(), *relied_on()) if getattr(known, "is_checked", True)}
 
 
 def test_installing_twice_changes_nothing() -> None:

@@ -12,6 +12,7 @@ from tfdist.keras_repairs.fingerprints import FINGERPRINTS
 from tfdist.keras_repairs.loop import fit_listeners, trainer
 from tfdist.keras_repairs.optimizer import gradient_reduction
 from tfdist.keras_repairs.registry import Function, Repair, RepairHooks, repairs
+from tfdist.keras_repairs.relied_on import relied_on
 
 _IS_REPAIR: AttachedValue[bool] = AttachedValue("is_repair")
 
@@ -34,15 +35,14 @@ def install(
         listener: Notified of every `fit`, `evaluate` and `predict`, and of every execution in them.
 
     Raises:
-        UnsupportedError: A function is not one that its repair was written for.
+        UnsupportedError: A function is not one that its repair was written for, or that a repair relies on.
     """
     hooks = RepairHooks(imposed_seed, extra_callbacks, on_batch, on_gradients, listener or fit_listeners.NoListener())
     todo = [repair for repair in repairs(hooks) if not _is_installed(repair)]
-    originals = {repair.path: getattr(repair.owner, repair.name, None) for repair in todo}
+    originals = {repair.path: repair.function for repair in todo}
+    to_check = [*(repair for repair in todo if repair.is_checked), *(relied_on() if todo else ())]
     keras_versions.check(
-        keras_versions.installed(),
-        {repair.path: originals[repair.path] for repair in todo if repair.is_checked},
-        FINGERPRINTS,
+        keras_versions.installed(), {checked.path: checked.function for checked in to_check}, FINGERPRINTS
     )
     for repair in todo:
         repaired = _made(repair, originals[repair.path])

@@ -1,4 +1,4 @@
-"""Checks that Keras and TensorFlow are those that the repairs were written for: the functions that they replace.
+"""Checks that Keras and TensorFlow are those that the repairs were written for: what they replace and rely on.
 
 A function is known by what it does. Its fingerprint is that of its source without comments and docstrings, and
 `fingerprints` lists those that repairs were tested with: one a function, or several where versions differ.
@@ -112,7 +112,7 @@ def check(versions: Mapping[str, str], functions: Mapping[str, Any], known: Mapp
 
     Args:
         versions: Those of `tensorflow` and `keras`.
-        functions: The functions about to be replaced, by their paths.
+        functions: The functions about to be replaced, and those that repairs rely on, by their paths.
         known: The fingerprints that each may have, by its path.
 
     Raises:
@@ -122,13 +122,15 @@ def check(versions: Mapping[str, str], functions: Mapping[str, Any], known: Mapp
     changed = [path for path, function in functions.items() if fingerprint(function) not in known.get(path, ())]
     if changed:
         raise UnsupportedError(
-            f"In {installed} these functions, which tfdist repairs, are not what they were in any version that it was "
-            f"tested with: {', '.join(map(_placed, changed, map(functions.get, changed)))}. Results on several "
-            f"replicas could differ from those of one. {tested_versions.remedy()}"
+            f"In {installed} these functions, which tfdist repairs or relies on, are not what they were in any version "
+            f"that it was tested with: {', '.join(map(_placed, changed, map(functions.get, changed)))}. Results on "
+            f"several replicas could differ from those of one. {tested_versions.remedy()}"
         )
     if untested := tested_versions.untested(versions):
         logging.getLogger("tfdist").warning(
-            "%s. The functions that tfdist repairs are the same. %s", "; ".join(untested), tested_versions.remedy()
+            "%s. The functions that tfdist repairs or relies on are the same. %s",
+            "; ".join(untested),
+            tested_versions.remedy(),
         )
 
 
@@ -142,7 +144,7 @@ def importing() -> Iterator[None]:
     """Around the imports of the repairs: what they need and an untested version does not have is told as such.
 
     Raises:
-        UnsupportedError: A version is untested, and lacks a module or a function that is repaired.
+        UnsupportedError: A version is untested, and lacks a module or a function that is repaired or relied on.
     """
     try:
         yield
@@ -151,7 +153,7 @@ def importing() -> Iterator[None]:
         if not untested:
             raise
         raise UnsupportedError(
-            f"{'; '.join(untested)}, and there is not everything in it that tfdist repairs: {error}. "
+            f"{'; '.join(untested)}, and there is not everything in it that tfdist repairs or relies on: {error}. "
             f"{tested_versions.remedy()}"
         ) from error
 

@@ -62,6 +62,7 @@ from tfdist.keras_repairs.forward import (
     xla,
 )
 from tfdist.keras_repairs.inputs import array_shuffle, epoch_iterator, symbolic_build
+from tfdist.keras_repairs.keras_function import KerasFunction
 from tfdist.keras_repairs.loop import (
     decorated_functions,
     fit_listeners,
@@ -122,32 +123,18 @@ class RepairHooks:
 
 
 @dataclass(frozen=True)
-class Repair:
+class Repair(KerasFunction):
     """One replaced function: `owner.name` becomes `make(original)`.
 
     Attributes:
-        owner: The module or class that holds the function.
-        name: Its attribute there.
         make: Takes the original function and returns the repaired one.
         also: Public modules that hold the function under the same name.
         is_checked: Whether the original must be one of those in `fingerprints`, for which `make` was written.
     """
 
-    owner: Any
-    name: str
     make: Callable[[Any], Function]
     also: tuple[Any, ...] = ()
     is_checked: bool = True
-
-    @property
-    def path(self) -> str:
-        """The function's name, as messages give it."""
-        return f"{getattr(self.owner, '__qualname__', self.owner.__name__)}.{self.name}"
-
-    @property
-    def package(self) -> str:
-        """The package that holds the function: `keras` or `tensorflow`."""
-        return str(getattr(self.owner, "__module__", self.owner.__name__)).partition(".")[0]
 
 
 def repairs(hooks: RepairHooks = RepairHooks()) -> tuple[Repair, ...]:
