@@ -86,15 +86,25 @@ def test_a_result_may_be_read_in_a_function() -> None:
     np.testing.assert_allclose(two["loss"], one["loss"], rtol=1e-6)
 
 
-def test_the_size_of_a_replicas_part_is_refused_where_it_is_a_number() -> None:
+def test_the_size_of_a_replicas_part_is_that_of_the_batch_where_it_is_a_number_too() -> None:
     def logs(model: Any, y: Any, y_pred: Any, loss: Any) -> dict[str, Any]:
-        return {"n": tf.shape(y)[0]}
+        return {"n": tf.shape(y)[0], "best": tf.argmax(y_pred, axis=1)}
 
     with mirrored(2).scope():
         model = of(logging(logs))
         model.compile("sgd", "sparse_categorical_crossentropy")
-        model.fit(*numbers(8), batch_size=4, verbose=0)
-        assert model.history.history == {"n": [4]}
+        received = model.train_on_batch(*numbers(8), return_dict=True)
+    assert int(received["n"]) == 8
+    assert received["best"].shape == (8,)
+
+
+def test_the_size_of_a_replicas_part_is_refused_in_a_step_that_needs_numbers() -> None:
+    def logs(model: Any, y: Any, y_pred: Any, loss: Any) -> dict[str, Any]:
+        return {"n": tf.shape(y)[0], "half": tf.reduce_mean(y_pred[: y.shape[0] // 2])}
+
+    with mirrored(2).scope():
+        model = of(logging(logs))
+        model.compile("sgd", "sparse_categorical_crossentropy")
         with pytest.raises(UnsupportedError, match=r"int32: it cannot be known .* keras.ops.shape\(x\)\[0\]"):
             model.train_on_batch(*numbers(8))
 

@@ -6,14 +6,18 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
+import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.base.replica_step import this_step
+from tfdist.keras_repairs.base.batch_rows import has_rows
+from tfdist.keras_repairs.base.replica_step import alone, this_step
 from tfdist.keras_repairs.base.warn_once import warn_once
+from tfdist.keras_repairs.coupling.output_rows import traced_outputs
 from tfdist.keras_repairs.coupling.own_steps import kind_of, refusal
 from tfdist.keras_repairs.coupling.trials.steps.prediction_trial import try_out
 from tfdist.keras_repairs.coupling.trials.steps.step_verdict import Cause, StepVerdict
 from tfdist.keras_repairs.coupling.whole_layers import call_with_all_rows
+from tfdist.runtime import random_state
 from tfdist.runtime.strategy_settings import settings_of
 
 Step = Callable[[Any], Any]
@@ -34,14 +38,19 @@ def exact_predictions(model: keras.Model, step_function: Step) -> Step:
     Returns:
         A step that raises UnsupportedError where replicas cannot assign what it assigns.
     """
-    name = _name_of(model)
+    name = f"{type(model).__qualname__}.predict_step"
     verdicts: dict[str, StepVerdict] = {}
 
     def repaired(data: Any) -> Any:
         if not settings_of(model.distribute_strategy).gather:
             warn_once(f"gather: off. {name} is not tried out: it sees the samples of its replica alone.")
             return step_function(data)
-        verdict = _verdict_on(model, step_function, data, verdicts)
+        kind = kind_of(data)
+        if kind not in verdicts:
+            if not all(layer.built for layer in model._flatten_layers(include_self=_has_call(model))):
+                step_function(data)
+            verdicts[kind] = try_out(model, step_function, data)
+        verdict = verdicts[kind]
         if verdict.cause in _CANNOT_BE_ASSIGNED:
             raise refusal(name, model, verdict)
         if verdict.has_constants and this_step().static_rows is not None:
@@ -55,33 +64,39 @@ def exact_predictions(model: keras.Model, step_function: Step) -> Step:
 
 
 def eager_predictions(model: keras.Model, step_function: Step) -> Step:
-    """Keras's own `step_function` in steps that run eagerly, which is tried out for outputs that have no rows.
+    """Keras's own `step_function` in steps that run eagerly, which is traced once for outputs that have no rows.
+
+    Every size is a number there, and one may be that of the batch by chance. A step that cannot be traced is judged by
+    its sizes.
 
     Returns:
         A step that raises UnsupportedError where there is one.
     """
-    verdicts: dict[str, StepVerdict] = {}
+    have_rows: dict[str, bool | None] = {}
 
     def repaired(data: Any) -> Any:
-        if _verdict_on(model, step_function, data, verdicts).has_constants:
-            raise _of_constants(_name_of(model), model)
-        return step_function(data)
+        outputs = step_function(data)
+        kind = kind_of(data)
+        if kind not in have_rows:
+            have_rows[kind] = _have_rows(step_function, data)
+        known, rows = have_rows[kind], this_step().static_rows
+        if known is False or (known is None and rows and not _are_multiples(outputs, rows)):
+            raise _of_constants(f"{type(model).__qualname__}.predict_step", model)
+        return outputs
 
     return repaired
 
 
-def _verdict_on(model: keras.Model, step_function: Step, data: Any, verdicts: dict[str, StepVerdict]) -> StepVerdict:
-    """The verdict on a step for data of this kind, from `verdicts` or by a trial that is added there."""
-    kind = kind_of(data)
-    if kind not in verdicts:
-        if not all(layer.built for layer in model._flatten_layers(include_self=_has_call(model))):
-            step_function(data)
-        verdicts[kind] = try_out(model, step_function, data)
-    return verdicts[kind]
+def _have_rows(step_function: Step, data: Any) -> bool | None:
+    """Whether all that a step returns has rows of the batch; None where it cannot be traced."""
+    are_rows = [has_rows(leaf) for leaf in tf.nest.flatten(data)]
+    with alone(), random_state.kept():
+        outputs = traced_outputs(step_function, data, are_rows)
+    return None if outputs is None else all(has_rows(output) and output.shape[0] is None for output in outputs)
 
 
-def _name_of(model: keras.Model) -> str:
-    return f"{type(model).__qualname__}.predict_step"
+def _are_multiples(outputs: Any, rows: int) -> bool:
+    return all(has_rows(leaf) and (leaf.shape[0] or 0) % rows == 0 for leaf in tf.nest.flatten(outputs))
 
 
 def _has_call(model: Any) -> bool:
