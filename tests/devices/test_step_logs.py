@@ -98,6 +98,17 @@ def test_the_size_of_a_replicas_part_is_that_of_the_batch_where_it_is_a_number_t
     assert received["best"].shape == (8,)
 
 
+def test_a_number_of_python_that_may_be_the_size_of_a_replicas_part_is_refused() -> None:
+    def logs(model: Any, y: Any, y_pred: Any, loss: Any) -> dict[str, Any]:
+        return {"n": y.shape[0]}
+
+    with mirrored(2).scope():
+        model = of(logging(logs))
+        model.compile("sgd", "sparse_categorical_crossentropy")
+        with pytest.raises(UnsupportedError, match="the number 4, which may be that of a replica's own samples"):
+            model.train_on_batch(*numbers(8))
+
+
 def test_the_size_of_a_replicas_part_is_refused_in_a_step_that_needs_numbers() -> None:
     def logs(model: Any, y: Any, y_pred: Any, loss: Any) -> dict[str, Any]:
         return {"n": tf.shape(y)[0], "half": tf.reduce_mean(y_pred[: y.shape[0] // 2])}

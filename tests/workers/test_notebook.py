@@ -208,12 +208,17 @@ def test_an_interrupt_of_the_cell_ends_the_workers(kernel: Kernel) -> None:
     assert len(processes_with(kernel.variable)) == 1  # the kernel
 
 
-def test_workers_end_with_their_kernel(tmp_path: Path) -> None:
+def test_workers_end_with_their_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
     with kernel_in(tmp_path) as kernel:
         assert kernel.run(SETUP).error is None
         kernel.client.execute("tfdist.notebook_launcher(forever, nproc=2)")
         while "a batch is done" not in kernel.client.get_iopub_msg(timeout=BOUND)["content"].get("text", ""):
             pass
         assert len(processes_with(kernel.variable)) >= 4  # the kernel, the launcher, two workers
+        assert list(temporary.iterdir())
         kernel.manager.shutdown_kernel(now=True)
         wait_for_end(kernel.variable)
+    assert [path.name for path in temporary.iterdir() if "tfdist-notebook" in path.name] == []

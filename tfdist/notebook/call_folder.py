@@ -7,6 +7,7 @@ is code that runs when it is read: nobody but the user can enter the folder.
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -14,6 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfdist.errors import RunDirError
+from tfdist.rundir.temp_names import remove_abandoned, temp_path
+
+_STEM = "tfdist-notebook"
 
 
 @dataclass(frozen=True)
@@ -42,22 +46,49 @@ class CallFolder:
         """How the job ended."""
         return self.path / "outcome.json"
 
+    def remove(self) -> None:
+        """Removes the folder, which may be gone."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
 
 @contextlib.contextmanager
 def call_folder() -> Iterator[CallFolder]:
     """While entered, there is such a folder, below the system's folder for temporary files.
 
+    Folders of kernels that were killed on this machine are removed as well.
+
     Raises:
         RunDirError: It cannot be made.
     """
+    with writing():
+        path = temp_path(Path(tempfile.gettempdir()) / _STEM)
+        remove_abandoned(path.with_name(_STEM))
+        os.mkdir(path, 0o700)
+    folder = CallFolder(path)
     try:
-        path = tempfile.mkdtemp(prefix="tfdist-notebook-")
+        yield folder
+    finally:
+        folder.remove()
+
+
+@contextlib.contextmanager
+def writing() -> Iterator[None]:
+    """Around what writes into a folder, or makes one.
+
+    Raises:
+        RunDirError: The disk is full, or cannot be written.
+    """
+    try:
+        yield
     except OSError as error:
         raise RunDirError(
-            f"There is no folder in which the function can be handed to the workers: {error.strerror}. Expected one "
-            f"that can be written. Received: {tempfile.gettempdir()}. Set TMPDIR to one before the notebook starts."
+            f"The function cannot be handed to the workers: {error.strerror or error}. Expected a folder for temporary "
+            f"files with room for the function and its data. Received: {_place()}. Set TMPDIR to another one before "
+            "the notebook starts, or let the function read large data from files."
         ) from error
-    try:
-        yield CallFolder(Path(path))
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
+
+
+def _place() -> str:
+    with contextlib.suppress(OSError):
+        return tempfile.gettempdir()
+    return "none that can be written"

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from tfdist.errors import UsageError
-from tfdist.notebook.call_folder import CallFolder
+from tfdist.notebook.call_folder import CallFolder, writing
 from tfdist.notebook.kernel_state import KernelState, register_objects, registered_objects
 from tfdist.rundir.atomic_files import replacing
 
@@ -36,10 +36,10 @@ class FunctionCall:
 
         Raises:
             UsageError: cloudpickle is not installed, or something that the function uses cannot be pickled.
-            OSError: The disk is full.
+            RunDirError: The disk is full.
         """
         cloudpickle = _cloudpickle()
-        with folder.call.open("wb") as file:
+        with writing(), folder.call.open("wb") as file:
             # On its own: a worker needs it before it can read the rest.
             pickle.dump(KernelState.of_this_process(), file)
             try:

@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from typing import Self
 
 import tfdist.errors
-from tfdist.errors import TfdistError, WorkerFailedError
+from tfdist.errors import DataError, TfdistError, UsageError, WorkerFailedError
 from tfdist.launch.run_dir.failure_report import render_report
 from tfdist.launch.run_result import RunResult
 from tfdist.notebook.call_folder import CallFolder
 from tfdist.rundir.atomic_files import write_json
 
 _ERRORS = "tfdist.errors."
+
+_BY_KIND = {"usage": UsageError, "data": DataError}
+"""For errors of tfdist's that have no public class of their own."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +42,9 @@ class JobOutcome:
         if not result.failures:
             text = f"The function ended the workers by sys.exit({result.code})."
             return cls(result.code, *((WorkerFailedError.__name__, text) if result.code else ()))
-        raised = result.failures[0].type
-        error = raised.removeprefix(_ERRORS) if raised.startswith(_ERRORS) else WorkerFailedError.__name__
+        first = result.failures[0]
+        by_kind = _BY_KIND.get(first.kind, WorkerFailedError).__name__
+        error = first.type.removeprefix(_ERRORS) if first.type.startswith(_ERRORS) else by_kind
         return cls(result.code, error, render_report(result, verbose=verbose).removeprefix("error: "))
 
     @classmethod

@@ -39,6 +39,7 @@ NAMES = (
 _COUNTS = {"logical_devices": 1, "memory_limit": 1, "max_restarts": 0, "metrics_port": 1, "seed": 0}
 """Option -> its least value; whole numbers."""
 
+_FLAGS = ("log_prefix", "overwrite", "quiet", "verbose")
 _SECONDS = ("first_step_timeout", "step_timeout", "grace")
 _MODULE = "tfdist.notebook.call_in_worker"
 
@@ -59,6 +60,8 @@ def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
             del checked[name]
         elif name in _COUNTS and (not _is_whole(value) or value < _COUNTS[name]):
             raise UsageError(f"{name} expected a whole number of at least {_COUNTS[name]}. Received: {value!r}")
+        elif name in _FLAGS and not isinstance(value, bool):
+            raise UsageError(f"{name} expected True or False. Received: {value!r}")
         elif name in _SECONDS and (isinstance(value, bool) or not isinstance(value, int | float)):
             raise UsageError(f"{name} expected a number of seconds. Received: {value!r}")
         elif name == "devices":

@@ -22,9 +22,14 @@ from tfdist.notebook.launch_options import job_of
 
 def main(folder: CallFolder) -> int:
     """Runs the job, writes its outcome and returns the exit code."""
-    threading.Thread(target=_stop_without_kernel, name="kernel-watch", daemon=True).start()
+    is_alone = threading.Event()
+    threading.Thread(target=_stop_without_kernel, args=(is_alone,), name="kernel-watch", daemon=True).start()
     outcome = _run(folder)
-    outcome.write(folder)
+    if is_alone.is_set():
+        # Nobody is left to read how the job ended, or to remove what was handed on.
+        folder.remove()
+    else:
+        outcome.write(folder)
     return outcome.code
 
 
@@ -37,9 +42,10 @@ def _run(folder: CallFolder) -> JobOutcome:
         return JobOutcome.of_error(error)
 
 
-def _stop_without_kernel() -> None:
+def _stop_without_kernel(is_alone: threading.Event) -> None:
     while os.read(0, 4096):
         pass
+    is_alone.set()
     os.kill(os.getpid(), signal.SIGTERM)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import json
 import os
 import re
@@ -16,7 +17,7 @@ from typing import Any, BinaryIO, cast
 
 from tfdist.errors import UsageError
 from tfdist.launch.environment import Assignment, variables_added
-from tfdist.notebook.call_folder import CallFolder, call_folder
+from tfdist.notebook.call_folder import CallFolder, call_folder, writing
 from tfdist.notebook.function_call import FunctionCall, read_result
 from tfdist.notebook.job_outcome import JobOutcome
 from tfdist.notebook.launch_options import checked_options, job_of
@@ -25,6 +26,9 @@ _POLL_SECONDS = 0.5
 _LAST_OUTPUT_SECONDS = 2.0
 _STOP_SECONDS = 60.0
 """How long a job may take to end when it is interrupted, besides the grace that its workers have."""
+
+_END_SECONDS = 10.0
+"""How long its workers may take to be ended at the second interrupt."""
 
 
 def notebook_launcher(function: Callable[..., Any], args: Sequence[Any] = (), nproc: int = 1, **options: Any) -> Any:
@@ -54,6 +58,7 @@ def notebook_launcher(function: Callable[..., Any], args: Sequence[Any] = (), np
             uses or returns cannot be pickled. Also called in a worker.
         WorkerFailedError: A worker raised, was killed or hung; the text names the worker, the cause and its log.
         DataError: The data cannot be read or does not fit the model.
+        RunDirError: The run directory, or the folder for temporary files, cannot be written or is full.
         TfdistError: What else `tfdist train` says.
         KeyboardInterrupt: The cell was interrupted; the workers have ended.
 
@@ -71,7 +76,8 @@ def notebook_launcher(function: Callable[..., Any], args: Sequence[Any] = (), np
         # What it refuses is refused here, in the cell.
         job = job_of(str(folder.path), name, nproc, checked)
         FunctionCall(function, tuple(args)).write(folder)
-        folder.request.write_text(json.dumps({"name": name, "nproc": nproc, "options": checked}))
+        with writing():
+            folder.request.write_text(json.dumps({"name": name, "nproc": nproc, "options": checked}))
         code = _run_launcher(folder, job.grace)
         JobOutcome.read(folder, code).raise_if_failed()
         return read_result(folder)
@@ -99,7 +105,7 @@ def _run_launcher(folder: CallFolder, grace: float) -> int:
     process = subprocess.Popen(
         [sys.executable, "-m", "tfdist.notebook.launcher_process", str(folder.path)],
         # What the notebook can import, the workers can.
-        env=variables_added({"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}),
+        env=variables_added({"PYTHONPATH": os.pathsep.join(filter(_is_place, sys.path))}),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -122,18 +128,28 @@ def _run_launcher(folder: CallFolder, grace: float) -> int:
         for pipe in (process.stdin, process.stdout):
             cast(BinaryIO, pipe).close()
     if interrupted:
+        if process.returncode == -signal.SIGKILL:
+            raise KeyboardInterrupt("the launcher had to be killed, and workers may need a moment to end")
         raise KeyboardInterrupt("the workers have ended")
     return process.returncode
 
 
+def _is_place(entry: object) -> bool:
+    """Whether an entry of `sys.path` is one that Python looks at, other than the working directory."""
+    return isinstance(entry, str) and bool(entry)
+
+
 def _stop(process: subprocess.Popen[bytes], output: _Output, seconds: float) -> None:
-    """Interrupts the launcher, which stops its workers between two batches; a second interrupt ends them at once."""
-    process.send_signal(signal.SIGINT)
-    try:
-        _follow(process, output, seconds)
-    except KeyboardInterrupt:
-        # Its workers end when it is gone.
-        process.kill()
+    """Interrupts the launcher, which stops its workers between two batches, and at a second interrupt ends them.
+
+    The second one comes from the user, or when the time is up. A launcher that lives on is left to be killed.
+    """
+    for bound in (seconds, _END_SECONDS):
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(KeyboardInterrupt):
+            _follow(process, output, bound)
+        if process.poll() is not None:
+            return
 
 
 def _follow(process: subprocess.Popen[bytes], output: _Output, seconds: float | None = None) -> None:

@@ -81,6 +81,6 @@ def check_passes_in_sequence(steps_per_epoch: int | None) -> None:
             f"An epoch of {steps_per_epoch:,} steps begins where the last one ended, and data.train can only be read "
             "from its beginning. Expected data that can be read in any order, or no fit.steps_per_epoch. Received: "
             f"fit.steps_per_epoch {steps_per_epoch}, with data that is read in sequence. Leave it out: an epoch is "
-            "then every sample once. TFRecord files that are not compressed can be read in any order, and shards of "
-            "any samples are such files: tfdist data shard."
+            "then every sample once. Arrays, CSV and text files, images, and local TFRecord files that are not "
+            "compressed can be read in any order; tfdist data shard makes such TFRecord files."
         )

@@ -46,8 +46,8 @@ def _batches(plan: DataPlan) -> Iterator[PlanWarning]:
         yield PlanWarning(
             "one-step",
             key,
-            f"a global batch of {plan.batch_size:,} is more than all {plan.train.samples:,} samples: an epoch is one "
-            "step. Choose a smaller batch.",
+            f"a global batch of {plan.batch_size:,} is more than all {plan.train.samples:,} samples: every step takes "
+            "all of them. Choose a smaller batch.",
         )
     if batch.empty:
         yield PlanWarning(

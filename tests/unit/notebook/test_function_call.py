@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tfdist.errors import UsageError
+from tfdist.errors import RunDirError, UsageError
 from tfdist.notebook.call_folder import CallFolder, call_folder
 from tfdist.notebook.function_call import FunctionCall, read_result, write_result
 
@@ -61,6 +61,19 @@ def test_a_result_that_cannot_be_pickled_says_so_once_the_job_is_done(tmp_path: 
         read_result(CallFolder(tmp_path))
     assert "The job has ended without a failure" in str(error.value)
     assert "lock (TypeError: cannot pickle '_thread.lock' object)" in str(error.value)
+
+
+def test_a_full_disk_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RunDirError, match="Expected a folder for temporary files with room .* Set TMPDIR"):
+        FunctionCall(typed(offset=1), ("a" * 10_000_000,)).write(FullFolder(tmp_path))
+
+
+class FullFolder(CallFolder):
+    """Whose disk is full."""
+
+    @property
+    def call(self) -> Path:
+        return Path("/dev/full")
 
 
 def test_nobody_else_enters_the_folder_and_it_is_gone_afterwards() -> None:

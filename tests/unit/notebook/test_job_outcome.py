@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tfdist.errors import DataError, FormingError, TfdistError, UnsupportedError, WorkerFailedError
+from tfdist.errors import DataError, FormingError, TfdistError, UnsupportedError, UsageError, WorkerFailedError
 from tfdist.launch.peers.messages import Stop
 from tfdist.launch.run_result import RunResult
 from tfdist.notebook.call_folder import CallFolder
@@ -26,6 +26,7 @@ def failed(**fields: Any) -> RunResult:
         (failed(type="ValueError"), WorkerFailedError, "worker 1 (a) failed: ValueError: too much"),
         (failed(kind="data", type="tfdist.errors.DataError", exit_code=5), DataError, "too much"),
         (failed(kind="usage", type="tfdist.errors.UnsupportedError", exit_code=2), UnsupportedError, "too much"),
+        (failed(kind="usage", type="tfdist.inner.UnclearError", exit_code=2), UsageError, "too much"),
         (failed(kind="signal", type="SIGKILL"), WorkerFailedError, "too much"),
         (RunResult(3), WorkerFailedError, "sys.exit(3)"),
         (RunResult(143, stop=Stop(143, "SIGTERM to the launcher on a")), TfdistError, "SIGTERM to the launcher"),

@@ -34,6 +34,7 @@ def test_the_job_has_the_options() -> None:
         ({"logical_devices": 1.5}, "Received: 1.5"),
         ({"max_restarts": True}, "max_restarts expected a whole number of at least 0. Received: True"),
         ({"grace": "30"}, "grace expected a number of seconds. Received: '30'"),
+        ({"overwrite": "no"}, "overwrite expected True or False. Received: 'no'"),
         ({"devices": 0}, "devices expected a list of indices of GPUs, such as [0, 1]. Received: 0"),
         ({"run_dir": 3}, "run_dir expected a path. Received: 3"),
     ],

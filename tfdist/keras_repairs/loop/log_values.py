@@ -76,7 +76,7 @@ def _number(name: str, value: Any, step: ReplicaStep) -> Any:
         # TensorFlow makes it a float32 on one replica, too.
         return tf.cast(_mean(tf.constant(value, tf.float64), step), tf.float32) if tf.executing_eagerly() else value
     if tf.executing_eagerly() or value == step.static_rows:
-        raise _unknown(name, f"the number {value!r}, which may be that of a replica's own samples", step)
+        raise _unknown(name, f"the number {value!r}, which may be that of a replica's own samples")
     return value
 
 
@@ -85,7 +85,7 @@ def _eager(name: str, value: tf.Tensor, step: ReplicaStep) -> tf.Tensor:
         return _mean(value, step)
     # Whether its first dimension is that of the samples cannot be decided by its size: replicas have different numbers
     # of samples, and would decide differently.
-    raise _unknown(name, f"{_described(value)}, in a step that runs eagerly", step)
+    raise _unknown(name, f"{_described(value)}, in a step that runs eagerly")
 
 
 def _traced(name: str, value: tf.Tensor, data: Any, model: keras.Model) -> tf.Tensor:
@@ -99,10 +99,12 @@ def _traced(name: str, value: tf.Tensor, data: Any, model: keras.Model) -> tf.Te
         return tf.cast(step.total, value.dtype)
     if value.shape.rank and value.shape[0] is None:
         return all_rows(value)
+    # What a tensor has of the samples can be seen in a trace for batches of any size.
+    kind = UnsupportedError if step.static_rows is None else UnclearSizeError
     if value.shape.rank is None or not value.dtype.is_floating:
-        raise _unknown(name, _described(value), step)
+        raise _unknown(name, _described(value), kind)
     if value.shape.rank > 0 and value.shape[0] == step.static_rows:
-        raise _unknown(name, f"{_described(value)}, with as many rows as a replica has samples", step)
+        raise _unknown(name, f"{_described(value)}, with as many rows as a replica has samples", kind)
     return _mean(value, step)
 
 
@@ -120,9 +122,7 @@ def _described(value: tf.Tensor) -> str:
     return f"a tensor of shape {value.shape} and dtype {value.dtype.name}"
 
 
-def _unknown(name: str, received: str, step: ReplicaStep) -> UnsupportedError:
-    # What a log has of the samples can be seen in a trace for batches of any size.
-    kind = UnsupportedError if tf.executing_eagerly() or step.static_rows is None else UnclearSizeError
+def _unknown(name: str, received: str, kind: type[UnsupportedError] = UnsupportedError) -> UnsupportedError:
     return kind(
         f"The log {name!r} of a step of your own is {received}: it cannot be known what it is for the samples of all "
         f"replicas. Expected the result of a metric, a mean over the samples, or a value that is the same on every "

@@ -14,6 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.batch_rows import has_rows, static_rows
 from tfdist.keras_repairs.base.replica_step import UnclearSizeError
 from tfdist.keras_repairs.loop.step_execution import TraceAgain
@@ -55,13 +56,17 @@ class StepSizes:
                 raise
             self._unclear, self._of_any_size = error, True
             raise TraceAgain from error
-        except (TypeError, ValueError) as error:
+        except (TraceAgain, UnsupportedError):
+            raise
+        except Exception as error:  # Whatever the user's code raises that expects a number.
             if not self._of_any_size or not self._changes:
                 raise
-            if self._unclear is not None:
-                raise self._unclear from error
-            self._of_any_size = False
-            raise TraceAgain from error
+            if self._unclear is None:
+                self._of_any_size = False
+                raise TraceAgain from error
+            if not isinstance(error, TypeError | ValueError):
+                raise
+            raise self._unclear from error
 
 
 def _of_any_size(leaf: Any) -> Any:
