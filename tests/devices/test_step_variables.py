@@ -188,8 +188,10 @@ def test_what_does_not_is_counted_once(kind: type[keras.Model], after: int) -> N
 
 @pytest.mark.parametrize("kind", [Scheduled, ScheduledInKeras, ScheduledByIterations])
 def test_what_counts_later_alone_is_seen(kind: type[keras.Model]) -> None:
-    with mirrored(2).scope(), pytest.raises(UnsupportedError, match="gets as gradients.*neither a mean nor a sum"):
-        fit(model_of(kind))
+    """Whatever the model's weights: beside some of them it counts little."""
+    for _ in range(5):
+        with mirrored(2).scope(), pytest.raises(UnsupportedError, match="gets as gradients.*neither a mean nor a sum"):
+            fit(model_of(kind))
 
 
 def test_a_variable_of_no_strategy_is_refused() -> None:
