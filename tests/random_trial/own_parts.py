@@ -306,7 +306,8 @@ class LargestMetric(keras.metrics.Metric):
         self.largest.assign(ops.maximum(self.largest, ops.max(ops.abs(ops.cast(y_pred, self.dtype)))))
 
     def result(self):
-        return self.largest
+        # Not the variable itself, which Keras on one device reads after the validation has changed it.
+        return ops.copy(self.largest)
 
 
 class BatchMeans(keras.metrics.Metric):
