@@ -98,6 +98,30 @@ def test_the_size_of_a_replicas_part_is_that_of_the_batch_where_it_is_a_number_t
     assert received["best"].shape == (8,)
 
 
+class Largest(keras.metrics.Metric):
+    """Whose result is its variable."""
+
+    def __init__(self) -> None:
+        super().__init__(name="largest")
+        self.largest = self.add_weight(name="largest", initializer="zeros")
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        self.largest.assign(keras.ops.maximum(self.largest, keras.ops.max(keras.ops.cast(y_true, "float32"))))
+
+    def result(self) -> Any:
+        return self.largest
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_result_that_is_a_variable_is_that_of_the_training_after_a_validation(replicas: int) -> None:
+    x, y = numbers(8)
+    with mirrored(replicas).scope():
+        model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse", metrics=[Largest()])
+        history = model.fit(x, y + 5, validation_data=(x, 0 * y), batch_size=4, verbose=0).history
+    assert (history["largest"], history["val_largest"]) == ([float(y.max()) + 5], [0.0])
+
+
 def test_a_number_of_python_that_may_be_the_size_of_a_replicas_part_is_refused() -> None:
     def logs(model: Any, y: Any, y_pred: Any, loss: Any) -> dict[str, Any]:
         return {"n": y.shape[0]}

@@ -40,7 +40,7 @@ class JobOutcome:
         if result.stop is not None:
             return cls(result.code, TfdistError.__name__, render_report(result, verbose=verbose))
         if not result.failures:
-            text = f"The function ended the workers by sys.exit({result.code})."
+            text = f"The function ended the workers by sys.exit({result.code}). Expected it to return, or to raise."
             return cls(result.code, *((WorkerFailedError.__name__, text) if result.code else ()))
         first = result.failures[0]
         by_kind = _BY_KIND.get(first.kind, WorkerFailedError).__name__

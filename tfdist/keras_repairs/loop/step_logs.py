@@ -116,10 +116,17 @@ def metrics_result_or_logs(original: Function) -> Function:
         result = original(self, logs)
         results = fit_state(self).logged_results
         if result is logs and results and isinstance(logs, dict):
-            return _read(results, logs)
-        return result if DIFFERENCES.logs_lie_flat or not _is_nested(result) else _flat(result)
+            result = _read(results, logs)
+        elif not DIFFERENCES.logs_lie_flat and _is_nested(result):
+            result = _flat(result)
+        return keras.tree.map_structure(_value_of, result)
 
     return repaired
+
+
+def _value_of(log: Any) -> Any:
+    """A variable's value now: the validation, which comes before the log is read, may set it anew."""
+    return tf.identity(log) if isinstance(log, keras.Variable | tf.Variable) else log
 
 
 def _read(results: Mapping[str, Callable[[], Any]], logs: Mapping[str, Any]) -> dict[str, Any]:
