@@ -107,9 +107,22 @@ compression = choice(
 )
 
 
-def with_batch_norm(overrides: Sequence[str], chosen: str | None) -> list[str]:
-    """A config's overrides with `--batch-norm` as one of them: what a run was made with is in its config."""
-    return [*overrides, *([] if chosen is None else [f"batch_norm={chosen}"])]
+kernels = click.option(
+    "--kernels",
+    type=click.Choice(["auto", "tensorflow", "onednn"]),
+    help="By which kernels to compute on the CPU: TensorFlow's own or oneDNN's, the same up to rounding. Default: the "
+    "config's, or auto: oneDNN's where the processor gains by them, unless TF_ENABLE_ONEDNN_OPTS is set.",
+)
+
+
+def with_chosen(overrides: Sequence[str], **chosen: str | None) -> list[str]:
+    """A config's overrides with options among them, such as `--batch-norm`: what a run was made with is in its config.
+
+    Args:
+        overrides: Those of `--set`.
+        **chosen: The values of options by their key in a config; None for an option that was not given.
+    """
+    return [*overrides, *(f"{key}={value}" for key, value in chosen.items() if value is not None)]
 
 
 overrides = click.option(

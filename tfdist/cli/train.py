@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 @shared.batch_norm
 @shared.communication
 @shared.compression
+@shared.kernels
 @click.option("--run-dir", metavar="DIR", help="Where the run writes; default runs/NAME-DATE-TIME.")
 @click.option("--overwrite", is_flag=True, help="Replace the earlier run in the run directory.")
 @shared.overrides
@@ -119,17 +120,17 @@ def _job(target: Target, **options: Any) -> JobSpec:
     """The job, from the command line and, for what that leaves open, the config."""
     from tfdist.launch.job_spec import JobSpec
 
-    overrides, batch_norm = options.pop("overrides"), options.pop("batch_norm")
+    overrides = options.pop("overrides")
+    chosen = {name: options.pop(name) for name in ("batch_norm", "kernels")}
     check_overrides(target, overrides)
     if target.kind != "config":
-        if batch_norm is not None:
-            options["batch_norm"] = batch_norm
+        options |= {name: value for name, value in chosen.items() if value is not None}
         return JobSpec(target_kind=target.kind, target=target.target, args=target.args, name=target.name, **options)
     # Imported here: YAML's parser takes longer than all else that a script's launcher needs.
     from tfdist.config.load import build_config, read_config
     from tfdist.data.files.missing_files import check_files
 
-    document = read_config(target.target, shared.with_batch_norm(overrides, batch_norm))
+    document = read_config(target.target, shared.with_chosen(overrides, **chosen))
     config = build_config(document)
     check = functools.partial(check_files, config, document)
     job = JobSpec.for_config(config, target=target.target, document=document, check=check, **options)

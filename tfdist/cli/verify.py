@@ -143,7 +143,7 @@ def _target_options(
         return {**options, "name": target.name, "seed": _SEED if seed is None else seed}
     from tfdist.config.load import build_config, read_config
 
-    document = read_config(target.target, shared.with_batch_norm(overrides, batch_norm))
+    document = read_config(target.target, shared.with_chosen(overrides, batch_norm=batch_norm))
     config = build_config(document)
     seeds = (number for number in (seed, config.seed, _SEED) if number is not None)
     return {**options, "name": config.name, "config": config, "document": document, "seed": next(seeds)}

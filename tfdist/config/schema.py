@@ -80,6 +80,8 @@ class RunConfig(Section):
         precision: The Keras dtype policy.
         batch_norm: Whose statistics BatchNormalization takes while it trains: those of the global batch, as on one
             device, or each replica its own.
+        kernels: By which kernels replicas compute on the CPU: TensorFlow's own or oneDNN's, which give the same numbers
+            up to rounding; auto takes oneDNN's where the processor gains by them.
         gather: Whether losses and layers that take a sample by the others of its batch are called with the samples of
             all replicas, as on one device, where nothing says so.
         checkpoint: When checkpoints are saved, and which are kept.
@@ -111,6 +113,7 @@ class RunConfig(Section):
     devices: DevicesConfig = field(default_factory=DevicesConfig)
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
     batch_norm: Literal["synchronized", "replica"] = "synchronized"
+    kernels: Literal["auto", "tensorflow", "onednn"] = "auto"
     gather: bool = True
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
 

@@ -12,16 +12,20 @@ from tfdist.cluster.membership import Membership
 from tfdist.doctor.check_result import Check
 from tfdist.doctor.machine import nvidia_smi
 from tfdist.doctor.machine.environment_checks import check_cluster, check_variables
+from tfdist.doctor.machine.kernel_checks import check_kernels
+from tfdist.doctor.machine.kernel_speeds import measure_kernels
 from tfdist.doctor.machine.machine_checks import check_machine
 from tfdist.doctor.machine.machine_facts import MachineFacts, this_machine
 from tfdist.doctor.machine.package_versions import check_versions, installed
 from tfdist.doctor.machine.tensorflow_checks import check_run, check_tensorflow
 from tfdist.doctor.machine.tensorflow_facts import BrokenTensorFlow, ProbeRequest, TensorFlowFacts, probe
 from tfdist.errors import ClusterError
+from tfdist.launch.environment import choose_kernels_here
 
 _DRIVER_SHARE = 0.5
 """Of the whole time, what NVIDIA's driver may take."""
 _LEAST_SECONDS = 0.1
+_MOST_MEASURING_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,7 @@ def check_here(
         seconds: How long the queries of NVIDIA's driver and TensorFlow may take together.
         clock: Seconds, never going back.
     """
+    deadline = clock() + seconds
     try:
         taking_part: Membership | ClusterError = membership or discover()
     except ClusterError as error:
@@ -93,9 +98,18 @@ def check_here(
     facts = local_facts(known, seconds, clock)
     return [
         *check_facts(facts, len(known.machine) if known else 1),
+        _check_kernels(facts, None if membership else deadline - clock()),
         check_cluster(taking_part),
         *check_run(facts.tensorflow, known),
     ]
+
+
+def _check_kernels(facts: LocalFacts, seconds: float | None) -> Check:
+    """Which kernels a run here computes by on the CPU; they are measured where nobody waits for it (`seconds`)."""
+    choice = choose_kernels_here()
+    if choice.kernels is None or seconds is None or isinstance(facts.tensorflow, BrokenTensorFlow):
+        return check_kernels(choice, None)
+    return check_kernels(choice, measure_kernels(min(max(seconds, _LEAST_SECONDS), _MOST_MEASURING_SECONDS)))
 
 
 def _request(membership: Membership | None, seconds: float) -> ProbeRequest:

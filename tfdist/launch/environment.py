@@ -21,6 +21,14 @@ from tfdist.launch.worker.environment_defaults import (
     keras_settings,
     proxy_settings,
 )
+from tfdist.launch.worker.kernel_choice import (
+    KernelChoice,
+    Kernels,
+    choose_kernels,
+    computes_on_gpus,
+    kernel_settings,
+)
+from tfdist.launch.worker.processor import this_processor
 from tfdist.launch.worker_options import WorkerOptions
 from tfdist.net import shared_token
 
@@ -47,6 +55,12 @@ def check_keras(environ: Mapping[str, str] | None = None) -> None:
         UsageError: It is not Keras 3 on TensorFlow.
     """
     check_keras_choice(os.environ if environ is None else environ)
+
+
+def choose_kernels_here(asked: Kernels = "auto", environ: Mapping[str, str] | None = None) -> KernelChoice:
+    """The kernels of workers that are started on this machine with `environ` (default: this process's)."""
+    source = os.environ if environ is None else environ
+    return choose_kernels(asked, source, this_processor(), has_gpu=computes_on_gpus(source))
 
 
 def is_dumb_terminal(environ: Mapping[str, str] | None = None) -> bool:
@@ -162,6 +176,7 @@ class Assignment(WorkerOptions):
         environ.setdefault("PYTHONHASHSEED", str(self.seed % 2**32))
         environ.update(keras_settings(environ))
         environ.update(allocator_settings(environ))
+        environ.update(kernel_settings(self.kernels))
         return environ
 
     @classmethod

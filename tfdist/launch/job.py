@@ -140,6 +140,8 @@ def _run_group(
             print(f"worker(s) {here} start; logs in {location.run_dir.logs_dir}", flush=True)
     if endpoint.url and not spec.quiet:
         terminal.say(f"tfdist: metrics at {endpoint.url}")
+    if formed.kernels.warning:
+        terminal.say(f"warning: {formed.kernels.warning}")
     begun = time.monotonic()
     display = ProgressDisplay(terminal, progress, encoding=getattr(sys.stderr, "encoding", None) or "utf-8")
     effects = LauncherEffects(spec, location, coordinator, ledger, terminal, shown, display, endpoint.metrics)
@@ -179,7 +181,7 @@ def _assignment(spec: JobSpec, formed: FormedJob, index: int, handed: Mapping[st
         cluster=None if membership.cluster is None else str(membership.cluster),
         **handed,
         **where(membership, index),
-        **spec.worker_options(),
+        **{**spec.worker_options(), "kernels": formed.kernels.setting},
     )
 
 

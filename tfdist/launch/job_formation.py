@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 from tfdist.cluster.membership import Membership
 from tfdist.errors import TfdistError
 from tfdist.launch.agent.failure_diagnosis import from_start
-from tfdist.launch.environment import read_token
+from tfdist.launch.environment import choose_kernels_here, read_token
 from tfdist.launch.job_spec import JobSpec
 from tfdist.launch.peers.coordinator import Coordinator, SoleLauncher
 from tfdist.launch.peers.messages import AttemptEnded
 from tfdist.launch.run_dir.run_location import RunLocation, create_run_location, join_run_location
 from tfdist.launch.run_dir.run_lock import RunLock
 from tfdist.launch.signals import Signals
+from tfdist.launch.worker.kernel_choice import KernelChoice
 from tfdist.rundir.bounded_disk import BoundedDisk
 from tfdist.rundir.layout import RunDir
 from tfdist.rundir.run_dir_creation import DEFAULT_PARENT
@@ -37,11 +38,13 @@ class FormedJob:
         membership: Which workers are started here.
         location: The run directory, and what all workers must know of the run.
         coordinator: The links to the other launchers.
+        kernels: By which kernels the workers that are started here compute on the CPU.
     """
 
     membership: Membership
     location: RunLocation
     coordinator: Coordinator
+    kernels: KernelChoice
 
 
 def where(membership: Membership, index: int) -> dict[str, Any]:
@@ -85,12 +88,14 @@ def formed_job(spec: JobSpec, membership: Membership, runs: RunLock, signals: Si
         spec.check()
         return disk.call(make)
 
+    kernels = choose_kernels_here(spec.kernels, spec.environ)
     if membership.cluster is None or not membership.remote:
-        yield FormedJob(membership, create(), SoleLauncher())
+        yield FormedJob(membership, create(), SoleLauncher(), kernels)
         return
     # Imported here: a job of one launcher has no other one to meet.
     from tfdist.launch.rendezvous.cluster_formation import form
     from tfdist.launch.rendezvous.config_agreement import check_agreement, terms_of
+    from tfdist.launch.rendezvous.kernel_agreement import agreed_kernels
 
     created: list[RunLocation] = []
 
@@ -99,7 +104,9 @@ def formed_job(spec: JobSpec, membership: Membership, runs: RunLock, signals: Si
         return created[0].go()
 
     def check(theirs: Mapping[str, Any]) -> None:
+        nonlocal kernels
         check_agreement(theirs, *in_common)
+        kernels = agreed_kernels(kernels, theirs)
         spec.check()
 
     in_common = _settings(spec), spec.options_in_common()
@@ -110,12 +117,12 @@ def formed_job(spec: JobSpec, membership: Membership, runs: RunLock, signals: Si
         spec.start_timeout,
         signals,
         token=read_token(spec.environ),
-        terms=terms_of(*in_common),
+        terms=terms_of(*in_common, kernels.kernels),
         check=check,
     )
     with contextlib.closing(formed.links) as links:
         location = created[0] if created else _join(spec, membership, formed, disk)
-        yield FormedJob(membership, location, links)
+        yield FormedJob(membership, location, links, kernels)
 
 
 def _join(spec: JobSpec, membership: Membership, formed: FormedCluster, disk: BoundedDisk) -> RunLocation:

@@ -118,6 +118,7 @@ class JobSpec(WorkerOptions):
             name=config.name,
             seed=config.seed if seed is None else seed,
             batch_norm=config.batch_norm,
+            kernels=config.kernels,
             logical_devices=logical_devices or config.devices.logical,
             memory_limit=memory_limit or config.devices.memory_limit,
             **options,

@@ -10,6 +10,7 @@ from tfdist.errors import UsageError
 from tfdist.launch.logs.log_records import LogFormat
 from tfdist.launch.recording_request import RecordingRequest
 from tfdist.launch.trace_request import TraceRequest
+from tfdist.launch.worker.kernel_choice import Kernels
 from tfdist.rundir.run_dir_creation import Resume
 
 BatchNorm = Literal["synchronized", "replica"]
@@ -19,11 +20,12 @@ _CHOICES = {
     "batch_norm": BatchNorm,
     "communication": Communication,
     "compression": Compression,
+    "kernels": Kernels,
     "log_format": LogFormat,
     "resume": Resume,
 }
-_IN_COMMON = ("batch_norm", "communication", "compression")
-"""Decide which collectives the workers run, so that they must be the same on every host."""
+_IN_COMMON = ("batch_norm", "communication", "compression", "kernels")
+"""Decide which collectives the workers run, or how they round, so that they must be the same on every host."""
 
 _SECONDS = ("first_step_timeout", "step_timeout", "grace")
 
@@ -40,6 +42,7 @@ class WorkerOptions:
         batch_norm: Whose statistics BatchNormalization takes: those of the global batch, or each replica its own.
         communication: Which collectives to use.
         compression: The type in which gradients are sent between workers; "none" for their own.
+        kernels: By which kernels workers compute on the CPU.
         first_step_timeout: Seconds that the first step of a `fit`, `evaluate` or `predict` may take, and any one call
             into TensorFlow outside of them.
         step_timeout: Seconds without a step, a callback or a batch after which the worker hangs.
@@ -64,6 +67,7 @@ class WorkerOptions:
     batch_norm: BatchNorm = "synchronized"
     communication: Communication = "auto"
     compression: Compression = "none"
+    kernels: Kernels = "auto"
     first_step_timeout: float = 1800.0
     step_timeout: float = 600.0
     grace: float = 30.0

@@ -18,6 +18,7 @@ NAMES = (
     "devices",
     "first_step_timeout",
     "grace",
+    "kernels",
     "log_prefix",
     "logical_devices",
     "max_restarts",

@@ -1,8 +1,8 @@
 """TensorFlow as a worker uses it: the first floor that imports it.
 
-In the order of a start: `tested_versions` and `tensorflow_probe` (what is installed here), `devices` with
-`gpu_memory`, `cpu_kernels`, `strategy` and `strategy_settings` (what a run settles for it), `run_seed`. Then, for all
-floors above:
+In the order of a start: `tested_versions`, `tensorflow_probe` and `kernel_speed` (what is installed here, and how fast
+its kernels are), `devices` with `gpu_memory`, `cpu_kernels`, `strategy` and `strategy_settings` (what a run settles for
+it), `run_seed`. Then, for all floors above:
 
 - `workers`: the workers of a strategy and their replicas; `batches/`: how batches reach these
 - `collectives`: decisions and small values, between steps; `transport/`: how tensors and files travel

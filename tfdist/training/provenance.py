@@ -1,4 +1,4 @@
-"""Provenance of a run: the resolved config, or the script and its arguments, with seed and versions."""
+"""Provenance of a run: the resolved config, or the script and its arguments, with seed, kernels and versions."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from tfdist.config import RunConfig, dump_yaml
 from tfdist.config.yaml_types import Dumper
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import atomic_files
+from tfdist.runtime.cpu_kernels import replica_kernels
 from tfdist.training.libraries import versions
 from tfdist.training.session.session import LaunchedSession
 
 
 def write_config(session: LaunchedSession, config: RunConfig) -> None:
-    """Writes the resolved config with the seed and the versions that are used; `tfdist train` can run it again."""
-    atomic_files.write_text(
-        session.run.config_file, dump_yaml(dataclasses.replace(config, seed=session.seed), versions()), durable=False
-    )
+    """Writes the resolved config with the seed, kernels and versions that are used; `tfdist train` can run it again."""
+    used = dataclasses.replace(config, seed=session.seed, kernels=replica_kernels() or config.kernels)
+    atomic_files.write_text(session.run.config_file, dump_yaml(used, versions()), durable=False)
 
 
 def write_script(session: LaunchedSession, assignment: Assignment) -> None:
@@ -29,6 +29,7 @@ def write_script(session: LaunchedSession, assignment: Assignment) -> None:
         "seed": session.seed,
         "workers": session.num_workers,
         "replicas": session.strategy.num_replicas_in_sync,
+        "kernels": replica_kernels() or None,
         "versions": versions(),
     }
     atomic_files.write_text(session.run.config_file, yaml.dump(content, Dumper=Dumper, sort_keys=False), durable=False)

@@ -13,6 +13,7 @@ from tests.ports import free_ports
 from tfdist.cli.doctor import doctor
 from tfdist.cli.main import main
 from tfdist.doctor import examination, local_checks
+from tfdist.doctor.machine.kernel_speeds import UnknownSpeeds
 from tfdist.doctor.machine.nvidia_smi import NvidiaDriver
 from tfdist.doctor.machine.tensorflow_facts import BrokenTensorFlow, ProbeRequest, TensorFlowFacts
 from tfdist.net.port_lease import PortLease
@@ -42,6 +43,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[ProbeRequest]:
         return FACTS
 
     monkeypatch.setattr(local_checks, "probe", probe)
+    monkeypatch.setattr(local_checks, "measure_kernels", lambda seconds: UnknownSpeeds("a test has no time"))
     # Of the seconds that TensorFlow may take none has passed, however slow this machine is.
     monkeypatch.setattr(examination, "check_here", functools.partial(local_checks.check_here, clock=lambda: 0.0))
     monkeypatch.setattr(local_checks.nvidia_smi, "ask", lambda seconds: NvidiaDriver())
@@ -76,7 +78,8 @@ def test_json(asked: list[ProbeRequest]) -> None:
     result = run("--json --timeout 7")
     told = json.loads(result.stdout)
     assert (told["exit_code"], told["pairs"], told["workers"]) == (0, [], [])
-    assert {"versions", "TensorFlow", "cores", "memory", "open files", "malloc", "cluster"} <= checks(result).keys()
+    expected = {"versions", "TensorFlow", "cores", "memory", "open files", "malloc", "kernels", "cluster"}
+    assert expected <= checks(result).keys()
     assert asked[0].seconds == 7
 
 

@@ -66,6 +66,7 @@ def test_the_flags_are_a_contract() -> None:
         "--batch-norm",
         "--communication",
         "--compression",
+        "--kernels",
         "--run-dir",
         "--overwrite",
         "--set",
@@ -105,6 +106,7 @@ def test_the_defaults_are_a_contract(jobs: list[JobSpec]) -> None:
         memory_limit=None,
         batch_norm="synchronized",
         communication="auto",
+        kernels="auto",
         start_timeout=120.0,
         step_timeout=600.0,
         show="chief",
@@ -157,6 +159,23 @@ def test_whose_statistics_are_normalized_by(arguments: str, chosen: str, jobs: l
     [job] = jobs
     assert job.batch_norm == chosen
     assert job.config is None or job.config.batch_norm == chosen
+
+
+@pytest.mark.parametrize(
+    ("arguments", "chosen"),
+    [
+        ("train.py", "auto"),
+        ("--kernels onednn train.py", "onednn"),
+        ("digits.yaml", "auto"),
+        ("digits.yaml --set kernels=tensorflow", "tensorflow"),
+        ("digits.yaml --set kernels=tensorflow --kernels onednn --batch-norm replica", "onednn"),
+    ],
+)
+def test_by_which_kernels_workers_compute(arguments: str, chosen: str, jobs: list[JobSpec]) -> None:
+    run(arguments)
+    [job] = jobs
+    assert job.kernels == chosen
+    assert job.config is None or job.config.kernels == chosen
 
 
 def test_options_after_a_config_count_before_it(jobs: list[JobSpec]) -> None:

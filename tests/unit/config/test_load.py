@@ -41,6 +41,7 @@ def test_a_config_with_its_defaults(config_file: Path, tmp_path: Path) -> None:
         "devices": {"logical": None, "memory_limit": None, "memory_growth": True},
         "precision": "float32",
         "batch_norm": "synchronized",
+        "kernels": "auto",
         "gather": True,
         "checkpoint": {
             "every_steps": 100,

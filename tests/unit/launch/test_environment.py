@@ -8,6 +8,7 @@ import pytest
 
 from tfdist.errors import UsageError
 from tfdist.launch.environment import VARIABLE, Assignment, read_token
+from tfdist.launch.worker.kernel_choice import Kernels
 from tfdist.net.shared_token import Token
 
 ALONE = Assignment(run_dir="/r", seed=2**40, index=0, num_workers=1, target_kind="config", target="c.yaml")
@@ -73,6 +74,15 @@ def test_variables_that_the_user_set_stand_and_the_base_is_not_changed() -> None
     environ = ALONE.to_environ(base)
     assert (environ["PYTHONHASHSEED"], environ["TF_CPP_MIN_LOG_LEVEL"]) == ("0", "0")
     assert base == {"PYTHONHASHSEED": "0", "TF_CPP_MIN_LOG_LEVEL": "0"}
+
+
+@pytest.mark.parametrize(
+    ("kernels", "before", "after"),
+    [("auto", None, None), ("auto", "0", "0"), ("onednn", None, "1"), ("onednn", "0", "1"), ("tensorflow", "1", "0")],
+)
+def test_the_kernels_that_the_launcher_chose(kernels: Kernels, before: str | None, after: str | None) -> None:
+    base = {} if before is None else {"TF_ENABLE_ONEDNN_OPTS": before}
+    assert dataclasses.replace(ALONE, kernels=kernels).to_environ(base).get("TF_ENABLE_ONEDNN_OPTS") == after
 
 
 def test_outside_a_launcher_there_is_no_assignment() -> None:

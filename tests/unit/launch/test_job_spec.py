@@ -25,7 +25,8 @@ def test_a_job_hands_all_of_them_to_its_workers() -> None:
 
 def test_what_must_be_the_same_on_every_host() -> None:
     options = JobSpec(ALONE, "script", "train.py", batch_norm="replica").options_in_common()
-    assert options == {"--batch-norm": "replica", "--communication": "auto", "--compression": "none"}
+    others = {"--communication": "auto", "--compression": "none", "--kernels": "auto"}
+    assert options == {"--batch-norm": "replica", **others}
 
 
 @pytest.mark.parametrize(
@@ -56,6 +57,7 @@ def test_the_command_line_comes_before_the_config(given: dict[str, Any], expecte
         ({"communication": "mpi"}, "--communication must be one of auto, nccl, ring. Received: 'mpi'"),
         ({"batch_norm": "none"}, "--batch-norm must be one of synchronized, replica. Received: 'none'"),
         ({"compression": "int8"}, "--compression must be one of none, bfloat16, float16. Received: 'int8'"),
+        ({"kernels": "mkl"}, "--kernels must be one of auto, tensorflow, onednn. Received: 'mkl'"),
         ({"resume": "yes"}, "--resume must be one of auto, must, never. Received: 'yes'"),
         ({"progress": "dots"}, "--progress must be one of auto, bar, plain, none. Received: 'dots'"),
         ({"step_timeout": 0}, "--step-timeout must be more than 0 seconds. Received: 0"),

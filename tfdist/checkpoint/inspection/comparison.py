@@ -12,7 +12,7 @@ import numpy as np
 from tfdist.checkpoint.inspection.checkpoint_entries import CheckpointEntry
 from tfdist.checkpoint.inspection.stored_variables import StoredVariable
 
-_FACTS = ("seed", "batch_size", "samples", "workers", "replicas", "config", "versions")
+_FACTS = ("seed", "batch_size", "samples", "workers", "replicas", "kernels", "config", "versions")
 """Keys of a summary that can change between two checkpoints without training."""
 
 

@@ -85,12 +85,13 @@ def _head(document: Mapping[str, Any]) -> list[str]:
     get = document.get
     when = _when(get("time"))
     versions = ", ".join(f"{name} {version}" for name, version in mapping(get("versions")).items())
+    kernels = f", {get('kernels')} kernels" if get("kernels") else ""
     files = ", ".join(f"{name} {format_bytes(size)}" for name, size in document["files"].items())
     return [
         f"checkpoint  {document['path']}",
         f"position    {get('total')} steps of the run: {get('epoch')} epochs and {get('step')} steps{when}",
         f"order       seed {get('seed')}, global batch {get('batch_size')}, {get('samples')} samples an epoch",
-        f"trained on  {get('workers')} workers, {get('replicas')} replicas",
+        f"trained on  {get('workers')} workers, {get('replicas')} replicas{kernels}",
         f"versions    {versions or '-'}",
         f"files       {files}",
     ]

@@ -1,7 +1,8 @@
 """Facts about this machine, and the checks of them.
 
     nvidia_smi, machine_facts, tensorflow_facts, package_versions    ask the driver, the kernel, TensorFlow and pip
-    machine_checks, tensorflow_checks, environment_checks            judge what was found
+    kernel_speeds                                                    measures the kernels of the CPU
+    machine_checks, tensorflow_checks, environment_checks, kernel_checks    judge what was found
     known_bad_versions                                               combinations of packages that do not work
     bounded_command                                                  runs a command with a bound
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 _LEAVE_SECONDS = 2.0
@@ -28,19 +28,30 @@ class CommandResult:
     code: int | None
 
 
-def run(command: Sequence[str], seconds: float, stdin: int = subprocess.DEVNULL) -> CommandResult:
+def run(
+    command: Sequence[str],
+    seconds: float,
+    stdin: int = subprocess.DEVNULL,
+    environ: Mapping[str, str] | None = None,
+) -> CommandResult:
     """Runs a command in a session of its own; when its time is up, ends it with everything that it started there.
 
     Args:
         command: What to run.
         seconds: How long it may take.
         stdin: The descriptor of its standard input.
+        environ: Its environment; None for this process's.
 
     Raises:
         OSError: It cannot be started.
     """
     process = subprocess.Popen(
-        command, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        command,
+        env=environ,
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
     )
     try:
         out, err = process.communicate(timeout=seconds)

@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tfdist.doctor.machine.bounded_command import run
+from tfdist.launch.environment import choose_kernels_here, variables_added
+from tfdist.launch.worker.kernel_choice import kernel_settings
 
 COMMAND = (sys.executable, "-m", "tfdist.runtime.tensorflow_probe")
 KILL_AFTER_SECONDS = 2.0
@@ -47,7 +49,7 @@ class TensorFlowFacts:
         cuda, cudnn: What TensorFlow was built for; empty without.
         capabilities: Compute capabilities that it has code for, such as `sm_80`.
         nccl: Its NCCL's version; None when it cannot be told.
-        onednn: Whether its operations on the CPU are oneDNN's.
+        onednn: Whether a worker's operations on the CPU are oneDNN's.
         devices: What this worker's replicas would run on.
         choice: The strategy: `kind`, `communication` and `reason`; None when it was refused.
         refused: Why a worker here could not start; empty when it could.
@@ -93,10 +95,12 @@ def probe(
         command: The probe.
         kill_after: Seconds beyond its bound after which the probe is killed.
     """
+    # What a worker would compute by is part of what is found.
+    environ = variables_added(kernel_settings(choose_kernels_here().setting))
     # Nothing is written to the pipe: its end tells the process that this one is gone.
     theirs, ours = os.pipe()
     try:
-        ran = run([*command, json.dumps(asdict(request))], request.seconds + kill_after, theirs)
+        ran = run([*command, json.dumps(asdict(request))], request.seconds + kill_after, theirs, environ)
     finally:
         os.close(ours)
         os.close(theirs)

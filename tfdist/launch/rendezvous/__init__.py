@@ -3,5 +3,6 @@
 `cluster_formation.form` is the entry point. `peer_discovery` listens for the other launchers and dials them;
 `hello_agreement` checks that what they say of themselves fits together; at the `join_barrier` the chief's launcher
 says go once none misses another. Until then, and in the error when that takes too long, `missing_workers` says why a
-worker has not joined. `config_agreement` checks that all launchers were given the same config.
+worker has not joined. `config_agreement` checks that all launchers were given the same config, and
+`kernel_agreement` lets their workers compute by the same kernels.
 """

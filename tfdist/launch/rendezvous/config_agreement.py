@@ -12,14 +12,17 @@ from tfdist.errors import FormingError
 _MAX_SHOWN = 5
 
 
-def terms_of(settings: Mapping[str, Any] | None, options: Mapping[str, str]) -> dict[str, Any]:
+def terms_of(
+    settings: Mapping[str, Any] | None, options: Mapping[str, str], kernels: str | None = None
+) -> dict[str, Any]:
     """What the chief's launcher sends to the others, which have to agree with it.
 
     Args:
         settings: The `shared_settings` of its config; None for a script or a module.
         options: Option -> its value, on its command line.
+        kernels: Those of its workers; None where TensorFlow decides. See `agreed_kernels`.
     """
-    return {"settings": settings, "options": options}
+    return {"settings": settings, "options": options, "kernels": kernels}
 
 
 def check_agreement(terms: Mapping[str, Any], settings: Mapping[str, Any] | None, options: Mapping[str, str]) -> None:
@@ -80,6 +83,8 @@ def check_settings(mine: Mapping[str, Any] | None, chiefs: Mapping[str, Any] | N
 
 def check_options(mine: Mapping[str, str], chiefs: Mapping[str, str]) -> None:
     """Compares the options that decide which collectives the workers run, in which they would wait for one another.
+
+    Those that decide how they round are compared, too.
 
     Args:
         mine: Option -> its value, on this launcher's command line.

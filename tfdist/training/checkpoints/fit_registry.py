@@ -24,12 +24,13 @@ import tensorflow as tf
 from tfdist.checkpoint import CheckpointManager, CheckpointSummary, RetentionPolicy, checkpoint_files
 from tfdist.errors import RunDirError, UsageError
 from tfdist.runtime.collectives import gather_objects
+from tfdist.runtime.cpu_kernels import replica_kernels
 from tfdist.runtime.workers import worker_count, worker_rank
 from tfdist.training.checkpoints import csv_logger_files
 from tfdist.training.checkpoints.checkpoint_callback import ContextFactory
 from tfdist.training.checkpoints.checkpoint_options import CheckpointOptions, CheckpointRequest
 from tfdist.training.checkpoints.fit_checkpoint_callback import FitCheckpointCallback, RegisteredFit
-from tfdist.training.checkpoints.resume_log import change_of, note_resume, place_of
+from tfdist.training.checkpoints.resume_log import change_of, note_resume, place_of, warn_of_other_kernels
 from tfdist.training.libraries import versions
 from tfdist.training.supervision.activity_tracker import ActivityTracker
 from tfdist.training.supervision.stop_requests import StopRequests, saved_words
@@ -174,6 +175,7 @@ class FitRegistry:
         note_resume(fit.options.run, resumed, workers=workers, replicas=replicas, attempt=self._attempt, fit=fit.number)
         change = change_of(resumed, replicas)
         print(f"tfdist: fit {fit.number + 1} resumes {place_of(resumed)}{change}", file=sys.stderr, flush=True)
+        warn_of_other_kernels(resumed, replica_kernels())
 
     def _check_workers(self, request: CheckpointRequest | None) -> None:
         """All workers must be given the callbacks, or none: each would wait for the others."""
@@ -212,6 +214,7 @@ class FitRegistry:
             time=0.0,
             versions=versions(),
             job=self._job,
+            kernels=replica_kernels(),
         )
 
     def note_training(self) -> None:

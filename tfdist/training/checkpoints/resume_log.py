@@ -8,6 +8,7 @@ import time
 
 from tfdist.checkpoint import CheckpointSummary
 from tfdist.errors import RunDirError
+from tfdist.launch.worker.kernel_choice import NAMES
 from tfdist.rundir import RunDir, atomic_files
 from tfdist.rundir.regular_files import open_regular
 
@@ -46,6 +47,24 @@ def note_resume(
         atomic_files.write_text(run.resumes_file, _before(run) + json.dumps(line) + "\n", durable=False)
     except (RunDirError, OSError, ValueError) as error:
         _log.warning("%s misses a resume: %s", run.resumes_file, error)
+
+
+def warn_of_other_kernels(resumed: CheckpointSummary, kernels: str) -> None:
+    """Warns where a training computes by other kernels than the one that it resumes; on the chief.
+
+    Args:
+        resumed: The checkpoint that it resumes from.
+        kernels: Those by which it computes now, as `--kernels` calls them; empty on GPUs.
+    """
+    before = resumed.kernels
+    if kernels and before in NAMES and before != kernels:
+        _log.warning(
+            "The checkpoint was made with %s, and this run computes with %s: from here on it equals a run that was "
+            "never interrupted up to rounding, and not to the bit. For that resume with --kernels %s.",
+            NAMES[before],
+            NAMES[kernels],
+            before,
+        )
 
 
 def _before(run: RunDir) -> str:

@@ -24,11 +24,12 @@ from tfdist.order.position import Position
 from tfdist.rundir import State, atomic_files
 from tfdist.rundir.completion import completion_text, note_completion
 from tfdist.rundir.run_dir_creation import restore_run_dir
+from tfdist.runtime.cpu_kernels import replica_kernels
 from tfdist.runtime.gpu_memory import used_memory
 from tfdist.runtime.step_meter import waited_for_data
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.training.announcements import Announce, announcer
-from tfdist.training.checkpoints.resume_log import note_resume
+from tfdist.training.checkpoints.resume_log import note_resume, warn_of_other_kernels
 from tfdist.training.checkpoints.run_checkpoint_callback import RunCheckpointCallback, was_stopped
 from tfdist.training.config_objects.objects import ConfigObjects, checked_objects
 from tfdist.training.config_objects.sample_shapes import diagnose_shapes
@@ -85,6 +86,7 @@ def run_config(assignment: Assignment) -> None:
                 replicas=session.strategy.num_replicas_in_sync,
                 attempt=assignment.attempt,
             )
+            warn_of_other_kernels(start.resumed, replica_kernels())
     _train(session, config, start, made, announce)
 
 
@@ -179,6 +181,7 @@ def _checkpoint_callback(
         versions=versions(),
         order=inputs.order,
         job=session.job,
+        kernels=replica_kernels(),
     )
     return RunCheckpointCallback(
         start.checkpoints,

@@ -46,7 +46,7 @@ def test_what_no_launcher_of_this_version_sends_is_refused(terms: dict[str, obje
 
 
 def test_all_that_must_agree_is_compared() -> None:
-    check_agreement({**terms_of({"a": 1}, {"--b": "c"}), "more": 1}, {"a": 1}, {"--b": "c"})
+    check_agreement({**terms_of({"a": 1}, {"--b": "c"}, "onednn"), "more": 1}, {"a": 1}, {"--b": "c"})
     for settings, options in (({"a": 2}, {"--b": "c"}), ({"a": 1}, {"--b": "d"})):
         with pytest.raises(FormingError, match="do not agree"):
             check_agreement(terms_of({"a": 1}, {"--b": "c"}), settings, options)

@@ -15,7 +15,7 @@ import pytest
 from tfdist.checkpoint import CheckpointSummary
 from tfdist.rundir import RunDir
 from tfdist.training.checkpoints import resume_log
-from tfdist.training.checkpoints.resume_log import change_of, note_resume, place_of
+from tfdist.training.checkpoints.resume_log import change_of, note_resume, place_of, warn_of_other_kernels
 
 SUMMARY = CheckpointSummary(
     epoch=2, step=4, total=54, seed=1, batch_size=8, samples=200, workers=2, replicas=4, time=0.0
@@ -90,3 +90,20 @@ def test_a_log_of_somebody_elses_is_left_alone(tmp_path: Path, caplog: pytest.Lo
 def test_only_a_change_is_said() -> None:
     assert change_of(SUMMARY, 4) == ""
     assert change_of(SUMMARY, 1) == ", which was on 4 replicas"
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "warns"),
+    [
+        ("onednn", "tensorflow", True),
+        ("tensorflow", "onednn", True),
+        ("onednn", "onednn", False),
+        ("", "onednn", False),  # on GPUs, or by a version of tfdist that did not write them
+        ("onednn", "", False),
+    ],
+)
+def test_other_kernels_are_warned_of(before: str, now: str, warns: bool, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "tfdist"):
+        warn_of_other_kernels(dataclasses.replace(SUMMARY, kernels=before), now)
+    assert (f"resume with --kernels {before}." in caplog.text) == warns
+    assert bool(caplog.records) == warns

@@ -1,0 +1,150 @@
+"""Speeds of TensorFlow's own kernels and of oneDNN's on this machine, each measured in a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tfdist.launch.environment import variables_added
+from tfdist.launch.worker.kernel_choice import ONEDNN, TENSORFLOW, Kernels, kernel_settings
+
+COMMAND = (sys.executable, "-m", "tfdist.runtime.kernel_speed")
+ROUNDS = 3
+"""Both processes measure so often, in turn: what else runs here for a while disturbs both."""
+
+_BOTH: tuple[Kernels, Kernels] = (TENSORFLOW, ONEDNN)
+_PIECE_BYTES = 1 << 16
+_MOST_BYTES = 1 << 20
+_LEAVE_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class KernelSpeeds:
+    """How fast both kernels are on one core.
+
+    Attributes:
+        tensorflow: Operation -> GFLOP/s of TensorFlow's own kernels.
+        onednn: Likewise of oneDNN's.
+    """
+
+    tensorflow: Mapping[str, float]
+    onednn: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class UnknownSpeeds:
+    """The speeds could not be measured.
+
+    Attributes:
+        why: In a few words.
+    """
+
+    why: str
+
+
+class _Trouble(Exception):
+    """A process did not answer as it should."""
+
+
+def measure_kernels(seconds: float, command: Sequence[str] = COMMAND) -> KernelSpeeds | UnknownSpeeds:
+    """Measures both kernels.
+
+    Args:
+        seconds: How long that may take.
+        command: The program that measures.
+    """
+    deadline = time.monotonic() + seconds
+    try:
+        with contextlib.ExitStack() as stack:
+            # Both at once load TensorFlow, which takes longer than all else.
+            processes = [stack.enter_context(_Process(kernels, [*command, str(seconds)])) for kernels in _BOTH]
+            for process in processes:
+                process.expect_ready(deadline)
+            for _ in range(ROUNDS):
+                for process in processes:
+                    process.measure(deadline)
+            tensorflow, onednn = processes
+            return KernelSpeeds(tensorflow.fastest, onednn.fastest)
+    except (_Trouble, OSError) as error:
+        return UnknownSpeeds(str(error))
+
+
+class _Process:
+    """A process that computes by some kernels; it is ended with everything that it started."""
+
+    def __init__(self, kernels: Kernels, command: Sequence[str]) -> None:
+        self.fastest: dict[str, float] = {}
+        self._kernels = kernels
+        self._received = b""
+        self._process = subprocess.Popen(
+            command,
+            env=variables_added(kernel_settings(kernels)),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            bufsize=0,
+            start_new_session=True,
+        )
+
+    def __enter__(self) -> _Process:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+        # One that waits in the kernel cannot be killed, and is not waited for.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_LEAVE_SECONDS)
+
+    def expect_ready(self, deadline: float) -> None:
+        """Waits until the process can measure, and checks that it has the kernels that it was given."""
+        has = self._answer(deadline).get("kernels")
+        if has != self._kernels:
+            raise _Trouble(f"this TensorFlow does not heed TF_ENABLE_ONEDNN_OPTS: it computes by {has}'s kernels alone")
+
+    def measure(self, deadline: float) -> None:
+        """Measures once more."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(b"\n")
+        except BrokenPipeError:
+            raise _Trouble("a process that measures them ended before it had") from None
+        speeds = self._answer(deadline).get("speeds")
+        if not isinstance(speeds, dict) or not all(isinstance(speed, float) and speed > 0 for speed in speeds.values()):
+            raise _Trouble(f"a process that measures them said {speeds!r:.100}")
+        self.fastest = {name: max(speed, self.fastest.get(name, 0.0)) for name, speed in speeds.items()}
+
+    def _answer(self, deadline: float) -> dict[str, Any]:
+        line = self._line(deadline)
+        try:
+            answer = json.loads(line)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise _Trouble(f"a process that measures them said {line!r:.100}")
+        return answer
+
+    def _line(self, deadline: float) -> bytes:
+        assert self._process.stdout is not None
+        while b"\n" not in self._received:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([self._process.stdout], [], [], left)[0]:
+                raise _Trouble("the time was up before they were measured")
+            piece = self._process.stdout.read(_PIECE_BYTES)
+            if not piece or len(self._received) > _MOST_BYTES:
+                raise _Trouble("a process that measures them ended before it had")
+            self._received += piece
+        line, _, self._received = self._received.partition(b"\n")
+        return line
