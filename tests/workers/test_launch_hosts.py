@@ -12,6 +12,7 @@ import pytest
 from tests.waiting import until
 from tests.workers.launcher_processes import Launcher, Launchers, write_config
 from tfdist.cluster import Cluster
+from tfdist.launch.environment import choose_kernels_here
 
 
 @pytest.fixture
@@ -170,6 +171,30 @@ def test_workers_get_the_config_that_their_launcher_read(launchers: Launchers, w
     assert [each.end() for each in (first, second)] == [0, 0], (first.err, second.err)
     for each, folder in zip((first, second), folders, strict=True):
         assert f"3 epochs of {folder}/x.npz" in each.out
+
+
+KERNELS = "TF_ENABLE_ONEDNN_OPTS"
+UNSET, OTHER = (
+    ("env", "-u", KERNELS),
+    ("env", f"{KERNELS}={int(choose_kernels_here(environ={}).kernels != 'onednn')}"),
+)
+"""An environment that leaves the kernels open, and one with those that this machine would not choose."""
+
+
+def test_workers_compute_by_the_kernels_of_the_chiefs_host(launchers: Launchers, workers: str) -> None:
+    options: dict[str, Any] = {"workers": workers, "args": [f"*:environ:{KERNELS}"], "show": "all"}
+    both = [launchers.start(prefix=prefix, index=n, **options) for n, prefix in enumerate((OTHER, UNSET))]
+    assert [each.end() for each in both] == [0, 0], [each.err for each in both]
+    assert all(OTHER[-1] in each.out for each in both)
+
+
+def test_an_environment_with_other_kernels_ends_both_at_once(
+    launchers: Launchers, workers: str
+) -> None:
+    both = [launchers.start(prefix=prefix, index=n, workers=workers) for n, prefix in enumerate((UNSET, OTHER))]
+    assert [each.end() for each in both] == [3, 3]
+    assert all(f"as the environment has {OTHER[-1]}" in each.err for each in both), [each.err for each in both]
+    assert not (launchers.folder / "runs").exists()
 
 
 def test_a_launcher_may_come_late(launchers: Launchers, workers: str) -> None:

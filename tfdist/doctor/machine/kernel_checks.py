@@ -46,8 +46,8 @@ def _compared(dense: float, convolution: float) -> str:
     else:
         verdict = "which are faster here depends on the layers"
     return (
-        f"{verdict}: with oneDNN's, a Dense layer takes {dense:.2f} times as long (forward and backward), a "
-        f"convolution {convolution:.2f} times"
+        f"{verdict}: forward and backward, a Dense layer takes {dense:.2f} times as long with oneDNN's, a convolution "
+        f"{convolution:.2f} times"
     )
 
 

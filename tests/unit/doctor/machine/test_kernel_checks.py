@@ -24,12 +24,12 @@ def speeds(own: float, onednn: float, own_convolution: float, onednn_convolution
 @pytest.mark.parametrize(
     ("choice", "measured", "status", "text"),
     [
-        (ONEDNN, speeds(20, 40, 30, 60), CheckStatus.OK, "oneDNN's kernels are faster here: with oneDNN's, a Dense"),
+        (ONEDNN, speeds(20, 40, 30, 60), CheckStatus.OK, "oneDNN's kernels are faster here: forward"),
         (ONEDNN, speeds(40, 20, 60, 30), CheckStatus.WARN, "TensorFlow's own kernels are faster here"),
         (ONEDNN, speeds(40, 39, 60, 59), CheckStatus.OK, "TensorFlow's own kernels are faster here"),  # as good as
         (ONEDNN, speeds(40, 20, 30, 60), CheckStatus.OK, "depends on the layers"),
         (OWN, speeds(40, 20, 60, 30), CheckStatus.OK, "TensorFlow's own kernels are faster here"),
-        (OWN, speeds(20, 40, 30, 60), CheckStatus.WARN, "takes 0.50 times as long (forward and backward), a conv"),
+        (OWN, speeds(20, 40, 30, 60), CheckStatus.WARN, "takes 0.50 times as long with oneDNN's, a convolution 0.50"),
         (OWN, UnknownSpeeds("the time was up"), CheckStatus.OK, "this processor; not measured: the time was up"),
         (ONEDNN, None, CheckStatus.OK, "--kernels auto takes oneDNN's kernels, as the processor has AVX2"),
         (KernelChoice(None, "auto", "there is a GPU"), None, CheckStatus.OK, "TensorFlow's choice: there is a GPU"),
