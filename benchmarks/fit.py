@@ -11,37 +11,48 @@ import contextlib
 import json
 import os
 import time
+from typing import Any
 
+import keras
+
+from benchmarks import models
+from benchmarks.model_sizes import BATCH
+from benchmarks.workers.loop_spec import WARM_STEPS
 from tfdist.launch.environment import Assignment
-
-BATCH = 256
+from tfdist.runtime.cpu_kernels import uses_onednn
 
 
 def main() -> None:
     """Parses the command line, times and prints."""
     parser = argparse.ArgumentParser(description="Times Keras fit in this process.")
-    parser.add_argument("model")
+    parser.add_argument("model", choices=models.NAMES)
     parser.add_argument("steps", type=int)
     parser.add_argument("--cores", help="worker I of several runs on the I-th of these cores alone")
     options = parser.parse_args()
     if options.cores:
         pin([int(core) for core in options.cores.split(",")])
-    print(json.dumps({"model": options.model, "steps_per_second": time_fit(options.model, options.steps)}), flush=True)
+    model = models.build(options.model)
+    rate = time_fit(model, options.model, options.steps)
+    facts = {"parameters": model.count_params(), "onednn": uses_onednn()}
+    print(json.dumps({"model": options.model, "steps_per_second": rate, **facts}), flush=True)
 
 
-def time_fit(name: str, steps: int) -> float:
-    """Steps a second of `fit` with global batches of 256, after one epoch that is not counted."""
-    import tensorflow as tf
+def time_fit(model: keras.Model, name: str, steps: int) -> float:
+    """Steps a second of an epoch of `fit` with global batches of 256, after a short `fit` that is not counted."""
+    batches, clock = models.batches(name, BATCH), _EpochClock()
+    model.fit(batches, steps_per_epoch=WARM_STEPS, epochs=1, verbose=0, shuffle=False)
+    model.fit(batches, steps_per_epoch=steps, epochs=1, verbose=0, shuffle=False, callbacks=[clock])
+    return steps / clock.seconds
 
-    from benchmarks import models
 
-    model = models.build(name)
-    batches = tf.data.Dataset.from_tensor_slices(models.data(name, 8 * BATCH)).batch(BATCH, drop_remainder=True)
-    batches = batches.cache().repeat()
-    model.fit(batches, steps_per_epoch=10, epochs=1, verbose=0, shuffle=False)
-    begun = time.perf_counter()
-    model.fit(batches, steps_per_epoch=steps, epochs=1, verbose=0, shuffle=False)
-    return steps / (time.perf_counter() - begun)
+class _EpochClock(keras.callbacks.Callback):
+    """How long the epoch took. What `fit` does once for all epochs, before and after them, is not in it."""
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self._begun = time.perf_counter()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.seconds = time.perf_counter() - self._begun
 
 
 def pin(cores: list[int]) -> None:
