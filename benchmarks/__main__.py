@@ -1,5 +1,7 @@
 """Command line of the benchmarks: `python -m benchmarks [MODEL ... | data | images] [--pairs N]`.
 
+`ddp`, `first-step` and `all-reduce` have options of their own: `python -m benchmarks ddp --help`.
+
 One device: `fit` under tfdist against the same `fit` in plain Keras (a ratio of 1.00 says that tfdist costs nothing).
 Two workers: `fit` under tfdist against whatever command `--peer` gives, such as a hand-written loop.
 `data`: TFRecord files of 1 kB records read in random order by tfdist against in sequence by TensorFlow, and against
@@ -13,22 +15,31 @@ import argparse
 import os
 import platform
 import shlex
+import signal
 import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import image_reading, record_reading
+from benchmarks import all_reduce, ddp, first_step, image_reading, record_reading
+from benchmarks.model_sizes import SIZES
 from benchmarks.paired_commands import compare
 from tfdist.launch.worker import environment_defaults
 
-_STEPS = {"mlp": 2000, "cnn": 100, "wide": 40}
-_WORKER_STEPS = {"mlp": 400, "cnn": 60, "wide": 30}
+_COMPARISONS = {"ddp": ddp.main, "first-step": first_step.main, "all-reduce": all_reduce.main}
+_STEPS = {"mlp": 2000, "cnn": 100, "wide": 40, "transformer": 100, "embedding": 100}
+_WORKER_STEPS = {"mlp": 400, "cnn": 60, "wide": 30, "transformer": 60, "embedding": 60}
 
 
 def main() -> None:
     """Parses the command line, runs the pairs, prints the ratios."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Ratios of steps a second, in pairs.")
-    parser.add_argument("models", nargs="*", default=["mlp"], help="mlp, cnn, wide; or data; or images")
+    if sys.argv[1:2] and sys.argv[1] in _COMPARISONS:
+        # Not at once: what was started is ended first.
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+        signal.signal(signal.SIGHUP, lambda number, frame: sys.exit(128 + number))
+        sys.exit(_COMPARISONS[sys.argv[1]](sys.argv[2:]))
+    about = f"Ratios of steps a second, in pairs. {', '.join(_COMPARISONS)}: see each with --help."
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=about)
+    parser.add_argument("models", nargs="*", default=["mlp"], help=f"{', '.join(SIZES)}; or data; or images")
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--steps", type=int, help="steps that are timed")
     parser.add_argument(
