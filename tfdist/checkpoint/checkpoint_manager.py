@@ -24,7 +24,7 @@ from tfdist.checkpoint.checkpoint_writer import CheckpointWriter, WeightsSnapsho
 from tfdist.checkpoint.retention_policy import RetentionPolicy
 from tfdist.checkpoint.temporary_folder import temporary_folder
 from tfdist.errors import RunDirError
-from tfdist.runtime.collectives import broadcast
+from tfdist.runtime.collectives.decisions import broadcast
 from tfdist.runtime.transport.chief_broadcast import file_from_chief, text_from_chief
 from tfdist.runtime.workers import worker_count, worker_rank
 

@@ -15,7 +15,7 @@ import tensorflow as tf
 from tfdist.data.fingerprints import Fingerprint
 from tfdist.data.sample_source import SampleSource
 from tfdist.errors import DataError, UsageError
-from tfdist.runtime.collectives import gather_objects
+from tfdist.runtime.collectives.decisions import gather_objects
 from tfdist.runtime.workers import worker_count, worker_rank
 
 Sharding = Literal["auto", "none"]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tensorflow.python.eager import context
 from tensorflow.python.ops import stateful_random_ops
 
-from tfdist.runtime.collectives import all_gather
+from tfdist.runtime.collectives.decisions import all_gather
 from tfdist.runtime.workers import worker_count, worker_rank
 
 _WORDS = 625

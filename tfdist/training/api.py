@@ -14,7 +14,7 @@ from tfdist.launch.environment import Assignment
 from tfdist.rundir import RunDir
 from tfdist.rundir.atomic_files import write_error
 from tfdist.rundir.run_dir_creation import Resume
-from tfdist.runtime import collectives
+from tfdist.runtime.collectives import decisions
 from tfdist.runtime.strategy_settings import BatchNorm, settings_of
 from tfdist.training.checkpoints.checkpoint_options import (
     EVERY_MINUTES,
@@ -138,7 +138,7 @@ def is_chief() -> bool:
 
 def barrier() -> None:
     """Returns when every worker has called it; after the step timeout this process ends with an error."""
-    collectives.barrier(strategy())
+    decisions.barrier(strategy())
 
 
 def all_reduce(value: Any, op: str = "sum") -> np.ndarray:
@@ -154,7 +154,7 @@ def all_reduce(value: Any, op: str = "sum") -> np.ndarray:
     Raises:
         UsageError: `op` is none of the four; or see `all_gather`.
     """
-    return collectives.all_reduce(value, op, strategy())
+    return decisions.all_reduce(value, op, strategy())
 
 
 def all_gather(value: Any) -> np.ndarray:
@@ -163,7 +163,7 @@ def all_gather(value: Any) -> np.ndarray:
     Raises:
         UsageError: `value` is no array of numbers or texts, or it has another shape or dtype on another worker.
     """
-    return collectives.all_gather(value, strategy())
+    return decisions.all_gather(value, strategy())
 
 
 def broadcast(value: Any, root: int = 0) -> np.ndarray:
@@ -172,4 +172,4 @@ def broadcast(value: Any, root: int = 0) -> np.ndarray:
     Raises:
         UsageError: There is no worker `root`; or see `all_gather`.
     """
-    return collectives.broadcast(value, root, strategy())
+    return decisions.broadcast(value, root, strategy())

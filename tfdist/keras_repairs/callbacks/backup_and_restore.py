@@ -16,7 +16,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfdist.keras_repairs.optimizer.accumulator_reduction import reduce_before_checkpoint
-from tfdist.runtime.collectives import all_reduce, broadcast
+from tfdist.runtime.collectives.decisions import all_reduce, broadcast
 from tfdist.runtime.transport.chief_broadcast import file_from_chief
 from tfdist.runtime.workers import worker_count, worker_rank
 

@@ -17,7 +17,7 @@ from tfdist.keras_repairs.callbacks.callback_placement import runs_here
 from tfdist.keras_repairs.callbacks.chief_decisions import ChiefDecisions, DecisionPoints
 from tfdist.keras_repairs.loop.fit_listeners import CallbackProgress, FitListener
 from tfdist.keras_repairs.optimizer import accumulator_reduction
-from tfdist.runtime.collectives import all_gather
+from tfdist.runtime.collectives.decisions import all_gather
 from tfdist.runtime.workers import worker_count, worker_rank
 
 Function = Callable[..., Any]

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from tfdist.keras_repairs.callbacks.batch_hooks import any_may_stop, any_watches
 from tfdist.keras_repairs.optimizer.model_optimizers import optimizers_of
-from tfdist.runtime.collectives import all_gather, gather_objects
+from tfdist.runtime.collectives.decisions import all_gather, gather_objects
 from tfdist.runtime.transport.chief_broadcast import variables_from_chief
 from tfdist.runtime.workers import worker_count
 

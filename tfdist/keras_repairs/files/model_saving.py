@@ -22,7 +22,7 @@ from keras.src.utils import io_utils
 from tfdist.keras_repairs.loop.fit_listeners import FitListener
 from tfdist.rundir.directory_exchange import replace_directory
 from tfdist.rundir.temp_names import remove_abandoned, temp_path
-from tfdist.runtime.collectives import barrier
+from tfdist.runtime.collectives.decisions import barrier
 from tfdist.runtime.local_variables import local_variables
 from tfdist.runtime.workers import worker_count, worker_rank
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 
 from tfdist.errors import DataError
-from tfdist.runtime.collectives import gather_objects
+from tfdist.runtime.collectives.decisions import gather_objects
 from tfdist.runtime.workers import worker_count
 
 _ROWS = 64

@@ -13,7 +13,7 @@ from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator, FetchedBatch
 from tfdist.keras_repairs.loop.fit_listeners import FitListener, TrainerMethod, run_notifying
 from tfdist.keras_repairs.loop.multi_step_execution import MultiStepExecutor
-from tfdist.runtime.collectives import all_reduce
+from tfdist.runtime.collectives.decisions import all_reduce
 
 Function = Callable[..., Any]
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfdist.runtime.collectives import broadcast
+from tfdist.runtime.collectives.decisions import broadcast
 from tfdist.runtime.workers import worker_rank
 
 PIECE_BYTES = 4 << 20

@@ -21,7 +21,7 @@ from tfdist.keras_repairs.files import training_state
 from tfdist.keras_repairs.files.weights_copy import WeightsCopy
 from tfdist.order.position import START, Position
 from tfdist.runtime import random_state, replica_values
-from tfdist.runtime.collectives import broadcast
+from tfdist.runtime.collectives.decisions import broadcast
 from tfdist.runtime.workers import worker_rank
 from tfdist.training.checkpoints import callback_state
 from tfdist.training.checkpoints.checkpoint_schedule import CheckpointSchedule

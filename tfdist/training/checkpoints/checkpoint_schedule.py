@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfdist.checkpoint import SavePolicy
-from tfdist.runtime.collectives import broadcast
+from tfdist.runtime.collectives.decisions import broadcast
 
 
 class CheckpointSchedule:

@@ -16,7 +16,7 @@ from tfdist.launch.environment import Assignment
 from tfdist.order.epoch_span import EpochSpan
 from tfdist.order.position import START, Position
 from tfdist.rundir.completion import completed_epochs
-from tfdist.runtime.collectives import broadcast
+from tfdist.runtime.collectives.decisions import broadcast
 from tfdist.training.checkpoints.checkpoint_options import is_restart, wanted_resume
 from tfdist.training.session.session import LaunchedSession
 

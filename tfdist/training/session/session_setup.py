@@ -20,8 +20,9 @@ from tfdist.launch.environment import Assignment
 from tfdist.launch.recording_request import RecordingRequest
 from tfdist.rundir import RunDir
 from tfdist.rundir.ledger_lines import TimeKind
-from tfdist.runtime import collectives, devices
+from tfdist.runtime import devices
 from tfdist.runtime import strategy as strategies
+from tfdist.runtime.collectives.decisions import broadcast
 from tfdist.runtime.run_seed import run_seed
 from tfdist.runtime.step_meter import StepMeter
 from tfdist.runtime.strategy_settings import settings_of
@@ -55,7 +56,7 @@ def set_up(context: WorkerContext, request: devices.DeviceRequest) -> Session:
     base = _make_strategy(context, request, None)
     seed = None
     if context.num_workers > 1:
-        seed = int(collectives.broadcast(np.int64(secrets.randbits(31)), strategy=base.strategy))
+        seed = int(broadcast(np.int64(secrets.randbits(31)), strategy=base.strategy))
         seed_all(seed)
     fit_registry = FitRegistry(base.strategy, None)
     keras_repairs.install(imposed_seed=seed, extra_callbacks=functools.partial(_callbacks_of, fit_registry))

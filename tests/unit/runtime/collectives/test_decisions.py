@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from tfdist.errors import UsageError
-from tfdist.runtime import collectives
+from tfdist.runtime.collectives import decisions
 
 BOUND = 20.0
 Play = Callable[..., list[Any]]
@@ -36,9 +36,9 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Play:
             ranks.own = rank
             return call(values[rank])
 
-        monkeypatch.setattr(collectives, "worker_count", lambda strategy: len(values))
-        monkeypatch.setattr(collectives, "worker_rank", lambda strategy: ranks.own)
-        monkeypatch.setattr(collectives, "sum_now", add_up)
+        monkeypatch.setattr(decisions, "worker_count", lambda strategy: len(values))
+        monkeypatch.setattr(decisions, "worker_rank", lambda strategy: ranks.own)
+        monkeypatch.setattr(decisions, "sum_now", add_up)
         with concurrent.futures.ThreadPoolExecutor(len(values)) as workers:
             return list(workers.map(work, range(len(values))))
 
@@ -58,7 +58,7 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Play:
     ],
 )
 def test_any_values_are_gathered_bit_for_bit(play: Play, first: Any, second: Any) -> None:
-    for got in play(collectives.all_gather, first, second):
+    for got in play(decisions.all_gather, first, second):
         assert (got.shape, got.dtype) == ((2, *np.shape(first)), first.dtype)
         assert [row.tobytes() for row in got] == [np.asarray(first).tobytes(), np.asarray(second).tobytes()]
 
@@ -76,16 +76,16 @@ def test_any_values_are_gathered_bit_for_bit(play: Play, first: Any, second: Any
 def test_arrays_of_different_kinds_are_refused_on_every_worker(play: Play, first: Any, second: Any) -> None:
     for values in ((first, second), (second, first)):
         with pytest.raises(UsageError, match=r"on worker 0, and another on 1\. Convert"):
-            play(collectives.all_gather, *values)
+            play(decisions.all_gather, *values)
 
 
 @pytest.mark.parametrize("sizes", [(0, 0), (0, 1000), (1000, 0), (40, 60), (3000, 3001)])
 def test_objects_may_have_their_own_sizes(play: Play, sizes: tuple[int, int]) -> None:
     objects = [{"worker": "\u00e4" * size} for size in sizes]
-    assert play(collectives.gather_objects, *objects) == [objects] * 2
+    assert play(decisions.gather_objects, *objects) == [objects] * 2
 
 
 @pytest.mark.parametrize("value", [None, {"a": 1}, 2**70, [None, 1.0]])
 def test_what_is_no_array_is_refused_alone_too(value: Any) -> None:
     with pytest.raises(UsageError, match=f"Received: a {type(value).__name__}, which is not such an array"):
-        collectives.all_gather(value, tf.distribute.get_strategy())
+        decisions.all_gather(value, tf.distribute.get_strategy())

@@ -1,0 +1,4 @@
+"""Collectives between workers.
+
+- `decisions`: decisions and small values of numpy, between steps
+"""
