@@ -17,13 +17,14 @@ class State(enum.StrEnum):
 
     Every state but `finished` can go to `failed`, and to `stopped`, where somebody stopped the job. A script may go
     from any of them to any other: it evaluates before it trains, or trains twice. `starting` is everything outside of
-    `fit`, `evaluate` and `predict`; `compiling` lasts until the first step of one of them is done; `evaluating` is
-    `evaluate` and `predict`, inside of `fit` too.
+    `fit`, `evaluate` and `predict`, but for `exchanging`: a collective that the script calls there. `compiling` lasts
+    until the first step of one of them is done; `evaluating` is `evaluate` and `predict`, inside of `fit` too.
     """
 
     STARTING = "starting"
     COMPILING = "compiling"
     STEP = "step"
+    EXCHANGING = "exchanging"
     CALLBACK = "callback"
     EVALUATING = "evaluating"
     SAVING = "saving"

@@ -5,7 +5,7 @@ its kernels are), `devices` with `gpu_memory`, `cpu_kernels`, `strategy` and `st
 it), `run_seed`. Then, for all floors above:
 
 - `workers`: the workers of a strategy and their replicas; `batches/`: how batches reach these
-- `collectives/`: decisions and small values, between steps; `transport/`: how tensors and files travel
+- `collectives/`: decisions between steps, and what scripts exchange; `transport/`: how tensors and files travel
 - `replica_values`, `random_state`, `local_variables`: values of which each replica or worker has its own
 - `step_meter`: samples and waiting time of the steps
 - `remote_file_calls`: TensorFlow's file systems, with a bound on waiting

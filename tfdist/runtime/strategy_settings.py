@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
 import tensorflow as tf
@@ -25,6 +27,8 @@ class StrategySettings:
         compression: The dtype in which gradients are sent, bfloat16 or float16; None for their own.
         meter: Counts samples and waiting time of the training steps; None where nobody reads them.
         ring: Sums tensors over the workers; None for TensorFlow's own collectives.
+        exchanging: Entered around each eager collective that a script calls, in whatever thread; None where nobody
+            watches.
         gather: Whether losses and layers that need the samples of all replicas get them without being asked to.
     """
 
@@ -32,6 +36,7 @@ class StrategySettings:
     compression: tf.DType | None = None
     meter: StepMeter | None = None
     ring: Ring | None = None
+    exchanging: Callable[[], AbstractContextManager[Any]] | None = None
     gather: bool = True
 
 

@@ -1,10 +1,10 @@
 """A worker process: from its start by a launcher, or a script's first call, to the end of its training.
 
-`worker` is the main of a process that `tfdist train` starts; `api` has the functions that a script calls. Both make a
-`session/`, which opens the link of `supervision/` to the launcher, sets up devices and strategy, and installs the
-repairs of Keras. Then `config_objects/` makes what a config describes and `config_run/` trains it, or `script_run/`
-executes a script. While they train, `checkpoints/` saves and resumes, `supervision/` reports and stops, and `probes/`
-record for `tfdist verify`.
+`worker` is the main of a process that `tfdist train` starts; `api` and `collectives_api` have the functions that a
+script calls. They make a `session/`, which opens the link of `supervision/` to the launcher, sets up devices and
+strategy, and installs the repairs of Keras. Then `config_objects/` makes what a config describes and `config_run/`
+trains it, or `script_run/` executes a script. While they train, `checkpoints/` saves and resumes, `supervision/`
+reports and stops, and `probes/` record for `tfdist verify`.
 
 A room imports only from earlier ones: `supervision/`; `probes/` and `checkpoints/`; `session/`; `config_objects/`; the
 two runs.

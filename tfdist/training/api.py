@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from tfdist.errors import UsageError
@@ -14,7 +13,6 @@ from tfdist.launch.environment import Assignment
 from tfdist.rundir import RunDir
 from tfdist.rundir.atomic_files import write_error
 from tfdist.rundir.run_dir_creation import Resume
-from tfdist.runtime.collectives import decisions
 from tfdist.runtime.strategy_settings import BatchNorm, settings_of
 from tfdist.training.checkpoints.checkpoint_options import (
     EVERY_MINUTES,
@@ -134,42 +132,3 @@ def num_replicas() -> int:
 def is_chief() -> bool:
     """Whether this worker is the chief, which writes the files of a run and prints."""
     return session.current().is_chief
-
-
-def barrier() -> None:
-    """Returns when every worker has called it; after the step timeout this process ends with an error."""
-    decisions.barrier(strategy())
-
-
-def all_reduce(value: Any, op: str = "sum") -> np.ndarray:
-    """Reduces one array or number, of one shape and dtype on all workers, over the workers.
-
-    Args:
-        value: This worker's.
-        op: `"sum"`, `"mean"`, `"max"` or `"min"`.
-
-    Returns:
-        An array of the shape of `value`, the same on every worker.
-
-    Raises:
-        UsageError: `op` is none of the four; or see `all_gather`.
-    """
-    return decisions.all_reduce(value, op, strategy())
-
-
-def all_gather(value: Any) -> np.ndarray:
-    """Collects one array from every worker: shape `(workers, *value.shape)`, the same on every worker.
-
-    Raises:
-        UsageError: `value` is no array of numbers or texts, or it has another shape or dtype on another worker.
-    """
-    return decisions.all_gather(value, strategy())
-
-
-def broadcast(value: Any, root: int = 0) -> np.ndarray:
-    """The array of worker `root`, on every worker; all pass an array of one shape and dtype.
-
-    Raises:
-        UsageError: There is no worker `root`; or see `all_gather`.
-    """
-    return decisions.broadcast(value, root, strategy())

@@ -114,6 +114,7 @@ _ORDER = {
     State.EVALUATING: 2,
     State.COMPILING: 3,
     State.STEP: 3,
+    State.EXCHANGING: 3,
     State.FINISHED: 4,
 }
 
@@ -156,6 +157,7 @@ _DOING = {
     State.STARTING: "outside of fit, evaluate and predict",
     State.COMPILING: "in a first step, which compiles",
     State.STEP: "in {steps}",
+    State.EXCHANGING: "in a collective that the script calls",
     State.CALLBACK: "in a callback after step {done}",
     State.EVALUATING: "evaluating after step {done}",
     State.SAVING: "saving after step {done}",

@@ -11,7 +11,7 @@ from typing import Any
 import keras
 
 from tfdist.selftest.row_log import RowDone, RowOrder, begin_line, done_line, log_file
-from tfdist.training import api
+from tfdist.training import api, collectives_api
 
 _SEED = 11
 
@@ -55,7 +55,7 @@ def run_rows(functions: Mapping[str, RowFunction], argument: str) -> None:
             first, begin = context.fits, time.monotonic()
             found = functions[name](context) or {}
             # A row is done when all workers are.
-            api.barrier()
+            collectives_api.barrier()
             log.write(done_line(RowDone(name, range(first, context.fits), time.monotonic() - begin, found)))
 
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 from tfdist.selftest.matrix.row_runner import RowContext, RowFunction
 from tfdist.selftest.matrix.training_rows import BATCH, classifier, numbers, train
 from tfdist.selftest.row_log import saved_model
-from tfdist.training import api
+from tfdist.training import api, collectives_api
 
 
 def saving(context: RowContext) -> None:
@@ -22,7 +22,7 @@ def saving(context: RowContext) -> None:
     file = saved_model(context.folder)
     model.save(file)
     # The chief writes.
-    api.barrier()
+    collectives_api.barrier()
     _train_further(context, file)
 
 

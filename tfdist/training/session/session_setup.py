@@ -180,6 +180,7 @@ def _install_repairs(
 ) -> None:
     meter = StepMeter()
     settings_of(strategy).meter = meter
+    settings_of(strategy).exchanging = link.activity.exchanging
     monitor = TrainingMonitor(link.activity, link.stop_requests, meter)
     probe: Recorder | Tracer | None = None
     if assignment.recording is not None:

@@ -90,6 +90,7 @@ class Activity:
         self._outside = State.STARTING
         self._calls: list[_Call] = []
         self._parts: list[TimeKind] = []
+        self._exchanges = 0
         self._is_forming = self._has_formed = self._has_stepped = self._is_running = self._is_between = False
         self._times = TimeTally(now)
         self._taken = now
@@ -100,7 +101,7 @@ class Activity:
         if TimeKind.CHECKPOINT in self._parts:
             return State.SAVING
         if not self._calls:
-            return self._outside
+            return State.EXCHANGING if self._exchanges else self._outside
         call = self._calls[-1]
         if not call.stepped:
             return State.COMPILING
@@ -111,6 +112,8 @@ class Activity:
     def limit(self) -> float | None:
         """Seconds that it may take to the next move; None where it may take any time."""
         if not self._calls and self._outside is State.SAVING:
+            return self._limits.step
+        if not self._calls and self._exchanges:
             return self._limits.step
         if not self._calls:
             return self._limits.first_step if self._is_forming else None
@@ -188,6 +191,16 @@ class Activity:
         """What comes until the next training batch is no part of the steps."""
         self._charge(now)
         self._is_between = True
+
+    def begin_exchange(self, now: float) -> None:
+        """A collective begins that the script calls, maybe beside another."""
+        self._exchanges += 1
+        self.move(now)
+
+    def end_exchange(self, now: float) -> None:
+        """It is over."""
+        self._exchanges -= 1
+        self.move(now)
 
     def wait_for_data(self, total: float) -> None:
         """So many seconds have training steps waited for data since the process began."""

@@ -43,7 +43,9 @@ class ActivitySnapshot:
 
 
 class ActivityTracker:
-    """Keeps a worker's `Activity`. Its methods take microseconds; events belong into the main thread.
+    """Keeps a worker's `Activity`. Its methods take microseconds; those for events belong into the main thread.
+
+    `exchanging` may be entered in any thread.
 
     Args:
         limits: How long the worker may take between moves.
@@ -164,6 +166,20 @@ class ActivityTracker:
         finally:
             with self._changing() as activity:
                 activity.end_part(self.clock())
+
+    @contextlib.contextmanager
+    def exchanging(self) -> Iterator[None]:
+        """Around a collective that the script calls, in whatever thread.
+
+        It wakes nobody: there may be a thousand a second, and the next heartbeat tells of one that takes long.
+        """
+        with self._lock:
+            self._activity.begin_exchange(self.clock())
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._activity.end_exchange(self.clock())
 
     def saving(self) -> contextlib.AbstractContextManager[None]:
         """Around the writing of a model or checkpoint, for as long as the training waits for it."""

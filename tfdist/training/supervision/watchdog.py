@@ -24,8 +24,9 @@ _LOOKS = 20
 _MOST_SECONDS = 1.0
 
 
-_MODULES_OF_THREADS = ("tensorflow.", "multiprocessing.")
-"""Modules with the classes of the threads that TensorFlow starts for a strategy: for replicas, for collectives."""
+_MODULES_OF_THREADS = ("tensorflow.", "multiprocessing.", "tfdist.runtime.collectives.")
+"""Modules with the classes of the threads that TensorFlow starts for a strategy, for replicas and for collectives, and
+of those in which a script's collectives run while it goes on."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class _Call:
 
 
 class Watchdog:
-    """Watches the main thread of this process, and the threads in which TensorFlow runs replicas.
+    """Watches the main thread of this process, and the threads that run replicas and collectives.
 
     Args:
         timeout: Returns the seconds that one call into TensorFlow may take at the moment.

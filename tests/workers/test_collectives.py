@@ -1,0 +1,49 @@
+"""The collectives of scripts, on real workers."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.workers.cli_process import tfdist
+from tests.workers.worker_scripts import train
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_each_worker_gets_what_it_should(tmp_path: Path, workers: int) -> None:
+    """Eagerly and in functions, with gradients and in groups; and all are told of what differs."""
+    for said in train(tmp_path / "run", "exchanging.py", workers=workers):
+        assert [name for name, is_right in said["right"].items() if not is_right] == []
+        assert len(said["right"]) > 50
+        refused = said["refused"]
+        assert "float32 of shape (3,) on worker 0; float32 of shape (4,) on worker 1" in refused["shape"]
+        assert "float32 of shape (1000,) on worker 0; float64 of shape (1000,) on worker" in refused["dtype"]
+        assert "all_gather on worker 0; all_reduce(sum) on worker" in refused["call"]
+        assert "[on worker 0:] [all_reduce(sum) of float32 of shape (3,)] [on worker 1:]" in refused["function"]
+        assert "of shape (4,)" in refused["function"]
+
+
+MISSING = """
+    import time
+    import tensorflow as tf
+    import tfdist
+
+    if tfdist.worker_index() == 1:
+        time.sleep(1000)
+    handle = tfdist.all_reduce(tf.ones([3]), async_op=True)
+    time.sleep(1000)  # nobody waits for the handle
+"""
+
+
+@pytest.mark.bound(120)
+def test_a_worker_that_does_not_come_is_named_even_where_nobody_waits_for_the_handle(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(MISSING))
+    options = ["--nproc", 2, "--run-dir", tmp_path / "run", "--step-timeout", 4, "--quiet"]
+    done = tfdist("train", *options, script, timeout=100)
+    assert done.returncode == 4, done.stderr
+    assert "error: worker 1 (" in done.stderr.splitlines()[0]
+    assert "outside of fit, evaluate and predict: " in done.stderr
+    assert "waits in a collective that the script calls" in done.stderr

@@ -1,0 +1,108 @@
+"""Calls: the collectives by name, with the primitive that each runs and the shape that each gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from tfdist.errors import UsageError
+from tfdist.runtime.collectives.wire.engine import Reduction
+
+Kind = Literal[
+    "all_reduce", "reduce", "broadcast", "scatter", "gather", "all_gather", "reduce_scatter", "all_to_all", "send"
+]
+Primitive = Literal["all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast"]
+
+REDUCTIONS = ("sum", "mean", "product", "max", "min")
+
+_PRIMITIVES: dict[Kind, Primitive] = {
+    "all_reduce": "all_reduce",
+    "reduce": "all_reduce",
+    "broadcast": "broadcast",
+    "send": "broadcast",
+    # The root's own rows are what each worker gets from it; those of the others are nobody's.
+    "scatter": "all_to_all",
+    "gather": "all_gather",
+    "all_gather": "all_gather",
+    "reduce_scatter": "reduce_scatter",
+    "all_to_all": "all_to_all",
+}
+_CUT: tuple[Kind, ...] = ("scatter", "reduce_scatter", "all_to_all")
+"""Kinds that cut a value along its first axis into a part for each worker."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One collective.
+
+    Attributes:
+        kind: Its name; a `recv` is the other end of a `send`.
+        op: For reductions one of `REDUCTIONS`.
+        root: For kinds with one worker that gives or gets, its index in the job.
+    """
+
+    kind: Kind
+    op: str | None = None
+    root: int | None = None
+
+    def __str__(self) -> str:
+        if self.op is not None:
+            return f"{self.kind}({self.op})" + ("" if self.root is None else f" to worker {self.root}")
+        if self.root is None:
+            return self.kind
+        return f"{self.kind} {'to' if self.kind == 'gather' else 'from'} worker {self.root}"
+
+    @property
+    def primitive(self) -> Primitive:
+        """What an engine runs for it."""
+        return _PRIMITIVES[self.kind]
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether it cuts a value along its first axis into a part for each worker."""
+        return self.kind in _CUT
+
+    @property
+    def reduction(self) -> Reduction:
+        """What an engine runs for its `op`: a mean is a sum, divided."""
+        return "sum" if self.op == "mean" else cast(Reduction, self.op)
+
+    @property
+    def needs_one_giver(self) -> bool:
+        """Whether the values of the root alone count."""
+        return self.kind in ("broadcast", "scatter", "send")
+
+    def has_result(self, worker: int) -> bool:
+        """Whether a worker gets something."""
+        return self.kind not in ("reduce", "gather") or worker == self.root
+
+    def shape_of_result(self, shape: Sequence[int | None], workers: int) -> list[int | None]:
+        """The shape that it makes of a value's.
+
+        Raises:
+            UsageError: A value's first axis cannot be cut.
+        """
+        if self.kind in ("gather", "all_gather"):
+            return [workers, *shape]
+        if not self.is_cut:
+            return list(shape)
+        if not shape or (shape[0] is not None and shape[0] % workers):
+            raise UsageError(
+                f"{self} cuts the first axis of a value into equal parts for {workers} workers. Received: a value of "
+                f"shape {tuple(shape)}. Pad it, as with tf.pad, or give a value of shape ({workers}, ...)."
+            )
+        if self.kind == "all_to_all":
+            return list(shape)
+        return [None if shape[0] is None else shape[0] // workers, *shape[1:]]
+
+
+def check_reduction(op: object, call: str) -> str:
+    """The reduction that an argument names.
+
+    Raises:
+        UsageError: There is no such reduction.
+    """
+    if op not in REDUCTIONS:
+        raise UsageError(f"{call} expects op to be one of {sorted(REDUCTIONS)}. Received: op={op!r}")
+    return str(op)

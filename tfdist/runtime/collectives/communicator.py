@@ -1,0 +1,323 @@
+"""The communicator: a worker's collectives with the others of its strategy, on values of any kind."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfdist.errors import UnsupportedError, UsageError
+from tfdist.runtime.collectives import groups
+from tfdist.runtime.collectives.agreement import ROOM, meet
+from tfdist.runtime.collectives.byte_rows import padded_size
+from tfdist.runtime.collectives.calls import Call
+from tfdist.runtime.collectives.contracts import contract_of, values_like
+from tfdist.runtime.collectives.gradients import with_gradient
+from tfdist.runtime.collectives.groups import Group
+from tfdist.runtime.collectives.handles import Handle, finished
+from tfdist.runtime.collectives.lanes import Lane
+from tfdist.runtime.collectives.numpy_reductions import accumulated
+from tfdist.runtime.collectives.traced_agreement import agree_in_graph
+from tfdist.runtime.collectives.values import Leaf, Values, values_of
+from tfdist.runtime.collectives.wire.engine import Channel, CollectiveEngine
+from tfdist.runtime.collectives.wire.known_rows import KnownRows
+from tfdist.runtime.collectives.wire.tensorflow_engine import TensorFlowEngine
+from tfdist.runtime.collectives.wire.transfers import flats_of, transfer
+from tfdist.runtime.collectives.wire.wire_dtypes import check_reducible
+from tfdist.runtime.strategy_settings import settings_of
+from tfdist.runtime.workers import local_replicas, worker_count, worker_rank
+
+Noted = Callable[[], contextlib.AbstractContextManager[Any]]
+
+
+class Communicator:
+    """One worker's end of all collectives.
+
+    Args:
+        worker: Its index.
+        workers: How many there are.
+        engine: What carries tensors between them.
+        noted: Around each exchange in eager code, in whatever thread.
+        waiting: Around what the main thread waits for.
+    """
+
+    def __init__(
+        self,
+        worker: int,
+        workers: int,
+        engine: CollectiveEngine,
+        noted: Noted = contextlib.nullcontext,
+        waiting: Noted = contextlib.nullcontext,
+    ) -> None:
+        self.worker = worker
+        self.everyone = Group(tuple(range(workers)))
+        self._engine = engine
+        self._noted = noted
+        self._waiting = waiting
+        self._lanes: dict[tuple[int, ...], Lane] = {}
+        self._lock = threading.Lock()
+
+    def run(self, call: Call, value: Any, group: Group | None = None, *, async_op: bool = False) -> Any:
+        """Runs a collective.
+
+        Args:
+            call: What.
+            value: A tensor, an array, a number or a nest of these; None where the worker gives nothing.
+            group: Its workers; None for all.
+            async_op: Whether to return a `Handle` at once.
+
+        Returns:
+            The result in the nest of the value, or a handle for it; None on workers that get nothing.
+
+        Raises:
+            UsageError: The value or the call does not fit, or those of other workers differ.
+        """
+        chosen = self._checked_group(call, group)
+        return self._run(call, value, self._lane(chosen.workers), async_op)
+
+    def send(self, value: Any, to: int, *, async_op: bool = False) -> Any:
+        """Sends a value to one worker, which receives it. See `run`."""
+        call = Call("send", root=self.worker)
+        lane = self._pair_lane(self.worker, self._checked_peer("to", to, "send"))
+        return self._run(call, value, lane, async_op)
+
+    def receive(self, source: int, like: Any, *, async_op: bool = False) -> Any:
+        """Receives a value of one worker, of the structure of `like` where that is not None. See `run`."""
+        lane = self._pair_lane(self._checked_peer("source", source, "recv"), self.worker)
+        return self._run(Call("send", root=source), like, lane, async_op)
+
+    def barrier(self, group: Group | None = None, *, async_op: bool = False) -> Any:
+        """Returns once all workers of a group have called it."""
+        chosen = self._checked_group("barrier", group)
+        lane = self._lane(chosen.workers)
+        if not tf.executing_eagerly():
+            if len(lane.workers) > 1:
+                agree_in_graph(contract_of("barrier", None), (), [], lane, self._engine)
+            return None
+        return self._eagerly("barrier", lane, lambda: self._meet("barrier", lane), lambda _: None, async_op)
+
+    def exchange_bytes(self, call: str, content: bytes, group: Group | None, root: int | None = None) -> list[bytes]:
+        """The bytes of each worker of a group, or of `root` alone; their sizes may differ."""
+        lane = self._lane(self._checked_group(call, group).workers)
+        if not tf.executing_eagerly():
+            raise UsageError(f"{call} runs in eager code. Received: a call in a tf.function. Call it outside of it.")
+        result: list[bytes] = self._eagerly(
+            call, lane, lambda: self._exchange_bytes(call, content, lane, root), lambda found: found, async_op=False
+        )
+        return result
+
+    def _checked_group(self, call: object, group: Group | None) -> Group:
+        name = str(call)
+        if group is not None and not isinstance(group, Group):
+            raise UsageError(f"{name} expects group=tfdist.group([0, 2]). Received: group={group!r}")
+        chosen = self.everyone if group is None else group
+        if chosen.workers[-1] >= len(self.everyone):
+            raise UsageError(f"{name}: the group {chosen.workers} is one of a larger job. Make it by tfdist.group.")
+        groups.check_member(chosen, self.worker, name)
+        if isinstance(call, Call) and call.root is not None:
+            groups.check_root("root", call.root, chosen, call.kind)
+        return chosen
+
+    def _checked_peer(self, name: str, peer: int, call: str) -> int:
+        found = groups.check_root(name, peer, self.everyone, call)
+        if found == self.worker:
+            raise UsageError(f"{call} goes between two workers. Received: {name}={peer}, which is this worker.")
+        return found
+
+    def _lane(self, workers: tuple[int, ...]) -> Lane:
+        with self._lock:
+            if workers not in self._lanes:
+                key = groups.group_key(workers, len(self.everyone))
+                self._lanes[workers] = Lane(workers, self.worker, key)
+            return self._lanes[workers]
+
+    def _pair_lane(self, sender: int, receiver: int) -> Lane:
+        """Each direction has its own, so that two workers may both send before they receive."""
+        place = (-1, sender, receiver)
+        with self._lock:
+            if place not in self._lanes:
+                key = groups.pair_key(sender, receiver, len(self.everyone))
+                self._lanes[place] = Lane((min(sender, receiver), max(sender, receiver)), self.worker, key)
+            return self._lanes[place]
+
+    def _run(self, call: Call, value: Any, lane: Lane, async_op: bool) -> Any:
+        values = self._given(call, value, async_op)
+        if len(lane.workers) == 1:
+            assert values is not None, "the only worker gives what there is"
+            tensors = [leaf.tensor for leaf in values.leaves]
+            alone = _packed(call, values, _alone(call, tensors), self.worker)
+            return finished(str(call), alone) if async_op else alone
+        if not tf.executing_eagerly():
+            return self._traced(call, values, lane, async_op)
+
+        def finish(found: tuple[Values, list[tf.Tensor]]) -> Any:
+            given, results = found
+            if values is not None:
+                results = self._connected(call, values, results, lane)
+            return _packed(call, given, results, self.worker)
+
+        return self._eagerly(str(call), lane, lambda: self._transferred(call, values, lane), finish, async_op)
+
+    def _given(self, call: Call, value: Any, copies: bool) -> Values | None:
+        if value is None and call.needs_one_giver and call.root != self.worker:
+            return None
+        values = values_of(value, copies=copies)
+        if call.op is None:
+            return values
+        leaves = tuple(accumulated(leaf, call.op) for leaf in values.leaves)
+        for leaf in leaves:
+            check_reducible(leaf.tensor.dtype, call.op)
+        return Values(values.structure, leaves)
+
+    def _eagerly(
+        self, call: str, lane: Lane, work: Callable[[], Any], finish: Callable[[Any], Any], async_op: bool
+    ) -> Any:
+        def noted() -> Any:
+            with self._noted():
+                return work()
+
+        if async_op:
+            return Handle(call, lane.submit(noted), finish)
+        with self._waiting():
+            found = lane.run(noted)
+        return finish(found)
+
+    def _meet(self, call: str, lane: Lane) -> None:
+        if len(lane.workers) > 1:
+            meet(contract_of(call, None), 0, lane, self._engine)
+
+    def _transferred(self, call: Call, values: Values | None, lane: Lane) -> tuple[Values, list[tf.Tensor]]:
+        """The values as all workers describe them, and the results for their leaves."""
+        contract = contract_of(str(call), values)
+        tensors = [] if values is None else [leaf.tensor for leaf in values.leaves]
+        flats = [] if values is None or not _fits(call, tensors, lane) else flats_of(call, tensors, len(lane.workers))
+        size = sum(flat.flat.shape[0] * flat.flat.dtype.size for flat in flats)
+        content = size if size > ROOM else b"".join(flat.flat.numpy().tobytes() for flat in flats)
+        meeting = meet(contract, content, lane, self._engine)
+        if values is None:
+            assert meeting.contracts is not None, "they are told where somebody gives nothing"
+            values = values_like(next(said for said in meeting.contracts if said.values is not None))
+            tensors = [leaf.tensor for leaf in values.leaves]
+        for tensor in tensors:
+            call.shape_of_result(list(tensor.shape), len(lane.workers))
+        if meeting.contents is None:
+            eager = functools.partial(_eager_channel, call, lane)
+            return values, transfer(call, tensors, lane.workers, self._engine, eager)
+        known = KnownRows(meeting.contents)
+        return values, transfer(call, tensors, lane.workers, known, lambda _: lane.eager_channel("known"))
+
+    def _traced(self, call: Call, values: Values | None, lane: Lane, async_op: bool) -> Any:
+        if async_op:
+            raise UsageError(
+                f"{call}: async_op=True is for eager code. Received: a call in a tf.function, where operations that do "
+                "not need the result go on meanwhile. Leave it out."
+            )
+        if values is None:
+            raise UsageError(
+                f"{call}: in a tf.function every worker gives values or their tf.TensorSpec(shape, dtype), as shapes "
+                "are settled while it is traced. Received: None."
+            )
+        tensors = [leaf.tensor for leaf in values.leaves]
+        for tensor in tensors:
+            call.shape_of_result(list(tensor.shape), len(lane.workers))
+        contract = contract_of(str(call), values)
+        parts = [flat.indices for flat in flats_of(call, tensors, len(lane.workers))]
+        agreed = agree_in_graph(contract, tensors, parts, lane, self._engine)
+        with tf.control_dependencies([agreed]):
+            ready = [tf.identity(tensor) for tensor in tensors]
+        results = transfer(call, ready, lane.workers, self._engine, functools.partial(_traced_channel, call, lane))
+        return _packed(call, values, self._connected(call, values, results, lane), self.worker)
+
+    def _connected(self, call: Call, values: Values, results: Sequence[tf.Tensor], lane: Lane) -> list[tf.Tensor]:
+        def again(transposed: Call, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+            found: list[tf.Tensor] = self._run(transposed, list(tensors), lane, async_op=False)
+            return found
+
+        tensors = [leaf.tensor for leaf in values.leaves]
+        return with_gradient(call, tensors, results, lane.workers, self.worker, again)
+
+    def _exchange_bytes(self, call: str, content: bytes, lane: Lane, root: int | None) -> list[bytes]:
+        if len(lane.workers) == 1:
+            return [content]
+        meeting = meet(contract_of(call, None), content, lane, self._engine)
+        if meeting.contents is not None:
+            return list(meeting.contents)
+        size = padded_size(max(meeting.sizes))
+        own = tf.constant(np.frombuffer(content.ljust(size, b"\0"), np.int32))
+        if root is None:
+            said = self._engine.all_gather(own, lane.eager_channel(("bytes", size))).numpy().tobytes()
+        else:
+            place = lane.workers.index(root)
+            one = self._engine.broadcast(own, place, lane.eager_channel(("bytes of one", size))).numpy().tobytes()
+            said = one * len(lane.workers)
+        starts = range(0, len(said), size)
+        return [said[start : start + length] for start, length in zip(starts, meeting.sizes, strict=True)]
+
+
+@functools.cache
+def communicator_of(strategy: tf.distribute.Strategy) -> Communicator:
+    """The communicator of a strategy's workers."""
+    settings = settings_of(strategy)
+
+    def noted() -> contextlib.AbstractContextManager[Any]:
+        return contextlib.nullcontext() if settings.exchanging is None else settings.exchanging()
+
+    def waiting() -> contextlib.AbstractContextManager[Any]:
+        return contextlib.nullcontext() if settings.meter is None else settings.meter.waiting()
+
+    return Communicator(worker_rank(strategy), worker_count(strategy), TensorFlowEngine(), noted, waiting)
+
+
+def check_replicas(strategy: tf.distribute.Strategy, call: str) -> None:
+    """Raises where a replica calls a collective that is between workers, each of which has several replicas.
+
+    Raises:
+        UnsupportedError: It does.
+    """
+    replicas = len(local_replicas(strategy))
+    if replicas > 1 and tf.distribute.has_strategy() and not tf.distribute.in_cross_replica_context():
+        raise UnsupportedError(
+            f"tfdist.{call} goes between workers, and a step of strategy.run calls it on each of the {replicas} "
+            "replicas of this worker. Expected a call outside of strategy.run, or one replica a worker. Between "
+            "replicas there is tf.distribute.get_replica_context().all_reduce."
+        )
+
+
+def _fits(call: Call, tensors: Sequence[tf.Tensor], lane: Lane) -> bool:
+    """Whether values can be cut as the call does; if not, all workers are told once they have met."""
+    try:
+        for tensor in tensors:
+            call.shape_of_result(list(tensor.shape), len(lane.workers))
+    except UsageError:
+        return False
+    return True
+
+
+def _eager_channel(call: Call, lane: Lane, flat: tf.Tensor) -> Channel:
+    return lane.eager_channel((call.primitive, call.op, flat.dtype, flat.shape[0]))
+
+
+def _traced_channel(call: Call, lane: Lane, flat: tf.Tensor) -> Channel:
+    carried = f"{call.primitive} {call.op} {flat.dtype.name}"
+    return lane.traced_channel(carried, tf.size(flat) if flat.shape[0] is None else flat.shape[0])
+
+
+def _alone(call: Call, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """The results where a group has one worker."""
+    for tensor in tensors:
+        call.shape_of_result(list(tensor.shape), 1)
+    if call.primitive == "all_gather":
+        return [tf.expand_dims(tensor, 0) for tensor in tensors]
+    return [tf.identity(tensor) for tensor in tensors]
+
+
+def _packed(call: Call, values: Values, results: Sequence[tf.Tensor], worker: int) -> Any:
+    if not call.has_result(worker):
+        return None
+    leaves: Sequence[Leaf] = values.leaves
+    return values.pack([leaf.restore(result) for leaf, result in zip(leaves, results, strict=True)])

@@ -1,0 +1,74 @@
+"""Agreement of traced calls: the same heads inside of a `tf.function`, where an assertion says what differs.
+
+It runs with every call and not while the function is traced: workers trace at different times, and not all of them
+equally often.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfdist.runtime.collectives.contracts import Contract, shown, without_shapes
+from tfdist.runtime.collectives.lanes import Lane
+from tfdist.runtime.collectives.wire.engine import CollectiveEngine
+
+_TEXT_BYTES = 240
+_SUMS = 2
+_PRIME = (1 << 31) - 1
+_FACTOR = 1_000_003
+
+
+def agree_in_graph(
+    contract: Contract, tensors: Sequence[tf.Tensor], parts: Any, lane: Lane, engine: CollectiveEngine
+) -> tf.Tensor:
+    """A scalar after which all workers call the same; where they do not, it ends the function on all of them.
+
+    Args:
+        contract: This worker's call.
+        tensors: Its values.
+        parts: How they are to be sent, which depends on the shapes that are known; of texts and numbers.
+        lane: Its workers.
+        engine: What carries the heads.
+    """
+    call = zlib.crc32(json.dumps([contract.call, without_shapes(contract.values), parts]).encode())
+    text = shown(contract).encode()[:_TEXT_BYTES].ljust(_TEXT_BYTES, b"\0")
+    static = tf.constant(np.frombuffer(call.to_bytes(4, "little") + text, np.int32))
+    own = tf.concat([tf.reshape(_sum_of_shapes(tensors), [1]), static], 0)
+    heads = tf.reshape(engine.all_gather(own, lane.traced_channel("head", 0)), [len(lane.workers), -1])
+    agreed = tf.reduce_all(heads[:, :_SUMS] == heads[:1, :_SUMS])
+    return tf.cond(agreed, lambda: tf.constant(True), lambda: _fail(heads, lane.workers))
+
+
+def _sum_of_shapes(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
+    """A checksum, int32, of the shapes that tensors have when the function runs."""
+    if all(tensor.shape.is_fully_defined() for tensor in tensors):
+        total = 0
+        for tensor in tensors:
+            for size in (len(tensor.shape), *tensor.shape):
+                total = (total * _FACTOR + size + 1) % _PRIME
+        return tf.constant(total, tf.int32)
+    moving = tf.constant(0, tf.int64)
+    for tensor in tensors:
+        for size in (len(tensor.shape), *tf.unstack(tf.shape(tensor, tf.int64))):
+            moving = (moving * _FACTOR + tf.cast(size, tf.int64) + 1) % _PRIME
+    return tf.cast(moving, tf.int32)
+
+
+def _fail(heads: tf.Tensor, workers: Sequence[int]) -> tf.Tensor:
+    """The assertion that fails, with what each worker has said."""
+    letters = tf.reshape(tf.bitcast(heads[:, _SUMS:], tf.uint8), [len(workers), -1])
+    texts = tf.strings.regex_replace(tf.strings.unicode_encode(tf.cast(letters, tf.int32), "UTF-8"), "\\x00+$", "")
+    said: list[Any] = [
+        "Workers call the same collectives in the same order, with values of one structure, shape and dtype. Received:"
+    ]
+    for worker, text in zip(workers, tf.unstack(texts), strict=True):
+        said += [f"on worker {worker}:", text]
+    said += ["Shapes with None are known only when the function runs: give it an input_signature on every worker."]
+    with tf.control_dependencies([tf.debugging.Assert(False, said, summarize=1)]):
+        return tf.constant(False)

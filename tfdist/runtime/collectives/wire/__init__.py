@@ -1,0 +1,7 @@
+"""Tensors on the wire: those of a call as flat tensors, and what carries these between workers.
+
+- `transfers`: the tensors of a call as flat ones and back, of the `wire_dtypes` that engines carry
+- `engine`: the primitives of an engine
+- `tensorflow_engine`: over TensorFlow's collectives
+- `known_rows`: over few bytes, which all workers have got with the agreement on the call
+"""

@@ -1,0 +1,99 @@
+"""The engine of TensorFlow's own collectives, between the CPUs of the workers.
+
+What is on a GPU is copied to the host and back. The kernels for NCCL want one order on every worker, and no machine
+with two GPUs was at hand to try them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from tfdist.runtime.collectives.wire.engine import Channel, Reduction
+
+_MERGE = {"sum": "Add", "product": "Mul", "max": "Max", "min": "Min"}
+_COMBINE = {"sum": tf.add, "product": tf.multiply, "max": tf.maximum, "min": tf.minimum}
+
+_SUBDIVISIONS = 64
+"""Rings at most that TensorFlow runs at once over one tensor; by default it runs two."""
+
+
+class TensorFlowEngine:
+    """Runs CollectiveReduceV2 and its kin; see `CollectiveEngine`."""
+
+    def all_reduce(self, flat: tf.Tensor, op: Reduction, channel: Channel) -> tf.Tensor:
+        """See `CollectiveEngine`."""
+        with tf.device("CPU:0"):
+            return tf.raw_ops.CollectiveReduceV2(
+                input=flat,
+                merge_op=_MERGE[op],
+                final_op="Id",
+                ordering_token=[],
+                max_subdivs_per_device=_SUBDIVISIONS,
+                **_common(channel),
+            )
+
+    def reduce_scatter(self, flat: tf.Tensor, op: Reduction, channel: Channel) -> tf.Tensor:
+        """See `CollectiveEngine`. CollectiveReduceScatterV2 has no kernel for CPUs: trying it aborts all workers."""
+        parts = tf.reshape(self.all_to_all(flat, channel), [len(channel.workers), -1])
+        with tf.device("CPU:0"):
+            total, *others = tf.unstack(parts)
+            for part in others:
+                total = _COMBINE[op](total, part)
+        return total
+
+    def all_gather(self, flat: tf.Tensor, channel: Channel) -> tf.Tensor:
+        """See `CollectiveEngine`."""
+        with tf.device("CPU:0"):
+            gathered = tf.raw_ops.CollectiveGatherV2(input=flat, ordering_token=[], **_common(channel))
+            rows = _permuted(tf.reshape(gathered, [len(channel.workers), -1]), _ranks(channel))
+        # The operation forgets its static shape.
+        return tf.ensure_shape(tf.reshape(rows, [-1]), [_times(flat.shape[0], len(channel.workers))])
+
+    def all_to_all(self, flat: tf.Tensor, channel: Channel) -> tf.Tensor:
+        """See `CollectiveEngine`."""
+        with tf.device("CPU:0"):
+            table = _permuted(tf.reshape(flat, [len(channel.workers), -1]), _places(channel))
+            exchanged = tf.raw_ops.CollectiveAllToAllV2(input=table, ordering_token=[], **_common(channel))
+            rows = _permuted(exchanged, _ranks(channel))
+        return tf.ensure_shape(tf.reshape(rows, [-1]), flat.shape)
+
+    def broadcast(self, flat: tf.Tensor, root: int, channel: Channel) -> tf.Tensor:
+        """See `CollectiveEngine`.
+
+        A sum of integers in which all other summands are zero copies bits. It takes as long as TensorFlow's broadcast,
+        of which two in one function have been seen to wait for ever.
+        """
+        with tf.device("CPU:0"):
+            own = flat if channel.place == root else tf.zeros_like(flat)
+        return self.all_reduce(own, "sum", channel)
+
+
+def _common(channel: Channel) -> dict[str, Any]:
+    return {
+        "group_size": len(channel.workers),
+        "group_key": channel.group_key,
+        "instance_key": channel.key,
+        "communication_hint": "ring",
+        # No timeout: TensorFlow would keep a sleeping thread for each. A watchdog bounds the waiting.
+        "timeout_seconds": 0,
+    }
+
+
+def _places(channel: Channel) -> list[int]:
+    """The place of each of TensorFlow's ranks: it orders the workers of a group as texts, 10 before 2."""
+    return sorted(range(len(channel.workers)), key=lambda place: str(channel.workers[place]))
+
+
+def _ranks(channel: Channel) -> list[int]:
+    places = _places(channel)
+    return sorted(range(len(places)), key=places.__getitem__)
+
+
+def _permuted(rows: tf.Tensor, order: list[int]) -> tf.Tensor:
+    return rows if order == sorted(order) else tf.gather(rows, order)
+
+
+def _times(size: int | None, count: int) -> int | None:
+    return None if size is None else size * count
