@@ -15,7 +15,7 @@ from tfdist.cluster import discover
 from tfdist.cluster.cluster_spec import Cluster
 from tfdist.cluster.environment_variables import run_variables
 from tfdist.errors import ClusterError, UsageError
-from tfdist.launch.environment import Assignment, check_keras, read_token
+from tfdist.launch.environment import Assignment, check_environment, choose_kernels_here, read_token
 
 TF_CONFIG = {"cluster": {"chief": ["c:1"], "worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 1}}
 SLURM = {
@@ -90,12 +90,16 @@ def test_an_assignment(text: bytes) -> None:
             assert Assignment.from_environ(environ) == found or "NaN" in environ["TFDIST_WORKER"]
 
 
-@fuzzed(25, value=variables, name=st.sampled_from(["TFDIST_TOKEN", "KERAS_BACKEND", "TF_USE_LEGACY_KERAS"]))
+NAMES = ["TFDIST_TOKEN", "KERAS_BACKEND", "TF_USE_LEGACY_KERAS", "TF_ENABLE_ONEDNN_OPTS"]
+
+
+@fuzzed(25, value=variables, name=st.sampled_from(NAMES))
 def test_a_variable(value: str, name: str) -> None:
     environ = {name: value}
     run_variables(environ)
     with contextlib.suppress(UsageError):
-        check_keras(environ)
+        check_environment(environ)
+        choose_kernels_here(environ=environ)
         token = read_token(environ)
         if token is not None:
             assert token.proves("caller", b"said", token.proof("caller", b"said"))

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 _PREFIXES = (
     "CUDA_VISIBLE_DEVICES",
+    "DNNL_",
     "KERAS_",
     "LD_PRELOAD",
     "MALLOC_",
@@ -14,6 +15,7 @@ _PREFIXES = (
     "NVIDIA_VISIBLE_DEVICES",
     "OMPI_COMM_WORLD_",
     "OMP_NUM_THREADS",
+    "ONEDNN_",
     "SLURM_JOB_ID",
     "SLURM_NTASKS",
     "SLURM_PROCID",
@@ -30,6 +32,8 @@ _PREFIXES = (
     "TF_GPU_",
     "TF_GRPC_",
     "TF_NUM_",
+    "TF_ONEDNN_",
+    "TF_SET_ONEDNN_",
     "TF_USE_LEGACY_KERAS",
     "TF_XLA_FLAGS",
     "XLA_FLAGS",

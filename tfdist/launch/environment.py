@@ -17,7 +17,6 @@ from tfdist.launch.recording_request import RecordingRequest
 from tfdist.launch.trace_request import TraceRequest
 from tfdist.launch.worker.environment_defaults import (
     allocator_settings,
-    check_keras_choice,
     keras_settings,
     proxy_settings,
 )
@@ -29,6 +28,7 @@ from tfdist.launch.worker.kernel_choice import (
     kernel_settings,
 )
 from tfdist.launch.worker.processor import this_processor
+from tfdist.launch.worker.variable_objections import check_objections
 from tfdist.launch.worker_options import WorkerOptions
 from tfdist.net import shared_token
 
@@ -48,13 +48,13 @@ def read_token(environ: Mapping[str, str] | None = None) -> shared_token.Token |
     return None if secret is None else shared_token.Token(secret)
 
 
-def check_keras(environ: Mapping[str, str] | None = None) -> None:
-    """Checks which Keras `environ` (default: this process's) asks for.
+def check_environment(environ: Mapping[str, str] | None = None) -> None:
+    """Checks `environ` (default: this process's) for variables with which a training would be wrong.
 
     Raises:
-        UsageError: It is not Keras 3 on TensorFlow.
+        UsageError: There is one, such as another Keras than Keras 3 on TensorFlow.
     """
-    check_keras_choice(os.environ if environ is None else environ)
+    check_objections(os.environ if environ is None else environ)
 
 
 def choose_kernels_here(asked: Kernels = "auto", environ: Mapping[str, str] | None = None) -> KernelChoice:

@@ -13,7 +13,7 @@ from tfdist.cluster.membership import Membership
 from tfdist.launch.agent.dependencies import Dependencies
 from tfdist.launch.agent.launcher_effects import LauncherEffects
 from tfdist.launch.agent.worker_group import WorkerGroup
-from tfdist.launch.environment import Assignment, check_keras, is_dumb_terminal
+from tfdist.launch.environment import Assignment, check_environment, is_dumb_terminal
 from tfdist.launch.job_formation import FormedJob, formed_job, where
 from tfdist.launch.job_phases import JobLifecycle, JobPhase
 from tfdist.launch.job_spec import JobSpec
@@ -56,15 +56,16 @@ def run_to_result(spec: JobSpec) -> RunResult:
     """Runs this launcher's part of a job, and leaves it to the caller to tell of its failure.
 
     Raises:
-        UsageError: The workers cannot have a network of their own, TFDIST_TOKEN is empty, the environment asks for
-            another Keras, a bar is wanted and cannot be drawn, or metrics that cannot be served.
+        UsageError: The workers cannot have a network of their own, TFDIST_TOKEN is empty, a variable of the
+            environment would make the training wrong, a bar is wanted and cannot be drawn, or metrics that cannot be
+            served.
         PortTakenError: A worker's port, or that of the metrics, belongs to somebody else.
         FormingError: The launchers did not find one another in time, or do not agree.
         RunDirError: The run directory cannot be used, or there is none for temporary files.
         TfdistError: What `spec.check` raises.
     """
     begun = time.time()
-    check_keras(spec.environ)
+    check_environment(spec.environ)
     # Asked again when it is needed; what is refused here has made nothing yet.
     _shown_progress(spec)
     lifecycle = JobLifecycle()

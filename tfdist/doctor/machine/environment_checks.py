@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from tfdist.cluster.membership import Membership
 from tfdist.doctor.check_result import Check, fail, ok, warn
 from tfdist.errors import ClusterError
-from tfdist.launch.worker.environment_defaults import keras_objections
+from tfdist.launch.worker.variable_objections import objections
 
 _SHOWN = 200
 
@@ -29,7 +29,7 @@ def check_variables(environ: Mapping[str, str]) -> list[Check]:
         environ: Of `tfdist.cluster.environment_variables.run_variables`.
     """
     checks = [ok("environment", _listed(environ) if environ else "no variable that decides anything about a run")]
-    checks += [fail(name, text, f"unset {variable}") for name, variable, text in keras_objections(environ)]
+    checks += [fail(name, text, f"unset {variable}") for name, variable, text in objections(environ)]
     if environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
         text = f"CUDA_VISIBLE_DEVICES={environ['CUDA_VISIBLE_DEVICES']!r} hides every GPU"
         checks.append(warn("hidden GPUs", text, "unset CUDA_VISIBLE_DEVICES, unless that is meant"))

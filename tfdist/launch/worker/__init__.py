@@ -1,8 +1,8 @@
 """One worker process, as its launcher and as the process itself see it.
 
-The launcher starts a `worker_process` (behind the protocol `worker_handle`) with the variables of
-`environment_defaults`, and those that make it compute by the kernels of its `kernel_choice`, which depends on the
-`processor`. It gives it the config by `config_handover` and a `generated_code_dir`, and sees by a
-`process_sample` whether it runs. From then on both talk over a socket: `channel_protocol` lists the messages,
-`launcher_channel` is the worker's end.
+In an environment to which there are no `variable_objections`, the launcher starts a `worker_process` (behind the
+protocol `worker_handle`). It adds the variables of `environment_defaults`, and the one that makes the worker compute by
+the kernels of its `kernel_choice`, which depends on the `processor`; gives it the config by `config_handover` and a
+`generated_code_dir`; and sees by a `process_sample` whether it runs. From then on both talk over a socket:
+`channel_protocol` lists the messages, `launcher_channel` is the worker's end.
 """

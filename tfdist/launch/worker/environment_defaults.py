@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from tfdist.cluster.cluster_spec import Cluster
-from tfdist.errors import UsageError
 
 _ALLOCATOR = {
     "MALLOC_ARENA_MAX": "1",
@@ -24,8 +22,6 @@ _PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 """The variables in which gRPC looks for a proxy. TensorFlow's workers use gRPC, which exempts no host by itself."""
 
 _BACKEND = "KERAS_BACKEND"
-_LEGACY = "TF_USE_LEGACY_KERAS"
-_TRUE = ("1", "true", "True")
 
 
 def allocator_settings(environ: Mapping[str, str], nvidia: Path = _NVIDIA) -> dict[str, str]:
@@ -64,43 +60,6 @@ def proxy_settings(environ: Mapping[str, str], cluster: Cluster) -> dict[str, st
     exempt = environ.get("no_grpc_proxy") or environ.get("no_proxy") or ""
     hosts = dict.fromkeys(address.host for address in cluster.workers)
     return {"no_grpc_proxy": ",".join([*filter(None, [exempt]), *hosts])}
-
-
-class KerasObjection(NamedTuple):
-    """A variable that asks for a Keras other than Keras 3 on TensorFlow, the only one that tfdist repairs.
-
-    Attributes:
-        name: What it is about, in two words.
-        variable: Its name.
-        text: What it does, and what is expected.
-    """
-
-    name: str
-    variable: str
-    text: str
-
-
-def keras_objections(environ: Mapping[str, str]) -> list[KerasObjection]:
-    """The variables of `environ` that ask for another Keras."""
-    found = []
-    if environ.get(_LEGACY) in _TRUE:
-        value = environ[_LEGACY]
-        text = f"{_LEGACY} is {value}, with which tf.keras is Keras 2. Expected Keras 3, which tfdist repairs"
-        found.append(KerasObjection("legacy Keras", _LEGACY, text))
-    if environ.get(_BACKEND, "") not in ("", "tensorflow"):
-        text = f"{_BACKEND} is {environ[_BACKEND]}. Expected tensorflow, on which tfdist trains"
-        found.append(KerasObjection("Keras backend", _BACKEND, text))
-    return found
-
-
-def check_keras_choice(environ: Mapping[str, str]) -> None:
-    """Checks which Keras `environ` asks for.
-
-    Raises:
-        UsageError: Another backend than TensorFlow, or Keras 2.
-    """
-    for _, variable, text in keras_objections(environ):
-        raise UsageError(f"{text}. Unset {variable}, or train without tfdist.")
 
 
 def keras_settings(environ: Mapping[str, str]) -> dict[str, str]:

@@ -34,6 +34,7 @@ def test_who_takes_part(found: Membership | ClusterError, status: CheckStatus, t
         ({"TF_CONFIG": "x" * 1000}, [CheckStatus.OK], "x..."),
         ({"TF_USE_LEGACY_KERAS": "1"}, [CheckStatus.OK, CheckStatus.FAIL], "Keras 2"),
         ({"TF_USE_LEGACY_KERAS": "0"}, [CheckStatus.OK], "TF_USE_LEGACY_KERAS=0"),
+        ({"TF_ONEDNN_ASSUME_FROZEN_WEIGHTS": "True"}, [CheckStatus.OK, CheckStatus.FAIL], "weights of the first step"),
         ({"KERAS_BACKEND": "tensorflow"}, [CheckStatus.OK], "KERAS_BACKEND=tensorflow"),
         ({"KERAS_BACKEND": "jax"}, [CheckStatus.OK, CheckStatus.FAIL], "KERAS_BACKEND is jax"),
         ({"KERAS_BACKEND": ""}, [CheckStatus.OK], "KERAS_BACKEND="),

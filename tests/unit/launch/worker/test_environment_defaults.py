@@ -8,10 +8,8 @@ import pytest
 
 from tests.unit.launch.test_environment import ALONE, SECOND
 from tfdist.cluster import Cluster
-from tfdist.errors import UsageError
 from tfdist.launch.worker.environment_defaults import (
     allocator_settings,
-    check_keras_choice,
     proxy_settings,
 )
 
@@ -60,22 +58,6 @@ def test_several_workers_get_the_exemption() -> None:
     assert "no_grpc_proxy" not in ALONE.to_environ({"http_proxy": "p"})
 
 
-@pytest.mark.parametrize(
-    "environ",
-    [{}, {"KERAS_BACKEND": ""}, {"KERAS_BACKEND": "tensorflow"}, {"TF_USE_LEGACY_KERAS": "0"}],
-)
-def test_workers_get_keras_3_on_tensorflow(environ: dict[str, str]) -> None:
-    check_keras_choice(environ)
+@pytest.mark.parametrize("environ", [{}, {"KERAS_BACKEND": ""}, {"KERAS_BACKEND": "tensorflow"}])
+def test_workers_get_keras_on_tensorflow(environ: dict[str, str]) -> None:
     assert ALONE.to_environ(environ)["KERAS_BACKEND"] == "tensorflow"
-
-
-@pytest.mark.parametrize(
-    ("environ", "told"),
-    [
-        ({"KERAS_BACKEND": "jax"}, "KERAS_BACKEND is jax. Expected tensorflow"),
-        ({"TF_USE_LEGACY_KERAS": "1"}, "TF_USE_LEGACY_KERAS is 1, with which tf.keras is Keras 2. Expected Keras 3"),
-    ],
-)
-def test_another_keras_is_refused(environ: dict[str, str], told: str) -> None:
-    with pytest.raises(UsageError, match=told):
-        check_keras_choice(environ)
