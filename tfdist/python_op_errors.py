@@ -15,6 +15,9 @@ _RAISED = re.compile(
 )
 _TRACEBACK = b"Traceback (most recent call last):"
 _PLACES = b"\t [["
+_REPORTED = (b"tfdist.errors.WorkerFailedError: ", b"tfdist.errors.UsageError: ")
+"""Errors of collectives, which end the worker: it says so itself, without the way through tfdist."""
+
 _MOST_TEXT = 20
 _MOST_LINES = 400
 """Lines that are held back at most, until it is clear that they are no such error."""
@@ -75,7 +78,7 @@ class PythonOpErrors:
         self._close()
         self._blank_lines_left = 3
         place = b"".join(frames)
-        if place in self._seen:
+        if place in self._seen or lines[-said].startswith(_REPORTED):
             return b""
         self._seen.add(place)
         return b"".join([*frames, *lines[-said:]])

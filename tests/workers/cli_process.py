@@ -27,9 +27,14 @@ def tfdist_with_closed_streams(*arguments: object, timeout: float, cwd: Path) ->
 
 
 @contextlib.contextmanager
-def begun(*arguments: object, environ: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen[str]]:
-    """`tfdist ARGUMENTS` as it runs; it is ended at the end."""
-    process = _started(_command(arguments), ROOT, environ, subprocess.DEVNULL)
+def begun(
+    *arguments: object,
+    environ: Mapping[str, str] | None = None,
+    prefix: Sequence[str] = (),
+    output: int = subprocess.DEVNULL,
+) -> Iterator[subprocess.Popen[str]]:
+    """`tfdist ARGUMENTS` as it runs, below a command such as `ip netns`; it is ended at the end."""
+    process = _started([*prefix, *_command(arguments)], ROOT, environ, output)
     try:
         yield process
     finally:

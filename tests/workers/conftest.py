@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.ports import free_ports
-from tests.workers import launcher_processes
+from tests.workers import launcher_processes, namespace_hosts
 
 
 @pytest.fixture
@@ -14,6 +14,12 @@ def launchers(tmp_path: Path) -> Iterator[launcher_processes.Launchers]:
     """Starts launchers with stand-in workers; afterwards none of their processes is left."""
     with launcher_processes.launchers(tmp_path) as started:
         yield started
+
+
+@pytest.fixture
+def hosts() -> Iterator[tuple[namespace_hosts.Host, namespace_hosts.Host]]:
+    """Two hosts on one link, `10.91.0.1` and `10.91.0.2`."""
+    yield from namespace_hosts.two_hosts()
 
 
 @pytest.fixture

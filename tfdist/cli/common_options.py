@@ -96,7 +96,11 @@ batch_norm = click.option(
 
 
 communication = choice(
-    "--communication", ["auto", "nccl", "ring"], "auto", "The collectives between devices of several workers."
+    "--communication",
+    ["auto", "nccl", "ring", "shm"],
+    "auto",
+    "The collectives between devices of several workers: NCCL, a ring over gRPC, or memory that the workers of a host "
+    "share.",
 )
 
 compression = choice(

@@ -35,7 +35,7 @@ from tfdist.net import shared_token
 VARIABLE = "TFDIST_WORKER"
 
 TargetKind = Literal["config", "script", "module"]
-_TUPLES = ("args", "devices")
+_TUPLES = ("args", "devices", "link_fds")
 
 
 def read_token(environ: Mapping[str, str] | None = None) -> shared_token.Token | None:
@@ -92,6 +92,8 @@ class Assignment(WorkerOptions):
         cluster: Every worker's host:port, comma-separated; None when there is one worker.
         config_fd: File descriptor of the config (`config_handover`); None for a script or module.
         channel_fd: File descriptor of the socket to the launcher (`LauncherChannel`).
+        link_rank: This worker's place among those of this launcher's that are linked.
+        link_fds: File descriptors of the links to these (`LinkEnds`); None where there are none.
         generated_code_dir: Folder for the Python files that TensorFlow generates; None for TensorFlow's choice.
 
     Raises:
@@ -112,6 +114,8 @@ class Assignment(WorkerOptions):
     cluster: str | None = None
     config_fd: int | None = None
     channel_fd: int | None = None
+    link_rank: int = 0
+    link_fds: tuple[int, ...] | None = None
     generated_code_dir: str | None = None
 
     def __post_init__(self) -> None:
@@ -133,6 +137,12 @@ class Assignment(WorkerOptions):
                 f"Received: num_workers={self.num_workers}, cluster={self.cluster!r}"
             )
 
+    @property
+    def inherited_fds(self) -> tuple[int, ...]:
+        """File descriptors of the launcher's that the worker is to have, besides its channel."""
+        config = () if self.config_fd is None else (self.config_fd,)
+        return (*config, *(self.link_fds or ()))
+
     def check_types(self) -> None:
         """Checks the types that a variable may have otherwise.
 
@@ -142,7 +152,7 @@ class Assignment(WorkerOptions):
         texts = [self.run_dir, self.target, self.job, *self.args]
         texts += [text for text in (self.address, self.cluster) if text is not None]
         numbers = [self.seed, self.index, self.num_workers, self.local_rank, self.local_size, self.attempt]
-        numbers += [self.max_restarts, *(self.devices or ())]
+        numbers += [self.max_restarts, *(self.devices or ()), self.link_rank, *(self.link_fds or ())]
         optional = (self.logical_devices, self.memory_limit, self.config_fd, self.channel_fd)
         if not all(isinstance(text, str) for text in texts):
             raise TypeError("expected texts for names, paths and addresses")

@@ -151,7 +151,8 @@ def _run_group(
         effects.diagnosis,
         coordinator,
         signals,
-        spec.grace,
+        linked=effects.linked,
+        grace=spec.grace,
         observe=effects.observe,
         progress=effects.progress,
     )

@@ -14,7 +14,7 @@ from tfdist.launch.worker.kernel_choice import Kernels
 from tfdist.rundir.run_dir_creation import Resume
 
 BatchNorm = Literal["synchronized", "replica"]
-Communication = Literal["auto", "nccl", "ring"]
+Communication = Literal["auto", "nccl", "ring", "shm"]
 Compression = Literal["none", "bfloat16", "float16"]
 _CHOICES = {
     "batch_norm": BatchNorm,

@@ -6,15 +6,22 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import tensorflow as tf
 
 from tfdist.errors import UsageError
+from tfdist.net.host_links import MOST_WORKERS, LinkEnds
 from tfdist.runtime.strategy_settings import settings_of
-from tfdist.runtime.transport.ring_all_reduce import Ring
+from tfdist.runtime.transport.ring_all_reduce import Ring, sum_now
+from tfdist.runtime.transport.shared_memory.host_mesh import HostMesh
+from tfdist.runtime.transport.shared_memory.shared_memory_sums import HostSums, SharedMemorySums
 
 _IMPLEMENTATION = {
     "nccl": tf.distribute.experimental.CommunicationImplementation.NCCL,
     "ring": tf.distribute.experimental.CommunicationImplementation.RING,
+    # TensorFlow's own collectives, as of initial values; sums are tfdist's.
+    "shm": tf.distribute.experimental.CommunicationImplementation.RING,
+    "shm+ring": tf.distribute.experimental.CommunicationImplementation.RING,
 }
 
 
@@ -24,7 +31,8 @@ class StrategyChoice:
 
     Attributes:
         kind: `"one"` (a single device, no strategy), `"mirrored"` or `"multi_worker"`.
-        communication: `"nccl"`, `"ring"`, `"copy"` (between logical devices of one machine) or `"none"`.
+        communication: `"nccl"`, `"ring"`, `"shm"` (memory that workers of one host share), `"shm+ring"` (that on each
+            host, and a ring between the hosts), `"copy"` (between logical devices of one machine) or `"none"`.
         reason: Why, in half a sentence, for the log.
     """
 
@@ -33,14 +41,24 @@ class StrategyChoice:
     reason: str
 
 
-def choose(devices: Sequence[str], *, workers: int, logical: bool, communication: str = "auto") -> StrategyChoice:
+def choose(
+    devices: Sequence[str],
+    *,
+    workers: int,
+    logical: bool,
+    communication: str = "auto",
+    compression: str = "none",
+    linked: int = 1,
+) -> StrategyChoice:
     """Chooses strategy and collectives from what there is.
 
     Args:
         devices: This process's devices (of `devices.apply`).
         workers: How many workers the cluster has.
         logical: Whether the devices are logical ones, several to a physical device.
-        communication: `"auto"`, `"nccl"` or `"ring"`, as the user asked.
+        communication: `"auto"`, `"nccl"`, `"ring"` or `"shm"`, as the user asked.
+        compression: The type in which gradients are sent; `"none"` for their own.
+        linked: How many workers share memory with this one, itself included: those that one launcher starts here.
 
     Raises:
         UsageError: These devices do not have what was asked for.
@@ -53,10 +71,20 @@ def choose(devices: Sequence[str], *, workers: int, logical: bool, communication
             + ". Use --communication auto."
         )
     if workers > 1:
-        if communication != "auto":
+        shares = linked == workers and not on_gpu
+        if communication == "shm":
+            _check_memory_serves(on_gpu=on_gpu, shares=shares, compression=compression)
+        if communication in ("nccl", "ring"):
             return StrategyChoice("multi_worker", communication, "as asked for by --communication")
         if on_gpu and not logical:
             return StrategyChoice("multi_worker", "nccl", "the replicas are on GPUs")
+        if shares and compression == "none":
+            return StrategyChoice("multi_worker", "shm", "the workers are on the CPUs of one host")
+        if shares:
+            reason = f"--compression {compression} is for what is sent; shared memory without it is faster"
+            return StrategyChoice("multi_worker", "ring", reason)
+        if linked > 1 and not on_gpu or communication == "shm":
+            return StrategyChoice("multi_worker", "shm+ring", "workers of a host share memory")
         return StrategyChoice("multi_worker", "ring", "NCCL needs a physical GPU for every replica")
     if len(devices) == 1:
         return StrategyChoice("one", "none", "one worker with one device")
@@ -65,9 +93,26 @@ def choose(devices: Sequence[str], *, workers: int, logical: bool, communication
     return StrategyChoice("mirrored", "copy", "the devices of one process copy to one another")
 
 
+def _check_memory_serves(*, on_gpu: bool, shares: bool, compression: str) -> None:
+    if on_gpu:
+        raise UsageError(
+            "--communication shm is for workers on CPUs. Received: replicas on GPUs. Use --communication auto."
+        )
+    if shares and compression != "none":
+        raise UsageError(
+            "--communication shm sends nothing over a network where all workers are on one host, and --compression is "
+            f"for what is sent. Received: both, with --compression {compression}. Leave one of them out."
+        )
+
+
 def make(
-    choice: StrategyChoice, devices: Sequence[str], *, addresses: Sequence[str] = (), index: int = 0
-) -> tf.distribute.Strategy:
+    choice: StrategyChoice,
+    devices: Sequence[str],
+    *,
+    addresses: Sequence[str] = (),
+    index: int = 0,
+    links: LinkEnds | None = None,
+) -> tuple[tf.distribute.Strategy, StrategyChoice]:
     """Makes the chosen strategy; for one device TensorFlow's default, which adds nothing.
 
     Args:
@@ -75,6 +120,13 @@ def make(
         devices: This process's devices.
         addresses: `host:port` of every worker, for several workers.
         index: This worker's place among them.
+        links: Its ends of the links to the others on its host; they are closed where the choice does without.
+
+    Returns:
+        The strategy, and the choice as all workers have it: what a host can do may depend on the others.
+
+    Raises:
+        UsageError: Memory that workers share was asked for, and none do.
     """
     if choice.kind == "multi_worker":
         # Without timeout_seconds, which costs a sleeping thread a collective: a watchdog bounds the waiting.
@@ -83,13 +135,40 @@ def make(
             tf.train.ClusterSpec({"worker": list(addresses)}), task_type="worker", task_id=index, rpc_layer="grpc"
         )
         strategy = tf.distribute.MultiWorkerMirroredStrategy(resolver, options)
-        if choice.communication == "ring" and strategy.num_replicas_in_sync == len(addresses):
-            settings_of(strategy).ring = Ring(len(addresses))
-        return strategy
+        if strategy.num_replicas_in_sync > len(addresses):
+            return strategy, choice
+        return strategy, _set_sums(strategy, choice, len(addresses), links)
     if choice.kind == "mirrored":
         operations = None if choice.communication == "nccl" else tf.distribute.ReductionToOneDevice()
-        return tf.distribute.MirroredStrategy(list(devices), cross_device_ops=operations)
-    return tf.distribute.get_strategy()
+        return tf.distribute.MirroredStrategy(list(devices), cross_device_ops=operations), choice
+    return tf.distribute.get_strategy(), choice
+
+
+def _set_sums(
+    strategy: tf.distribute.Strategy, choice: StrategyChoice, workers: int, links: LinkEnds | None
+) -> StrategyChoice:
+    """Sets what sums over the workers, where that is tfdist's; returns the choice as all workers have it."""
+    if choice.communication == "nccl":
+        return choice
+    settings = settings_of(strategy)
+    if choice.communication == "shm" and links is not None:
+        settings.sums = SharedMemorySums(HostMesh(links))
+        return choice
+    if links is not None and links.workers == workers:
+        links.close()
+        links = None
+    sends = links is None or links.rank == 0
+    hosts = int(sum_now(np.array([sends], np.int32), workers)[0])
+    if hosts == workers:
+        if choice.communication == "shm+ring":
+            raise UsageError(
+                "--communication shm needs several workers on the CPUs of a host, which one launcher starts: at most "
+                f"{MOST_WORKERS} of them. Received: workers that share no memory. Use --communication auto."
+            )
+        settings.sums = Ring(workers)
+        return choice
+    settings.sums = HostSums(None if links is None else HostMesh(links), hosts)
+    return StrategyChoice("multi_worker", "shm+ring", f"workers of a host share memory, and {hosts} of them send")
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Settings of a run for everything under its strategy: batch statistics, compression, the worker's meter and ring."""
+"""Settings of a run for everything under its strategy: batch statistics, compression, the worker's meter and sums."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import tensorflow as tf
 if TYPE_CHECKING:
     from tfdist.runtime.step_meter import StepMeter
     from tfdist.runtime.transport.ring_all_reduce import Ring
+    from tfdist.runtime.transport.shared_memory.shared_memory_sums import HostSums, SharedMemorySums
 
 
 BatchNorm = Literal["synchronized", "replica"]
@@ -26,7 +27,7 @@ class StrategySettings:
         batch_norm: Whose statistics BatchNormalization takes: those of the global batch, or each replica its own.
         compression: The dtype in which gradients are sent, bfloat16 or float16; None for their own.
         meter: Counts samples and waiting time of the training steps; None where nobody reads them.
-        ring: Sums tensors over the workers; None for TensorFlow's own collectives.
+        sums: Sums tensors over the workers; None for TensorFlow's own collectives.
         exchanging: Entered around each eager collective that a script calls, in whatever thread; None where nobody
             watches.
         gather: Whether losses and layers that need the samples of all replicas get them without being asked to.
@@ -35,7 +36,7 @@ class StrategySettings:
     batch_norm: BatchNorm = "synchronized"
     compression: tf.DType | None = None
     meter: StepMeter | None = None
-    ring: Ring | None = None
+    sums: HostSums | Ring | SharedMemorySums | None = None
     exchanging: Callable[[], AbstractContextManager[Any]] | None = None
     gather: bool = True
 

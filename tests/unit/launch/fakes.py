@@ -196,7 +196,7 @@ class Stage:
             diagnose,
             self.coordinator,
             self.signals,
-            grace,
+            grace=grace,
             clock=self.clock,
             wait=self._wait,
         )

@@ -54,7 +54,7 @@ def test_the_command_line_comes_before_the_config(given: dict[str, Any], expecte
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"communication": "mpi"}, "--communication must be one of auto, nccl, ring. Received: 'mpi'"),
+        ({"communication": "mpi"}, "--communication must be one of auto, nccl, ring, shm. Received: 'mpi'"),
         ({"batch_norm": "none"}, "--batch-norm must be one of synchronized, replica. Received: 'none'"),
         ({"compression": "int8"}, "--compression must be one of none, bfloat16, float16. Received: 'int8'"),
         ({"kernels": "mkl"}, "--kernels must be one of auto, tensorflow, onednn. Received: 'mkl'"),

@@ -35,3 +35,39 @@ def test_choice(devices: list[str], workers: int, logical: bool, asked: str, kin
 def test_nccl_without_a_gpu_for_each_replica(devices: list[str], logical: bool) -> None:
     with pytest.raises(UsageError, match="--communication nccl"):
         choose(devices, workers=2, logical=logical, communication="nccl")
+
+
+@pytest.mark.parametrize(
+    ("asked", "linked", "communication"),
+    [
+        ("auto", 3, "shm"),
+        ("auto", 2, "shm+ring"),
+        ("auto", 1, "ring"),
+        ("shm", 3, "shm"),
+        ("shm", 2, "shm+ring"),
+        ("shm", 1, "shm+ring"),  # whether workers of another host share memory is settled by all of them
+        ("ring", 3, "ring"),
+    ],
+)
+def test_workers_that_share_memory(asked: str, linked: int, communication: str) -> None:
+    assert choose(CPU, workers=3, logical=False, communication=asked, linked=linked).communication == communication
+
+
+def test_gpus_do_not_send_through_the_memory_of_the_host() -> None:
+    assert choose(GPU, workers=2, logical=False, linked=2).communication == "nccl"
+    assert choose(GPUS, workers=2, logical=True, linked=2).communication == "ring"
+    with pytest.raises(UsageError, match="Received: replicas on GPUs. Use --communication auto"):
+        choose(GPU, workers=2, logical=False, communication="shm", linked=2)
+
+
+def test_one_worker_shares_memory_with_nobody() -> None:
+    assert choose(CPU, workers=1, logical=False, communication="shm").communication == "none"
+
+
+def test_compressed_gradients_are_sent() -> None:
+    choice = choose(CPU, workers=2, logical=False, compression="bfloat16", linked=2)
+    assert choice.communication == "ring"
+    assert "without it is faster" in choice.reason
+    assert choose(CPU, workers=4, logical=False, compression="bfloat16", linked=2).communication == "shm+ring"
+    with pytest.raises(UsageError, match="Received: both, with --compression bfloat16. Leave one of them out"):
+        choose(CPU, workers=2, logical=False, communication="shm", compression="bfloat16", linked=2)

@@ -99,14 +99,15 @@ class GroupAttempt:
                 worker.close()
 
     def _start_all(self) -> None:
-        for assignment in self._assignments:
-            if self._signals.received:
-                return
-            try:
-                self._workers[assignment.index] = self._dependencies.start(assignment)
-            except (OSError, TfdistError) as error:
-                self._fail(from_start(assignment.index, error, address=assignment.address))
-                return
+        with self._dependencies.linked(self._assignments) as assignments:
+            for assignment in assignments:
+                if self._signals.received:
+                    return
+                try:
+                    self._workers[assignment.index] = self._dependencies.start(assignment)
+                except (OSError, TfdistError) as error:
+                    self._fail(from_start(assignment.index, error, address=assignment.address))
+                    return
 
     def _pause(self) -> None:
         sources: list[Source] = [self._signals]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +32,7 @@ class Dependencies:
             itself.
         coordinator: The connection to the other launchers.
         signals: The signals that this launcher gets.
+        linked: A context in which the workers start, with their assignments for it.
         grace: Seconds that the workers have to stop at a step boundary when the job is asked to stop.
         observe: Called with the states of all workers whenever one of them has reported a new one.
         progress: Called with what the chief tells of its progress, if that is a worker of this launcher; None once its
@@ -42,6 +45,7 @@ class Dependencies:
     diagnose: DiagnoseExit
     coordinator: Coordinator
     signals: Signals
+    linked: Callable[[Sequence[Assignment]], AbstractContextManager[Sequence[Assignment]]] = contextlib.nullcontext
     grace: float = 30.0
     observe: Callable[[Mapping[int, WorkerState]], None] = lambda states: None
     progress: Callable[[Mapping[str, Any] | None], None] = lambda told: None

@@ -7,6 +7,7 @@ import functools
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from tfdist.launch.run_dir.run_location import RunLocation
 from tfdist.launch.run_dir.run_records import close_state, write_failure, write_phase, write_state
 from tfdist.launch.run_result import RunResult
 from tfdist.launch.worker.worker_handle import Worker
+from tfdist.launch.worker.worker_links import linked
 from tfdist.launch.worker.worker_process import WorkerProcess
 from tfdist.rundir.bounded_disk import BoundedDisk
 from tfdist.rundir.failure import Failure
@@ -91,6 +93,10 @@ class LauncherEffects:
         # The worker writes the same as soon as it can; for one that never gets there, this is all that there is.
         self._record(lambda: write_state(self._location, assignment, worker.pid, State.STARTING))
         return worker
+
+    def linked(self, assignments: Sequence[Assignment]) -> AbstractContextManager[Sequence[Assignment]]:
+        """The context in which workers start that share memory, where all of the job's run on this host."""
+        return linked(assignments, lambda text: self._terminal.say(f"warning: {text}", event="links", level="warning"))
 
     def enter(self, phase: JobPhase, attempt: int) -> None:
         """Records that the job enters a phase."""

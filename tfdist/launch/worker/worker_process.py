@@ -65,7 +65,7 @@ class WorkerProcess:
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
                     bufsize=0,
-                    pass_fds=tuple(fd for fd in (theirs.fileno(), assignment.config_fd) if fd is not None),
+                    pass_fds=(theirs.fileno(), *assignment.inherited_fds),
                     # Ctrl-C at the terminal reaches the launcher alone; a signal to the group reaches the worker's
                     # children too.
                     start_new_session=True,

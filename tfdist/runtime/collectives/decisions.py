@@ -18,7 +18,7 @@ import tensorflow as tf
 from tfdist.errors import UsageError
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport.object_exchange import ObjectExchange
-from tfdist.runtime.transport.ring_all_reduce import sum_now
+from tfdist.runtime.transport.worker_sums import sum_over_workers
 from tfdist.runtime.workers import worker_count, worker_rank
 
 _REDUCTIONS: dict[str, Callable[..., Any]] = {"sum": np.sum, "max": np.max, "min": np.min, "mean": np.mean}
@@ -95,7 +95,6 @@ def _exchange(content: bytes, kind: str, strategy: tf.distribute.Strategy) -> li
     workers, meter = worker_count(strategy), settings_of(strategy).meter
     if workers == 1:
         return [content]
+    add_up = functools.partial(sum_over_workers, strategy=strategy)
     with contextlib.nullcontext() if meter is None else meter.waiting():
-        return ObjectExchange(worker_rank(strategy), workers, functools.partial(sum_now, workers=workers))(
-            content, kind
-        )
+        return ObjectExchange(worker_rank(strategy), workers, add_up)(content, kind)

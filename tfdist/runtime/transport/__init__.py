@@ -1,6 +1,8 @@
 """Transport of values between replicas and workers.
 
-- `replica_sums`: sums over the replicas inside of a step, over `ring_all_reduce` where there is a ring
+- `replica_sums`: sums over the replicas inside of a step, between CPU workers over `shared_memory/` on one host and
+  over `ring_all_reduce` between hosts; `tensor_groups` says which tensors travel together
+- `worker_sums`: sums over the workers outside of steps
 - `emulated_replicas`: replicas in threads, where a step is tried out
 - `object_exchange`: texts and objects of any size, between steps
 - `chief_broadcast`: the chief's files and variables, copied to all workers

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfdist.runtime.collectives.decisions import broadcast
+from tfdist.runtime.transport.worker_sums import sum_over_workers
 from tfdist.runtime.workers import worker_rank
 
 PIECE_BYTES = 4 << 20
@@ -74,10 +75,4 @@ def bytes_from_chief(content: bytes, strategy: tf.distribute.Strategy) -> bytes:
         words = np.frombuffer(content.ljust(4 * len(words), b"\0"), np.int32)
 
     # A sum in which all but one summand are zero copies bits.
-    def contribution(context: tf.distribute.ValueContext) -> tf.Tensor:
-        speaks = context.replica_id_in_sync_group == 0
-        return tf.constant(words if speaks else np.zeros_like(words))
-
-    values = strategy.experimental_distribute_values_from_function(contribution)
-    total = strategy.reduce(tf.distribute.ReduceOp.SUM, values, axis=None).numpy()
-    return total.tobytes()[: len(content)]
+    return sum_over_workers(words, strategy).tobytes()[: len(content)]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -10,26 +12,31 @@ from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport.emulated_replicas import emulated_replica
 
 
-def sum_over_replicas(tensors: Sequence[tf.Tensor | tf.IndexedSlices]) -> list[tf.Tensor | tf.IndexedSlices]:
+def sum_over_replicas(
+    tensors: Sequence[tf.Tensor | tf.IndexedSlices], sent_as: tf.DType | None = None
+) -> list[tf.Tensor | tf.IndexedSlices]:
     """The sum of each tensor over all replicas. Call it in the context of a replica, on all of them.
 
     Sparse tensors stay sparse.
+
+    Args:
+        tensors: What is summed.
+        sent_as: The dtype in which workers send them over a network; None for their own. The sums have that of the
+            tensors.
     """
     emulated = emulated_replica()
     if emulated is not None:
-        return emulated.summed(tensors)
+        return _summed_as(sent_as, tensors, emulated.summed)
     context = tf.distribute.get_replica_context()
-    ring = settings_of(context.strategy).ring
-    dense: list[int] = []
+    sums = settings_of(context.strategy).sums
+    taken = [] if sums is None else [i for i, tensor in enumerate(tensors) if sums.takes(tensor)]
     result: list[tf.Tensor | tf.IndexedSlices] = list(tensors)
-    if ring is not None and not tf.executing_eagerly():
-        dense = [i for i, tensor in enumerate(tensors) if isinstance(tensor, tf.Tensor)]
-        for i, total in zip(dense, ring.sum([tensors[i] for i in dense]) if dense else (), strict=True):
+    if sums is not None and taken:
+        for i, total in zip(taken, sums.sum([tensors[i] for i in taken], sent_as), strict=True):
             result[i] = total
-    rest = [i for i in range(len(tensors)) if i not in set(dense)]
+    rest = [i for i in range(len(tensors)) if i not in set(taken)]
     if rest:
-        totals = context.all_reduce(tf.distribute.ReduceOp.SUM, [_on_device(tensors[i]) for i in rest])
-        for i, total in zip(rest, totals, strict=True):
+        for i, total in zip(rest, _summed_as(sent_as, [tensors[i] for i in rest], _sum_by_strategy), strict=True):
             result[i] = total
     return result
 
@@ -40,26 +47,32 @@ def compression() -> tf.DType | None:
 
 
 def sum_gradients(gradients: Sequence[tf.Tensor | tf.IndexedSlices]) -> list[tf.Tensor | tf.IndexedSlices]:
-    """`sum_over_replicas`, compressed where that was asked for; gradients keep their dtype.
+    """`sum_over_replicas`, compressed where that was asked for, and timed by the worker's meter.
 
-    Compression rounds each replica's gradient, by at most 1 part in 256 (bfloat16) or 2048 (float16, between 6e-5 and
+    Compression rounds what a worker sends, by at most 1 part in 256 (bfloat16) or 2048 (float16, between 6e-5 and
     65504: below it loses more, above it becomes infinite), and so each partial sum on the way.
     """
-    dtype = compression()
-    if dtype is None:
-        return _timed_sum(gradients)
-    return [
-        _as(gradient.dtype, total)
-        for gradient, total in zip(gradients, _timed_sum([_as(dtype, g) for g in gradients]), strict=True)
-    ]
-
-
-def _timed_sum(tensors: Sequence[tf.Tensor | tf.IndexedSlices]) -> list[tf.Tensor | tf.IndexedSlices]:
-    """`sum_over_replicas`, timed by the worker's meter where it runs over a ring, which is on the CPU."""
     settings = settings_of(tf.distribute.get_strategy())
-    if settings.meter is None or settings.ring is None or not tensors:
-        return sum_over_replicas(tensors)
-    return list(settings.meter.timed(tensors, sum_over_replicas))
+    sum_them = functools.partial(sum_over_replicas, sent_as=settings.compression)
+    # Only where tfdist sums itself, which is on the CPU.
+    if settings.meter is None or settings.sums is None or not gradients:
+        return sum_them(gradients)
+    return list(settings.meter.timed(gradients, sum_them))
+
+
+def _sum_by_strategy(tensors: Sequence[tf.Tensor | tf.IndexedSlices]) -> list[tf.Tensor | tf.IndexedSlices]:
+    context = tf.distribute.get_replica_context()
+    return context.all_reduce(tf.distribute.ReduceOp.SUM, [_on_device(tensor) for tensor in tensors])
+
+
+def _summed_as(
+    dtype: tf.DType | None, tensors: Sequence[tf.Tensor | tf.IndexedSlices], sum_them: Callable[..., list[Any]]
+) -> list[tf.Tensor | tf.IndexedSlices]:
+    """The sums, taken in another dtype where one is given."""
+    if dtype is None:
+        return sum_them(tensors)
+    totals = sum_them([_as(dtype, tensor) for tensor in tensors])
+    return [_as(tensor.dtype, total) for tensor, total in zip(tensors, totals, strict=True)]
 
 
 def _as(dtype: tf.DType, tensor: tf.Tensor | tf.IndexedSlices) -> tf.Tensor | tf.IndexedSlices:

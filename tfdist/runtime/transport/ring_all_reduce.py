@@ -13,6 +13,8 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from tfdist.runtime.transport.tensor_groups import by_dtype, joined
+
 JOINED_BYTES = 2 << 20
 """Smaller tensors share a collective, up to this size; a larger one has its own, without a copy."""
 
@@ -23,6 +25,7 @@ _GROUP_KEY = 741_000
 """Far above the keys that TensorFlow counts up for its own groups."""
 
 _FIRST_KEY = _GROUP_KEY << 8
+_FIRST_KEY_OF_HOSTS = 1 << 29
 _FIRST_KEY_NOW = 1 << 30
 """The first keys of sums in functions, each of which keeps its key, and of sums outside, whose keys depend on their
 sizes alone: TensorFlow keeps memory for every key, and workers may trace their functions at different times."""
@@ -35,16 +38,30 @@ class Ring:
 
     Args:
         workers: How many.
+        of_hosts: Whether it is one worker a host that sums for all of this. Then sums do not wait for one another.
     """
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int, *, of_hosts: bool = False) -> None:
         self._workers = workers
-        self._keys = itertools.count(_FIRST_KEY)
+        self._of_hosts = of_hosts
+        self._keys = itertools.count(_FIRST_KEY_OF_HOSTS if of_hosts else _FIRST_KEY)
 
-    def sum(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """The sum of each tensor over the workers; call it in a `tf.function`, on every worker."""
+    def takes(self, tensor: tf.Tensor | tf.IndexedSlices) -> bool:
+        """Whether it sums this tensor here: dense ones, in a function."""
+        return isinstance(tensor, tf.Tensor) and not tf.executing_eagerly()
+
+    def sum(self, tensors: Sequence[tf.Tensor], sent_as: tf.DType | None = None) -> list[tf.Tensor]:
+        """The sum of each tensor over the workers; call it in a `tf.function`, on every worker.
+
+        Args:
+            tensors: What is summed.
+            sent_as: The dtype in which they are sent; None for their own. The sums have that of the tensors.
+        """
+        if sent_as is not None:
+            totals = self.sum([tf.cast(tensor, sent_as) for tensor in tensors])
+            return [tf.cast(total, tensor.dtype) for total, tensor in zip(totals, tensors, strict=True)]
         result: list[tf.Tensor | None] = [None] * len(tensors)
-        for indices in _by_dtype(tensors):
+        for indices in by_dtype(tensors):
             chosen = [tensors[i] for i in indices]
             for i, total in zip(indices, self._sum_of_one_dtype(chosen), strict=True):
                 result[i] = total
@@ -61,16 +78,21 @@ class Ring:
     def _sum_in_groups(self, flat: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         totals: list[tf.Tensor] = []
         sizes = [tensor.shape[0] for tensor in flat]
-        for group in _groups(sizes, JOINED_BYTES // flat[0].dtype.size):
+        for group in joined(sizes, JOINED_BYTES // flat[0].dtype.size):
             if len(group) > 1:
-                joined = self._reduce(tf.concat([flat[i] for i in group], 0))
-                totals += tf.split(joined, [sizes[i] for i in group])
+                together = self._reduce(tf.concat([flat[i] for i in group], 0))
+                totals += tf.split(together, [sizes[i] for i in group])
             else:
                 totals.append(self._reduce(flat[group[0]]))
         return totals
 
     def _reduce(self, tensor: tf.Tensor) -> tf.Tensor:
-        return _reduce(tensor, next(self._keys), self._workers)
+        total = _reduce(tensor, next(self._keys), self._workers, _GROUP_KEY + self._of_hosts)
+        manager = total.graph.experimental_acd_manager if self._of_hosts else None
+        if manager is not None:
+            # TensorFlow runs operations with effects one after another, those of shared memory among them.
+            manager.run_independently(total.op)
+        return total
 
 
 def sum_now(integers: NDArray[np.int32], workers: int) -> NDArray[np.int32]:
@@ -83,11 +105,11 @@ def sum_now(integers: NDArray[np.int32], workers: int) -> NDArray[np.int32]:
         return _reduce(tf.constant(integers), _FIRST_KEY_NOW + integers.size, workers).numpy()
 
 
-def _reduce(tensor: tf.Tensor, key: int, workers: int) -> tf.Tensor:
+def _reduce(tensor: tf.Tensor, key: int, workers: int, group: int = _GROUP_KEY) -> tf.Tensor:
     return tf.raw_ops.CollectiveReduceV2(
         input=tensor,
         group_size=workers,
-        group_key=_GROUP_KEY,
+        group_key=group,
         instance_key=key,
         ordering_token=[],
         merge_op="Add",
@@ -97,25 +119,3 @@ def _reduce(tensor: tf.Tensor, key: int, workers: int) -> tf.Tensor:
         timeout_seconds=0,
         max_subdivs_per_device=_SUBDIVISIONS,
     )
-
-
-def _by_dtype(tensors: Sequence[tf.Tensor]) -> list[list[int]]:
-    indices: dict[tf.DType, list[int]] = {}
-    for i, tensor in enumerate(tensors):
-        indices.setdefault(tensor.dtype, []).append(i)
-    return list(indices.values())
-
-
-def _groups(sizes: Sequence[int], limit: int) -> list[list[int]]:
-    """Joins neighbours as long as they stay below `limit` together; what is larger stands alone."""
-    groups: list[list[int]] = []
-    room = 0
-    for i, size in enumerate(sizes):
-        if groups and size <= room:
-            groups[-1].append(i)
-            room -= size
-        else:
-            groups.append([i])
-            room = limit - size
-    return groups
-

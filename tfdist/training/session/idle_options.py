@@ -26,6 +26,6 @@ def idle_options(
     alone = "between workers, and this run has one."
     if compression != "none":
         found.append(f"--compression {compression} has no effect: it is for gradients that are sent {alone}")
-    if communication == "ring" and not on_gpus:  # of several GPUs of one worker it leaves NCCL out
+    if communication in ("ring", "shm") and not on_gpus:  # of several GPUs of one worker it leaves NCCL out
         found.append(f"--communication {communication} has no effect: it is for collectives {alone}")
     return found

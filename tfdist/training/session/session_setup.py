@@ -138,9 +138,13 @@ def _make_strategy(context: WorkerContext, request: devices.DeviceRequest, link:
     """Configures the devices, makes the strategy, with several workers once all have joined, and installs it."""
     names = devices.apply(request, workers=context.num_workers)
     choice = strategies.choose(
-        names, workers=context.num_workers, logical=(request.logical or 1) > 1, communication=context.communication
+        names,
+        workers=context.num_workers,
+        logical=(request.logical or 1) > 1,
+        communication=context.communication,
+        compression=context.compression,
+        linked=1 if context.links is None else context.links.workers,
     )
-    _log.info("strategy %s, collectives %s: %s", choice.kind, choice.communication, choice.reason)
     if context.index == 0:
         _warn_of_idle_options(context, request, names)
     several = context.num_workers > 1
@@ -148,7 +152,10 @@ def _make_strategy(context: WorkerContext, request: devices.DeviceRequest, link:
         contextlib.nullcontext() if link is None else link.activity.spending(TimeKind.FORMING),
         forming(context.index, context.cluster, context.timeout(), link) if several else contextlib.nullcontext(),
     ):
-        strategy = strategies.make(choice, names, addresses=context.addresses, index=context.index)
+        strategy, choice = strategies.make(
+            choice, names, addresses=context.addresses, index=context.index, links=context.links
+        )
+    _log.info("strategy %s, collectives %s: %s", choice.kind, choice.communication, choice.reason)
     settings_of(strategy).batch_norm = context.batch_norm
     if several and context.compression != "none":
         settings_of(strategy).compression = tf.as_dtype(context.compression)

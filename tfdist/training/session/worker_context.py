@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from tfdist.cluster.cluster_spec import Cluster
 from tfdist.errors import WorkerFailedError
 from tfdist.launch.environment import Assignment
+from tfdist.net.host_links import LinkEnds
 from tfdist.runtime.strategy_settings import BatchNorm
 from tfdist.training.supervision.error_report import report
 from tfdist.training.supervision.launcher_link import LauncherLink, link_of
@@ -34,6 +35,7 @@ class WorkerContext:
         batch_norm: Whose statistics BatchNormalization takes, "synchronized" or "replica".
         communication: Which collectives to use.
         compression: The format in which workers send gradients; "none" for their own dtype.
+        links: Its ends of the links to the other workers of its host; None without any.
         timeout: Returns the seconds that one call into TensorFlow may take now.
         end: Ends the process with an error.
     """
@@ -43,6 +45,7 @@ class WorkerContext:
     batch_norm: BatchNorm = "synchronized"
     communication: str = "auto"
     compression: str = "none"
+    links: LinkEnds | None = None
     timeout: Callable[[], float] = lambda: 600.0
     end: Callable[[WorkerFailedError], None] = _end_with
 
@@ -83,6 +86,7 @@ def context_of(assignment: Assignment) -> LaunchedWorkerContext:
         batch_norm=assignment.batch_norm,
         communication=assignment.communication,
         compression=assignment.compression,
+        links=None if assignment.link_fds is None else LinkEnds.of(assignment.link_rank, assignment.link_fds),
         timeout=lambda: _watchdog_seconds(assignment, link),
         end=lambda error: os._exit(report(error, assignment)),
         assignment=assignment,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import traceback
 
@@ -13,6 +14,7 @@ _COORDINATION = "CoordinationServiceError"
 """In texts of TensorFlow's other errors that say that it has given up a worker, such as one without a processor."""
 _NO_MEMORY = ("oom when allocating", "out of memory", "failed to allocate")
 """Texts of a ResourceExhaustedError that is about memory; others are about messages that are too large."""
+_OF_SUM = re.compile(r"\b(?P<type>WorkerFailedError|UsageError): (?P<text>.+?)(?=\nTraceback|\n\n|\Z)", re.DOTALL)
 _ABORTED = "Collective ops is aborted by: "
 
 
@@ -35,7 +37,7 @@ def explain(error: BaseException, *, has_peers: bool = True) -> TfdistError | No
         return None
     from tfdist.data import data_error_in
 
-    peer_error = _peer_error_in(error) if has_peers else None
+    peer_error = _sum_error_in(error) or _peer_error_in(error) if has_peers else None
     return data_error_in(error) or _memory_error_in(error) or peer_error or _own_loop_error_in(error)
 
 
@@ -62,6 +64,15 @@ def _memory_error_in(error: BaseException) -> TfdistError | None:
         "batch_size in a script) or more replicas, mixed precision (precision: mixed_bfloat16), or a larger "
         f"--memory-limit where one is set; another process on the device counts, too. TensorFlow says: {text.strip()}"
     )
+
+
+def _sum_error_in(error: BaseException) -> TfdistError | None:
+    """The error of a sum in memory that workers share, which TensorFlow hands on as a text."""
+    raised = _OF_SUM.search(str(error)) if type(error).__module__.startswith("tensorflow.") else None
+    if raised is None:
+        return None
+    kind = WorkerFailedError if raised["type"] == WorkerFailedError.__name__ else UsageError
+    return kind(raised["text"].strip())
 
 
 def _peer_error_in(error: BaseException) -> TfdistError | None:

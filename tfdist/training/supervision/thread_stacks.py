@@ -13,6 +13,7 @@ from pathlib import Path
 from types import FrameType
 
 from tfdist.launch.worker.channel_protocol import CALLED
+from tfdist.runtime.transport import shared_memory
 from tfdist.training.supervision.user_frames import is_user_file
 
 MOST_CHARACTERS = 100_000
@@ -29,6 +30,10 @@ _TFDIST = Path(__file__).resolve().parents[2]
 _CALLERS = ("/tensorflow/python/ops/script_ops.py", "/keras/src/trainers/data_adapters/")
 """Code that runs a user's functions in other threads: TensorFlow's those of an input pipeline (`from_generator`,
 `py_function`, `numpy_function`), Keras's those of a `PyDataset`."""
+
+
+_SUMS = str(Path(shared_memory.__file__).parent)
+"""Code that waits for other workers in such a function of TensorFlow's; it is none of the user's."""
 
 
 def frames_of_threads() -> dict[int, FrameType]:
@@ -104,6 +109,8 @@ def called_places(frames: Mapping[int, FrameType] | None = None) -> str:
 
 def _called_place(stack: traceback.StackSummary) -> str | None:
     """Where a thread is in a function of the user that is run for the main thread; None where it is in none."""
+    if any(summary.filename.startswith(_SUMS) for summary in stack):
+        return None
     inside = [place for place, summary in enumerate(stack) if any(call in summary.filename for call in _CALLERS)]
     return _innermost(stack[inside[-1] :]) or None if inside else None
 

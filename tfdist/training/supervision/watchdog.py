@@ -16,6 +16,7 @@ from pathlib import Path
 from types import FrameType
 
 from tfdist.errors import WorkerFailedError
+from tfdist.runtime.transport import shared_memory
 from tfdist.training.supervision.thread_stacks import frames_of_threads
 
 _LOOKS = 20
@@ -47,7 +48,8 @@ class Watchdog:
     Args:
         timeout: Returns the seconds that one call into TensorFlow may take at the moment.
         end: Called once, in the watching thread, with the error; it is to end the process.
-        library: The folder of the library whose calls count; by default TensorFlow's.
+        library: The folder of the library whose calls count besides exchanges in shared memory; by default
+            TensorFlow's.
         clock: Seconds, never going back; read once a look.
     """
 
@@ -61,7 +63,8 @@ class Watchdog:
         self._timeout = timeout
         self._end = end
         self._clock = clock
-        self._library = str(library or Path(sys.modules["tensorflow"].__file__ or "").parent)
+        tensorflow = library or Path(sys.modules["tensorflow"].__file__ or "").parent
+        self._waiting_code = (str(tensorflow), str(Path(shared_memory.__file__).parent))
         self._waiting: dict[int, _Call] = {}
 
     def start(self) -> None:
@@ -85,7 +88,7 @@ class Watchdog:
         calls = {}
         for thread in threading.enumerate():
             frame = frames.get(thread.ident or 0)
-            if frame is not None and self._counts(thread) and frame.f_code.co_filename.startswith(self._library):
+            if frame is not None and self._counts(thread) and frame.f_code.co_filename.startswith(self._waiting_code):
                 call = _Call(frame, frame.f_lasti, now)
                 before = self._waiting.get(thread.ident or 0)
                 calls[thread.ident or 0] = before if before is not None and before.is_of(call) else call

@@ -25,7 +25,7 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Play:
     def together(call: Callable[[Any], Any], *values: Any) -> list[Any]:
         ranks, said, meeting = threading.local(), {}, threading.Barrier(len(values), timeout=BOUND)
 
-        def add_up(rows: np.ndarray, workers: int) -> np.ndarray:
+        def add_up(rows: np.ndarray, strategy: tf.distribute.Strategy) -> np.ndarray:
             said[ranks.own] = rows
             meeting.wait()
             total = sum(said.values())
@@ -38,7 +38,7 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Play:
 
         monkeypatch.setattr(decisions, "worker_count", lambda strategy: len(values))
         monkeypatch.setattr(decisions, "worker_rank", lambda strategy: ranks.own)
-        monkeypatch.setattr(decisions, "sum_now", add_up)
+        monkeypatch.setattr(decisions, "sum_over_workers", add_up)
         with concurrent.futures.ThreadPoolExecutor(len(values)) as workers:
             return list(workers.map(work, range(len(values))))
 

@@ -28,6 +28,7 @@ def test_nothing_was_asked_for(workers: int, on_gpus: bool) -> None:
         (1, True, {"communication": "ring"}, []),
         (1, True, {"communication": "nccl"}, []),
         (2, False, {"communication": "ring"}, []),
+        (1, False, {"communication": "shm"}, ["--communication shm has no effect"]),
     ],
 )
 def test_what_has_no_effect_is_said(workers: int, on_gpus: bool, given: dict[str, Any], said: list[str]) -> None:

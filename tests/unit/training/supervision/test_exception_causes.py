@@ -86,3 +86,29 @@ def _without_the_test(error: BaseException) -> BaseException:
     """The error as a worker sees it: the test's own frame is no part of that."""
     assert error.__traceback__ is not None
     return error.with_traceback(error.__traceback__.tb_next)
+
+
+IN_SHARED_MEMORY = """Graph execution error:
+
+Detected at node PyFunc defined at (most recent call last):
+<stack traces unavailable>
+{kind}: {text}
+Traceback (most recent call last):
+
+  File "script_ops.py", line 269, in __call__
+    ret = func(*args)
+
+tfdist.errors.{kind}: {text}
+
+
+\t [[{{{{node PyFunc}}}}]] [Op:__inference_one_step_10]"""
+
+
+@pytest.mark.parametrize("kind", [WorkerFailedError, UsageError])
+def test_an_error_of_a_sum_in_shared_memory_is_itself_again(kind: type[Exception]) -> None:
+    text = "This worker waited (sum float32 [3]): the worker of rank 1 has ended."
+    raised = tf.errors.UnknownError(None, None, IN_SHARED_MEMORY.format(kind=kind.__name__, text=text))
+    known = explain(raised)
+    assert type(known) is kind
+    assert str(known) == text
+    assert explain(raised, has_peers=False) is None

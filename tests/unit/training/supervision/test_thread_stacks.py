@@ -10,8 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
+import numpy as np
 import pytest
 
+from tests.unit.runtime.transport.shared_memory.linked_threads import meshes
+from tfdist.errors import WorkerFailedError
+from tfdist.runtime.transport.shared_memory.array_exchange import sum_arrays
 from tfdist.training.supervision.thread_stacks import called_places, format_stacks, main_place, stack_of
 
 SCRIPT = """
@@ -111,6 +115,28 @@ def test_functions_that_run_for_the_main_thread_are_named(frame: FrameType, call
     threads = {**of_main(frame), 1: called, 2: called}
     assert called_places(threads) == "data.py line 3 in load"
     assert main_place(threads).endswith("line 6 in default")
+
+
+def test_who_waits_for_other_workers_in_shared_memory_runs_no_function_of_the_users(
+    frame: FrameType, tmp_path: Path, called: FrameType
+) -> None:
+    """TensorFlow calls it like a user's function; a worker in it only waits, and is not to blame for a hang."""
+    near, far = meshes(2)
+    caught: list[FrameType] = []
+    original = near.tell
+
+    def tell() -> None:
+        caught.append(sys._getframe(1))
+        original()
+
+    call = runpy.run_path(str(tmp_path / "tensorflow" / "python" / "ops" / "script_ops.py"))["call"]
+    near.tell = tell  # type: ignore[method-assign]
+    far.close()
+    with pytest.raises(WorkerFailedError):
+        call(lambda: sum_arrays(near, [np.ones(3)], [np.ones(3)]))
+    assert called_places({**of_main(frame), 1: caught[0]}) == ""
+    assert called_places({**of_main(frame), 1: caught[0], 2: called}) == "data.py line 3 in load"
+    near.close()
 
 
 def test_other_threads_are_nobodys_matter(frame: FrameType) -> None:

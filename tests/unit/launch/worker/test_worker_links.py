@@ -1,0 +1,64 @@
+"""Tests of when workers start with links, and what they get."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.launch.fakes import assignments
+from tfdist.launch.environment import Assignment
+from tfdist.launch.worker import worker_links
+from tfdist.launch.worker.worker_links import linked
+
+
+def refuse(text: str) -> None:
+    raise AssertionError(text)
+
+
+@pytest.mark.parametrize("communication", ["auto", "shm"])
+@pytest.mark.parametrize("remote", [0, 2])
+def test_the_workers_of_one_launcher_get_their_ends(communication: str, remote: int) -> None:
+    given = [replace(each, communication=communication) for each in assignments(3, remote)]
+    with linked(given, refuse) as found:
+        assert [replace(each, link_fds=None, link_rank=0) for each in found] == given
+        assert [each.link_rank for each in found] == [0, 1, 2]
+        fds = [each.link_fds or () for each in found]
+        assert [len(each) for each in fds] == [3, 3, 3]
+        assert len({each[0] for each in fds}) == 1  # the memory
+        assert len({fd for each in fds for fd in each}) == 7
+        handed = Assignment.from_environ(found[1].to_environ({}))
+        assert handed is not None
+        assert handed.link_fds == handed.inherited_fds == fds[1]
+    for fd in fds[0]:
+        with pytest.raises(OSError):
+            os.fstat(fd)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        assignments(1),
+        assignments(1, remote=2),
+        [replace(each, communication="ring") for each in assignments(2)],
+        assignments(worker_links.MOST_WORKERS + 1),
+    ],
+    ids=["one worker", "all others elsewhere", "another communication", "too many"],
+)
+def test_others_go_without(given: list[Assignment]) -> None:
+    with linked(given, refuse) as found:
+        assert found == given
+
+
+def test_a_system_that_gives_none_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(workers: int) -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(worker_links, "HostLinks", refused)
+    said: list[str] = []
+    with linked(assignments(2), said.append) as found:
+        assert found == assignments(2)
+    assert len(said) == 1
+    assert "over the network instead" in said[0]
+    assert "Too many open files" in said[0]

@@ -1,0 +1,78 @@
+"""Tests of the links between the workers of one host."""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import resource
+import socket
+
+import pytest
+
+from tfdist.net.host_links import MOST_WORKERS, REGION_BYTES, HostLinks, LinkEnds
+
+
+def descriptors() -> set[str]:
+    return set(os.listdir("/proc/self/fd"))
+
+
+def test_each_pair_of_workers_has_a_socket_of_its_own() -> None:
+    with HostLinks(3) as links:
+        ends = [links.ends_of(rank) for rank in range(3)]
+        for one in range(3):
+            for other in range(one + 1, 3):
+                # Peers come in their order, without the worker itself.
+                near = socket.socket(fileno=os.dup(ends[one].sockets[other - 1]))
+                far = socket.socket(fileno=os.dup(ends[other].sockets[one]))
+                with near, far:
+                    near.send(f"{one} to {other}".encode())
+                    assert far.recv(64) == f"{one} to {other}".encode()
+        assert len({fd for each in ends for fd in each.sockets}) == 6
+
+
+def test_the_memory_is_shared_and_nobody_can_make_it_smaller() -> None:
+    with HostLinks(2) as links:
+        memory = links.ends_of(0).memory
+        with mmap.mmap(memory, 2 * REGION_BYTES) as one, mmap.mmap(links.ends_of(1).memory, 0) as other:
+            one[5:8] = b"abc"
+            assert other[5:8] == b"abc"
+        for size in (0, 3 * REGION_BYTES):
+            with pytest.raises(PermissionError):
+                os.ftruncate(memory, size)
+
+
+def test_nothing_is_inherited_by_itself_and_nothing_is_left() -> None:
+    before = descriptors()
+    with HostLinks(4) as links:
+        assert not any(os.get_inheritable(fd) for rank in range(4) for fd in links.ends_of(rank).descriptors)
+        assert len(descriptors()) > len(before)
+    assert descriptors() == before
+    assert not [name for name in os.listdir("/dev/shm") if "tfdist" in name]
+
+
+def test_too_few_descriptors_leave_none_open() -> None:
+    before = descriptors()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # The limit is on the number of a descriptor; an earlier test may have left gaps below.
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(before) + 8, limits[1]))
+    try:
+        with pytest.raises(OSError) as error:
+            HostLinks(16)
+        assert error.value.errno == errno.EMFILE
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert descriptors() == before
+
+
+@pytest.mark.parametrize("workers", [1, MOST_WORKERS + 1])
+def test_numbers_of_workers_that_have_no_links(workers: int) -> None:
+    with pytest.raises(ValueError, match=f"2 to {MOST_WORKERS} workers.* Received: {workers}"):
+        HostLinks(workers)
+
+
+def test_ends_are_handed_on_as_numbers() -> None:
+    ends = LinkEnds(1, 3, (5, 8))
+    assert ends.descriptors == (3, 5, 8)
+    assert ends.workers == 3
+    assert LinkEnds.of(1, ends.descriptors) == ends

@@ -1,0 +1,134 @@
+"""Tests of sums and copies of arrays between workers of one host."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.unit.runtime.transport.shared_memory.linked_threads import meshes, on_each
+from tfdist.errors import UsageError, WorkerFailedError
+from tfdist.runtime.transport.shared_memory.array_exchange import (
+    SHARED_FROM_BYTES,
+    copy_arrays,
+    gather_arrays,
+    sum_arrays,
+)
+from tfdist.runtime.transport.shared_memory.host_mesh import FRAME_BYTES, HostMesh
+
+FRAME = FRAME_BYTES // 4
+SIZES = [[1], [0], [5, 0, 7], [FRAME], [FRAME + 1], [SHARED_FROM_BYTES // 4], [3 * FRAME + 17, 1, FRAME - 3, 11]]
+
+
+def numbers(sizes: list[int], seed: int, dtype: type = np.float32) -> list[NDArray]:
+    generator = np.random.default_rng(seed)
+    return [(1000 * generator.normal(size=size)).astype(dtype) for size in sizes]
+
+
+def summed(mesh: HostMesh, arrays: list[NDArray]) -> list[NDArray]:
+    totals = [np.empty_like(array) for array in arrays]
+    sum_arrays(mesh, arrays, totals)
+    return totals
+
+
+@pytest.mark.parametrize("workers", [2, 3, 4])
+def test_sums_are_those_in_the_order_of_the_workers(workers: int) -> None:
+    def work(mesh: HostMesh) -> list[list[NDArray]]:
+        # One after another: places are used again while another worker may still be at the sum before.
+        return [summed(mesh, numbers(sizes, mesh.rank)) for _ in range(3) for sizes in SIZES]
+
+    got = on_each(meshes(workers), work)
+    wanted = []
+    for sizes in 3 * SIZES:
+        given = [numbers(sizes, rank) for rank in range(workers)]
+        totals = given[0]
+        for other in given[1:]:
+            totals = [total + array for total, array in zip(totals, other, strict=True)]
+        wanted.append(totals)
+    for totals in got:
+        for total, want in zip(totals, wanted, strict=True):
+            for array, right in zip(total, want, strict=True):
+                np.testing.assert_array_equal(array, right)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float16, ml_dtypes.bfloat16, np.int64, np.int32])
+@pytest.mark.parametrize("workers", [2, 3])
+def test_dtypes(workers: int, dtype: type) -> None:
+    sizes = [FRAME_BYTES // np.dtype(dtype).itemsize + 5, 3]
+    got = on_each(meshes(workers), lambda mesh: summed(mesh, numbers(sizes, mesh.rank, dtype)))
+    wide = np.float32 if np.dtype(dtype).itemsize == 2 else dtype
+    for totals in got:
+        for i, total in enumerate(totals):
+            right = sum(numbers(sizes, rank, dtype)[i].astype(wide) for rank in range(workers))
+            assert total.dtype == dtype
+            np.testing.assert_array_equal(total, np.asarray(right, wide).astype(dtype))
+
+
+def test_a_sum_may_take_the_place_of_its_summand() -> None:
+    def work(mesh: HostMesh) -> NDArray:
+        (array,) = numbers([2 * FRAME + 3], mesh.rank)
+        sum_arrays(mesh, [array], [array])
+        return array
+
+    for array in on_each(meshes(3), work):
+        (first,), (second,), (third,) = (numbers([2 * FRAME + 3], rank) for rank in range(3))
+        np.testing.assert_array_equal(array, first + second + third)
+
+
+@pytest.mark.parametrize("sizes", [[0, 0], [3, 0, 2 * FRAME + 1], [1, 4, 2, 0]])
+def test_arrays_of_any_sizes_are_gathered(sizes: list[int]) -> None:
+    def work(mesh: HostMesh) -> tuple[list[NDArray], NDArray]:
+        gathered = gather_arrays(mesh, numbers([sizes[mesh.rank]], mesh.rank)[0])
+        return gathered, summed(mesh, [np.ones(2, np.int32)])[0]
+
+    for gathered, after in on_each(meshes(len(sizes)), work):
+        for rank, array in enumerate(gathered):
+            np.testing.assert_array_equal(array, numbers([sizes[rank]], rank)[0])
+        assert after.tolist() == [len(sizes)] * 2
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_the_first_workers_arrays_are_copied(workers: int) -> None:
+    def work(mesh: HostMesh) -> list[list[NDArray]]:
+        found = []
+        for sizes in SIZES:
+            arrays = numbers(sizes, mesh.rank)
+            copies = [np.empty_like(array) for array in arrays]
+            copy_arrays(mesh, arrays, copies)
+            found.append(arrays if mesh.rank == 0 else copies)
+        return found
+
+    for found in on_each(meshes(workers), work):
+        for sizes, copies in zip(SIZES, found, strict=True):
+            for copy, right in zip(copies, numbers(sizes, 0), strict=True):
+                np.testing.assert_array_equal(copy, right)
+
+
+def test_workers_in_other_sums_are_told_of_both() -> None:
+    def work(mesh: HostMesh) -> str:
+        with pytest.raises(UsageError) as error:
+            summed(mesh, numbers([mesh.rank + 4], 0))
+        return str(error.value)
+
+    first, second = on_each(meshes(2), work)
+    assert "sum float32 [4] on the worker of rank 0 of this host, and sum float32 [5] on that of rank 1" in first
+    assert "sum float32 [5] on the worker of rank 1 of this host, and sum float32 [4] on that of rank 0" in second
+
+
+@pytest.mark.parametrize("tells_first", [True, False])
+def test_a_worker_that_ends_ends_the_waiting_of_the_others(tells_first: bool) -> None:
+    def work(mesh: HostMesh) -> str:
+        if mesh.rank == 1:
+            if tells_first:
+                mesh.begin("sum float32 [200000]")
+                mesh.tell()
+            mesh.close()
+            return ""
+        with pytest.raises(WorkerFailedError) as error:
+            summed(mesh, numbers([200_000], mesh.rank))
+        return str(error.value)
+
+    said = on_each(meshes(3), work)
+    # The third worker may hear first that the first one has ended for it.
+    assert any("(sum float32 [200000])" in text and "rank 1 on this host has ended" in text for text in said)

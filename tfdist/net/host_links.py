@@ -1,0 +1,120 @@
+"""Links between the worker processes of one host: a piece of memory that all share, and a socket for each pair.
+
+The launcher makes them and hands each worker its ends, which it inherits: nothing has a name that another user could
+open, or that is left behind when all are killed. A socket tells a worker at once when the other one has ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+REGION_BYTES = (2 << 20) + 4096
+"""The part of the memory that each worker writes into: it suits the caches, whatever the size of what is sent."""
+
+MOST_WORKERS = 32
+"""With more, the sockets alone would be a thousand descriptors."""
+
+
+@dataclass(frozen=True)
+class LinkEnds:
+    """One worker's ends of the links.
+
+    Attributes:
+        rank: The worker's place among those that are linked.
+        memory: File descriptor of the memory, which has `REGION_BYTES` for each of them.
+        sockets: File descriptors of the sockets to the others, in their order.
+    """
+
+    rank: int
+    memory: int
+    sockets: tuple[int, ...]
+
+    @property
+    def workers(self) -> int:
+        """How many are linked."""
+        return len(self.sockets) + 1
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """All of them: the memory's, then the sockets'."""
+        return (self.memory, *self.sockets)
+
+    @classmethod
+    def of(cls, rank: int, descriptors: Sequence[int]) -> Self:
+        """The ends that have these descriptors, in the order of `descriptors`."""
+        memory, *sockets = descriptors
+        return cls(rank, memory, tuple(sockets))
+
+    def close(self) -> None:
+        """Closes them, for a worker that does not use them."""
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+
+
+class HostLinks:
+    """The links between some workers, as the launcher that starts these makes them.
+
+    Use it as a context manager: the launcher's own descriptors are closed at its end.
+
+    Args:
+        workers: How many; `MOST_WORKERS` at most.
+
+    Raises:
+        OSError: The system gives no memory or no more descriptors.
+        ValueError: There are too many workers.
+    """
+
+    def __init__(self, workers: int) -> None:
+        if not 2 <= workers <= MOST_WORKERS:
+            raise ValueError(f"Links join 2 to {MOST_WORKERS} workers of a host. Received: {workers}")
+        self._sockets: dict[tuple[int, int], socket.socket] = {}
+        with contextlib.ExitStack() as undo:
+            undo.callback(self.close)
+            self._memory = _memory(workers * REGION_BYTES)
+            for one in range(workers):
+                for other in range(one + 1, workers):
+                    # Of packets, so that a message is received whole or not at all.
+                    ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                    self._sockets[one, other], self._sockets[other, one] = ends
+            undo.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def ends_of(self, rank: int) -> LinkEnds:
+        """The ends of the worker of this rank on the host; they stay open as long as the links are."""
+        peers = sorted(other for one, other in self._sockets if one == rank)
+        return LinkEnds(rank, self._memory, tuple(self._sockets[rank, peer].fileno() for peer in peers))
+
+    def close(self) -> None:
+        """Closes the launcher's descriptors. Workers that have been started keep theirs."""
+        for end in self._sockets.values():
+            end.close()
+        self._sockets.clear()
+        memory, self._memory = self._memory, -1
+        if memory >= 0:
+            os.close(memory)
+
+    _memory = -1
+
+
+def _memory(size: int) -> int:
+    """The descriptor of memory without a name that no worker can make smaller under another one that reads it."""
+    memory = os.memfd_create("tfdist", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        # Taken now: where there is none left, a worker that writes it later would be ended by a signal.
+        os.posix_fallocate(memory, 0, size)
+        fcntl.fcntl(memory, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+    except OSError:
+        os.close(memory)
+        raise
+    return memory

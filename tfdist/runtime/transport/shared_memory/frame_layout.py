@@ -1,0 +1,59 @@
+"""How the elements of some arrays lie in frames, one after another, so that small arrays share a frame."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+
+class Piece(NamedTuple):
+    """Elements `start` to `stop` of array number `array`, which lie in a frame from its element `place` on."""
+
+    array: int
+    start: int
+    stop: int
+    place: int
+
+    @property
+    def place_stop(self) -> int:
+        """The element of the frame after the last."""
+        return self.place + self.stop - self.start
+
+
+def frames_of(sizes: Sequence[int], room: int) -> list[list[Piece]]:
+    """The pieces of each frame.
+
+    Args:
+        sizes: Elements of each array.
+        room: Elements of a frame.
+
+    Returns:
+        At least one frame, which has no pieces where there are no elements.
+    """
+    frames: list[list[Piece]] = [[]]
+    used = 0
+    for number, size in enumerate(sizes):
+        start = 0
+        while start < size:
+            if used == room:
+                frames.append([])
+                used = 0
+            stop = min(size, start + room - used)
+            frames[-1].append(Piece(number, start, stop, used))
+            used += stop - start
+            start = stop
+    return frames
+
+
+def share(size: int, rank: int, count: int) -> slice:
+    """The elements of a frame of `size` that the worker of this rank sums."""
+    return slice(size * rank // count, size * (rank + 1) // count)
+
+
+def pieces_within(pieces: Sequence[Piece], part: slice) -> Iterator[Piece]:
+    """The parts of pieces that lie in a part of their frame."""
+    for piece in pieces:
+        start, stop = max(piece.place, part.start), min(piece.place_stop, part.stop)
+        if start < stop:
+            moved = start - piece.place
+            yield Piece(piece.array, piece.start + moved, piece.start + moved + stop - start, start)

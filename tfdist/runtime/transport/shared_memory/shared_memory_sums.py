@@ -1,0 +1,138 @@
+"""Sums of tensors over all workers of a job that shares memory: on one host, or on each of several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from tfdist.runtime.transport.ring_all_reduce import Ring
+from tfdist.runtime.transport.shared_memory.host_mesh import HostMesh
+from tfdist.runtime.transport.shared_memory.memory_operations import MemoryOperations
+from tfdist.runtime.transport.tensor_groups import by_dtype, joined
+
+JOINED_BYTES = 2 << 20
+"""Smaller tensors share an operation, up to this size."""
+
+_SUMMED = (tf.float64, tf.float32, tf.float16, tf.bfloat16, tf.int64, tf.int32)
+
+
+class SharedMemorySums:
+    """Sums tensors over the workers of one host.
+
+    All workers must trace the same sums in the same order, as they do when they run the same program.
+
+    Args:
+        mesh: The links between the workers.
+    """
+
+    def __init__(self, mesh: HostMesh) -> None:
+        self._operations = MemoryOperations(mesh)
+
+    def takes(self, tensor: tf.Tensor | tf.IndexedSlices) -> bool:
+        """Whether it sums this tensor."""
+        return tensor.dtype in _SUMMED
+
+    def sum(
+        self, tensors: Sequence[tf.Tensor | tf.IndexedSlices], sent_as: tf.DType | None = None
+    ) -> list[tf.Tensor | tf.IndexedSlices]:
+        """The sum of each tensor over the workers, in a function or eagerly; call it on every worker.
+
+        Sparse tensors stay sparse: their sum has the rows of all workers, one after another. Nothing is sent, so
+        `sent_as` changes nothing.
+        """
+        result = list(tensors)
+        dense = [i for i, tensor in enumerate(tensors) if isinstance(tensor, tf.Tensor)]
+        for group in _groups([tensors[i] for i in dense]):
+            chosen = [dense[place] for place in group]
+            totals = self._operations.sum([_flat(tensors[i]) for i in chosen])
+            for i, total in zip(chosen, totals, strict=True):
+                result[i] = _shaped(total, tensors[i])
+        for i, tensor in enumerate(tensors):
+            if isinstance(tensor, tf.IndexedSlices):
+                result[i] = self._joined_slices(tensor)
+        return result
+
+    def sum_now(self, array: NDArray) -> NDArray:
+        """The sum of an array over the workers, outside of functions; it has one shape on all of them."""
+        return self._operations.sum_now(array)
+
+    def _joined_slices(self, slices: tf.IndexedSlices) -> tf.IndexedSlices:
+        indices = self._operations.gather(_flat(slices.indices))
+        values = self._operations.gather(_flat(slices.values))
+        rows = tf.reshape(values, tf.concat([[tf.size(indices)], tf.shape(slices.values)[1:]], 0))
+        rows = tf.ensure_shape(rows, [None, *slices.values.shape[1:]])
+        return tf.IndexedSlices(rows, indices, slices.dense_shape)
+
+
+class HostSums:
+    """Sums dense tensors over workers of several hosts, in functions: on each host first, then between the hosts.
+
+    The first worker of each host sends the sum of its host, so a network carries it once a host instead of once a
+    worker. Between the hosts it is TensorFlow's collectives, of which several are on the way at once.
+
+    Args:
+        mesh: The links between the workers of this host; None where this is the only one.
+        hosts: How many hosts there are.
+    """
+
+    def __init__(self, mesh: HostMesh | None, hosts: int) -> None:
+        self._operations = None if mesh is None else MemoryOperations(mesh)
+        self._ring = Ring(hosts, of_hosts=True)
+
+    def takes(self, tensor: tf.Tensor | tf.IndexedSlices) -> bool:
+        """Whether it sums this tensor here."""
+        return isinstance(tensor, tf.Tensor) and tensor.dtype in _SUMMED and not tf.executing_eagerly()
+
+    def sum(self, tensors: Sequence[tf.Tensor], sent_as: tf.DType | None = None) -> list[tf.Tensor]:
+        """The sum of each tensor over all workers; call it in a `tf.function`, on every worker.
+
+        Args:
+            tensors: What is summed.
+            sent_as: The dtype in which hosts send their sums; None for that of the tensors.
+        """
+        result = list(tensors)
+        groups = _groups(tensors)
+        # All sums before the first copy: while one is on the way the next is taken.
+        totals = [self._sum_of_host([_flat(tensors[i]) for i in group]) for group in groups]
+        if self._operations is None or self._operations.is_first:
+            totals = [self._ring.sum(group, sent_as) for group in totals]
+        if self._operations is not None:
+            totals = [self._operations.copy(group) for group in totals]
+        for group, of_group in zip(groups, totals, strict=True):
+            for i, total in zip(group, of_group, strict=True):
+                result[i] = _shaped(total, tensors[i])
+        return result
+
+    def _sum_of_host(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        if self._operations is None:
+            return list(tensors)
+        totals = self._operations.sum(tensors)
+        return [tf.ensure_shape(total, tensor.shape) for total, tensor in zip(totals, tensors, strict=True)]
+
+
+def _groups(tensors: Sequence[tf.Tensor]) -> list[list[int]]:
+    """Which tensors are summed together: the last first, as what comes last in a model has its gradient first."""
+    groups = []
+    for indices in by_dtype(tensors):
+        indices.reverse()
+        limit = JOINED_BYTES // tensors[indices[0]].dtype.size
+        groups += [
+            [indices[place] for place in group] for group in joined([_size_of(tensors[i]) for i in indices], limit)
+        ]
+    return groups
+
+
+def _size_of(tensor: tf.Tensor) -> int:
+    """Elements; of an unknown number more than any group has room for."""
+    count = tensor.shape.num_elements()
+    return JOINED_BYTES if count is None else count
+
+
+def _flat(tensor: tf.Tensor) -> tf.Tensor:
+    return tf.reshape(tensor, [-1])
+
+
+def _shaped(total: tf.Tensor, tensor: tf.Tensor) -> tf.Tensor:
+    return tf.ensure_shape(tf.reshape(total, tf.shape(tensor)), tensor.shape)
