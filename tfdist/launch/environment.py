@@ -15,6 +15,7 @@ from tfdist.cluster.tf_config import tf_config_json
 from tfdist.errors import UsageError
 from tfdist.launch.recording_request import RecordingRequest
 from tfdist.launch.trace_request import TraceRequest
+from tfdist.launch.worker.core_binding import CoreBinding, choose_binding, usable_nodes
 from tfdist.launch.worker.environment_defaults import (
     allocator_settings,
     keras_settings,
@@ -63,6 +64,21 @@ def choose_kernels_here(asked: Kernels = "auto", environ: Mapping[str, str] | No
     return choose_kernels(asked, source, this_processor(), has_gpu=computes_on_gpus(source))
 
 
+def choose_cores_here(size: int, environ: Mapping[str, str] | None = None) -> list[CoreBinding | None]:
+    """The cores of each of `size` workers of this machine, by their places; None for one that may run on all.
+
+    Workers that compute on GPUs are not bound: what they need to be near to is their GPU.
+
+    Args:
+        size: Workers of this machine.
+        environ: The environment that they would have; default: this process's.
+    """
+    if size < 2 or computes_on_gpus(os.environ if environ is None else environ):
+        return [None] * size
+    nodes = usable_nodes()
+    return [choose_binding(rank, size, nodes) for rank in range(size)]
+
+
 def is_dumb_terminal(environ: Mapping[str, str] | None = None) -> bool:
     """Whether `environ` (default: this process's) says that the terminal cannot move its cursor."""
     return (os.environ if environ is None else environ).get("TERM", "dumb") in ("", "dumb", "unknown")
@@ -86,6 +102,7 @@ class Assignment(WorkerOptions):
         target: Path or dotted name of what to run.
         local_rank: This worker's place among the workers of this machine.
         local_size: Workers of this machine: they share its devices and cores.
+        binding: The cores that it may run on; None for all that its launcher may.
         attempt: Starts of the group before this one.
         job: Different for every job, and the same in all of its attempts.
         address: This worker's host:port; None when there is one worker.
@@ -108,6 +125,7 @@ class Assignment(WorkerOptions):
     target: str
     local_rank: int = 0
     local_size: int = 1
+    binding: CoreBinding | None = None
     attempt: int = 0
     job: str = ""
     address: str | None = None
@@ -153,6 +171,7 @@ class Assignment(WorkerOptions):
         texts += [text for text in (self.address, self.cluster) if text is not None]
         numbers = [self.seed, self.index, self.num_workers, self.local_rank, self.local_size, self.attempt]
         numbers += [self.max_restarts, *(self.devices or ()), self.link_rank, *(self.link_fds or ())]
+        numbers += self.binding.cores if self.binding else ()
         optional = (self.logical_devices, self.memory_limit, self.config_fd, self.channel_fd)
         if not all(isinstance(text, str) for text in texts):
             raise TypeError("expected texts for names, paths and addresses")
@@ -204,6 +223,7 @@ class Assignment(WorkerOptions):
             for name in _TUPLES:
                 if fields.get(name) is not None:
                     fields[name] = tuple(fields[name])
+            fields["binding"] = _binding_of(fields.get("binding"))
             fields["recording"] = RecordingRequest.of(fields.get("recording"))
             fields["trace"] = TraceRequest.of(fields.get("trace"))
             assignment = cls(**fields)
@@ -214,3 +234,8 @@ class Assignment(WorkerOptions):
                 f"The environment variable {VARIABLE} must be what this version of `tfdist train` writes for its "
                 f"workers ({error}). Received: {text[:200]!r}\nUnset it to run without a launcher."
             ) from None
+
+
+def _binding_of(fields: Any) -> CoreBinding | None:
+    """The binding that JSON has as an object. Raises `TypeError` for something else."""
+    return None if fields is None else CoreBinding(**{**fields, "cores": tuple(fields.get("cores"))})

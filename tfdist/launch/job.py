@@ -6,14 +6,14 @@ import contextlib
 import importlib.util
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO
 
 from tfdist.cluster.membership import Membership
 from tfdist.launch.agent.dependencies import Dependencies
 from tfdist.launch.agent.launcher_effects import LauncherEffects
 from tfdist.launch.agent.worker_group import WorkerGroup
-from tfdist.launch.environment import Assignment, check_environment, is_dumb_terminal
+from tfdist.launch.environment import Assignment, check_environment, choose_cores_here, is_dumb_terminal
 from tfdist.launch.job_formation import FormedJob, formed_job, where
 from tfdist.launch.job_phases import JobLifecycle, JobPhase
 from tfdist.launch.job_spec import JobSpec
@@ -31,6 +31,7 @@ from tfdist.launch.run_dir.run_lock import RunLock
 from tfdist.launch.run_result import RunResult
 from tfdist.launch.signals import LauncherStopped, Signals
 from tfdist.launch.worker.config_handover import handed_over
+from tfdist.launch.worker.core_binding import CoreBinding
 from tfdist.launch.worker.generated_code_dir import generated_code_dir
 from tfdist.net.port_lease import PortLease, lease_ports
 from tfdist.rundir.completion import completion_text
@@ -159,7 +160,7 @@ def _run_group(
     lifecycle.call(effects.enter)
     with generated_code_dir() as code_dir:
         handed = {"config_fd": config_fd, "generated_code_dir": code_dir}
-        assignments = [_assignment(spec, formed, index, handed) for index in membership.local]
+        assignments = _assignments(spec, formed, handed)
         result = WorkerGroup(assignments, dependencies, lifecycle, spec.max_restarts, effects.restart).run()
     effects.close(assignments, result)
     if spec.target_kind != "config" and membership.has_chief and not spec.quiet:
@@ -167,8 +168,21 @@ def _run_group(
     return result
 
 
-def _assignment(spec: JobSpec, formed: FormedJob, index: int, handed: Mapping[str, Any]) -> Assignment:
+def _assignments(spec: JobSpec, formed: FormedJob, handed: Mapping[str, Any]) -> list[Assignment]:
+    """What each worker of this launcher is told."""
+    bindings = choose_cores_here(len(formed.membership.machine), spec.environ)
+    return [_assignment(spec, formed, index, bindings, handed) for index in formed.membership.local]
+
+
+def _assignment(
+    spec: JobSpec,
+    formed: FormedJob,
+    index: int,
+    bindings: Sequence[CoreBinding | None],
+    handed: Mapping[str, Any],
+) -> Assignment:
     membership, location = formed.membership, formed.location
+    place = membership.machine.index(index)
     return Assignment(
         run_dir=str(location.run_dir),
         seed=location.seed,
@@ -176,8 +190,9 @@ def _assignment(spec: JobSpec, formed: FormedJob, index: int, handed: Mapping[st
         num_workers=membership.num_workers,
         target_kind=spec.target_kind,
         target=spec.target,
-        local_rank=membership.machine.index(index),
+        local_rank=place,
         local_size=len(membership.machine),
+        binding=bindings[place],
         attempt=location.attempt,
         job=location.job,
         cluster=None if membership.cluster is None else str(membership.cluster),

@@ -27,6 +27,7 @@ class DeviceRequest:
         memory_growth: Whether to take GPU memory as it is needed. Not together with a limit or a split.
         local_rank: This worker's place among the workers of its machine.
         local_size: How many workers its machine runs.
+        sharing: How many of them the cores are shared by that this process may run on; None for all.
 
     Raises:
         UsageError: A value is out of its range.
@@ -38,6 +39,7 @@ class DeviceRequest:
     memory_growth: bool = True
     local_rank: int = 0
     local_size: int = 1
+    sharing: int | None = None
 
     def __post_init__(self) -> None:
         if self.logical is not None and self.logical < 1:
@@ -80,7 +82,7 @@ def apply(request: DeviceRequest, *, workers: int = 1) -> list[str]:
     """
     gpus = _choose(tf.config.list_physical_devices("GPU"), request)
     if request.local_size > 1:
-        _share_cores(request.local_size)
+        _share_cores(request.local_size if request.sharing is None else request.sharing)
     if gpus:
         _set_up_gpus(gpus, request)
         parts = sum(_parts_set_up(gpu) for gpu in gpus)

@@ -30,6 +30,8 @@ def main() -> None:
     assignment = Assignment.from_environ()
     if assignment is None:
         raise UsageError("tfdist.training.worker is started by `tfdist train`. Use that.")
+    # Before there is another thread, and before TensorFlow counts the cores.
+    is_bound = assignment.binding is None or assignment.binding.bind()
     process_exit = _ProcessExit()
     atexit.register(process_exit)
     # Without a handler, a worker that the launcher asks for its stacks would die of the signal.
@@ -37,6 +39,7 @@ def main() -> None:
     # Opened before anything slow: from now on launcher and worker watch each other.
     link = link_of(assignment)
     _set_up_logging(assignment)
+    _log_binding(assignment, is_bound)
     process_exit.code = _run(assignment, link)
     watchdog = threading.Timer(_EXIT_SECONDS, process_exit)
     watchdog.daemon = True
@@ -134,6 +137,17 @@ def _set_up_logging(assignment: Assignment) -> None:
     level = "%(levelname)s: " if assignment.log_format == "json" else ""
     for handler in logger.handlers:
         handler.setFormatter(logging.Formatter(f"tfdist: {level}%(message)s"))
+
+
+def _log_binding(assignment: Assignment, is_bound: bool) -> None:
+    binding, logger = assignment.binding, logging.getLogger("tfdist")
+    if binding is None:
+        return
+    if is_bound:
+        listed = ",".join(map(str, binding.cores))
+        logger.info("kept to the cores %s of its NUMA nodes, which %d worker(s) share", listed, binding.workers)
+    else:
+        logger.warning("The system did not let this worker keep to the cores %s: it may run on all.", binding.cores)
 
 
 if __name__ == "__main__":

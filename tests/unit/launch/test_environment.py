@@ -8,6 +8,7 @@ import pytest
 
 from tfdist.errors import UsageError
 from tfdist.launch.environment import VARIABLE, Assignment, read_token
+from tfdist.launch.worker.core_binding import CoreBinding
 from tfdist.launch.worker.kernel_choice import Kernels
 from tfdist.net.shared_token import Token
 
@@ -35,7 +36,7 @@ SECOND = Assignment(
 )
 
 
-@pytest.mark.parametrize("assignment", [ALONE, SECOND])
+@pytest.mark.parametrize("assignment", [ALONE, SECOND, dataclasses.replace(SECOND, binding=CoreBinding((0, 2), 2))])
 def test_an_assignment_goes_through_the_environment(assignment: Assignment) -> None:
     assert Assignment.from_environ(assignment.to_environ({})) == assignment
 
@@ -95,7 +96,9 @@ def told(**changed: Any) -> str:
 
 BROKEN = ["{", "[]", "{}", '{"index": 0}', json.dumps({"unknown": 1}), "[" * 100_000]
 OF_ANOTHER_TYPE = {"cluster": ["a:1"], "address": 5, "args": [None], "devices": ["0"], "seed": 1.5, "config_fd": "3"}
+BINDINGS = [{}, 3, {"cores": [], "workers": 1}, {"cores": [0], "workers": "1"}, {"cores": ["0"], "workers": 1}]
 CHANGED = [told(**{name: value}) for name, value in OF_ANOTHER_TYPE.items()]
+CHANGED += [told(binding=binding) for binding in BINDINGS]
 
 
 @pytest.mark.parametrize("text", [*BROKEN, *CHANGED], ids=len)

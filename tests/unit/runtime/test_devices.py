@@ -37,6 +37,19 @@ def test_cores_are_shared(cores: int, size: int, share: int) -> None:
     assert share_of_cores(cores, size) == share
 
 
+@pytest.mark.parametrize(("sharing", "threads"), [(None, 2), (1, 8), (2, 4)])
+def test_a_worker_that_keeps_to_its_cores_shares_them_with_fewer(
+    sharing: int | None, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = []
+    monkeypatch.setattr(devices.os, "sched_getaffinity", lambda pid: set(range(8)))
+    monkeypatch.setattr(tf.config.threading, "set_intra_op_parallelism_threads", given.append)
+    monkeypatch.setattr(tf.config.threading, "set_inter_op_parallelism_threads", given.append)
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [])
+    devices.apply(DeviceRequest(local_rank=1, local_size=4, sharing=sharing), workers=4)
+    assert given == [threads, threads + 1]
+
+
 @pytest.mark.parametrize("wrong", [{"logical": 0}, {"memory_limit": 0}])
 def test_impossible_requests(wrong: dict[str, int]) -> None:
     with pytest.raises(UsageError, match="Received: 0"):

@@ -93,4 +93,5 @@ def requested_devices(assignment: Assignment) -> DeviceRequest:
         memory_limit=assignment.memory_limit,
         local_rank=assignment.local_rank,
         local_size=assignment.local_size,
+        sharing=None if assignment.binding is None else assignment.binding.workers,
     )
