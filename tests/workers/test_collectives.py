@@ -30,17 +30,22 @@ MISSING = """
     import tensorflow as tf
     import tfdist
 
+    total = tf.function(lambda: tfdist.all_reduce(tf.ones([3])))
+    total()
     if tfdist.worker_index() == 1:
         time.sleep(1000)
-    handle = tfdist.all_reduce(tf.ones([3]), async_op=True)
-    time.sleep(1000)  # nobody waits for the handle
 """
+WAITS = {
+    "a handle for which nobody waits": "handle = tfdist.all_reduce(tf.ones([3]), async_op=True); time.sleep(1000)",
+    "a function": "total()",
+}
 
 
 @pytest.mark.bound(120)
-def test_a_worker_that_does_not_come_is_named_even_where_nobody_waits_for_the_handle(tmp_path: Path) -> None:
+@pytest.mark.parametrize("wait", WAITS)
+def test_a_worker_that_does_not_come_is_named(tmp_path: Path, wait: str) -> None:
     script = tmp_path / "script.py"
-    script.write_text(textwrap.dedent(MISSING))
+    script.write_text(textwrap.dedent(MISSING) + WAITS[wait])
     options = ["--nproc", 2, "--run-dir", tmp_path / "run", "--step-timeout", 4, "--quiet"]
     done = tfdist("train", *options, script, timeout=100)
     assert done.returncode == 4, done.stderr

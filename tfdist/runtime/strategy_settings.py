@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 import tensorflow as tf
 
 if TYPE_CHECKING:
+    from tfdist.runtime.collectives.traced_progress import TracedProgress
     from tfdist.runtime.step_meter import StepMeter
     from tfdist.runtime.transport.ring_all_reduce import Ring
     from tfdist.runtime.transport.shared_memory.shared_memory_sums import HostSums, SharedMemorySums
@@ -30,6 +31,7 @@ class StrategySettings:
         sums: Sums tensors over the workers; None for TensorFlow's own collectives.
         exchanging: Entered around each eager collective that a script calls, in whatever thread; None where nobody
             watches.
+        traced_progress: Counts those in functions; None where nobody watches.
         gather: Whether losses and layers that need the samples of all replicas get them without being asked to.
     """
 
@@ -38,6 +40,7 @@ class StrategySettings:
     meter: StepMeter | None = None
     sums: HostSums | Ring | SharedMemorySums | None = None
     exchanging: Callable[[], AbstractContextManager[Any]] | None = None
+    traced_progress: TracedProgress | None = None
     gather: bool = True
 
 

@@ -6,7 +6,8 @@ And those that a script calls, on values of any kind, from the top:
 
 - `communicator`: one worker's end of them; it runs one of the `calls` in one of the `groups`, eagerly or traced
 - `values`: what a script gives as tensors, with `numpy_reductions` for arrays; `json_objects` for objects
-- `contracts`: what a worker says of its call, for the `agreement` of eager calls and the `traced_agreement` of others
+- `contracts`: what a worker says of its call, for the `agreement` of eager calls and the `traced_agreement` of others,
+  which `traced_progress` counts
 - `lanes`: order and keys of the calls in a group, and the thread of those that nobody waits for, which have `handles`
 - `byte_rows`: texts of all workers; `gradients` of the results
 - `wire/`: tensors as flat ones, and what carries these between workers

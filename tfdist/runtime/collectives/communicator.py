@@ -23,6 +23,7 @@ from tfdist.runtime.collectives.handles import Handle, finished
 from tfdist.runtime.collectives.lanes import Lane
 from tfdist.runtime.collectives.numpy_reductions import accumulated
 from tfdist.runtime.collectives.traced_agreement import agree_in_graph
+from tfdist.runtime.collectives.traced_progress import TracedProgress
 from tfdist.runtime.collectives.values import Leaf, Values, values_of
 from tfdist.runtime.collectives.wire.engine import Channel, CollectiveEngine
 from tfdist.runtime.collectives.wire.known_rows import KnownRows
@@ -44,6 +45,7 @@ class Communicator:
         engine: What carries tensors between them.
         noted: Around each exchange in eager code, in whatever thread.
         waiting: Around what the main thread waits for.
+        progress: Returns what counts traced calls; None where nobody watches.
     """
 
     def __init__(
@@ -53,12 +55,14 @@ class Communicator:
         engine: CollectiveEngine,
         noted: Noted = contextlib.nullcontext,
         waiting: Noted = contextlib.nullcontext,
+        progress: Callable[[], TracedProgress | None] = lambda: None,
     ) -> None:
         self.worker = worker
         self.everyone = Group(tuple(range(workers)))
         self._engine = engine
         self._noted = noted
         self._waiting = waiting
+        self._progress = progress
         self._lanes: dict[tuple[int, ...], Lane] = {}
         self._lock = threading.Lock()
 
@@ -97,7 +101,7 @@ class Communicator:
         lane = self._lane(chosen.workers)
         if not tf.executing_eagerly():
             if len(lane.workers) > 1:
-                agree_in_graph(contract_of("barrier", None), (), [], lane, self._engine)
+                agree_in_graph(contract_of("barrier", None), (), [], lane, self._engine, self._progress())
             return None
         return self._eagerly("barrier", lane, lambda: self._meet("barrier", lane), lambda _: None, async_op)
 
@@ -227,7 +231,7 @@ class Communicator:
             call.shape_of_result(list(tensor.shape), len(lane.workers))
         contract = contract_of(str(call), values)
         parts = [flat.indices for flat in flats_of(call, tensors, len(lane.workers))]
-        agreed = agree_in_graph(contract, tensors, parts, lane, self._engine)
+        agreed = agree_in_graph(contract, tensors, parts, lane, self._engine, self._progress())
         with tf.control_dependencies([agreed]):
             ready = [tf.identity(tensor) for tensor in tensors]
         results = transfer(call, ready, lane.workers, self._engine, functools.partial(_traced_channel, call, lane))
@@ -270,7 +274,14 @@ def communicator_of(strategy: tf.distribute.Strategy) -> Communicator:
     def waiting() -> contextlib.AbstractContextManager[Any]:
         return contextlib.nullcontext() if settings.meter is None else settings.meter.waiting()
 
-    return Communicator(worker_rank(strategy), worker_count(strategy), TensorFlowEngine(), noted, waiting)
+    return Communicator(
+        worker_rank(strategy),
+        worker_count(strategy),
+        TensorFlowEngine(),
+        noted,
+        waiting,
+        lambda: settings.traced_progress,
+    )
 
 
 def check_replicas(strategy: tf.distribute.Strategy, call: str) -> None:

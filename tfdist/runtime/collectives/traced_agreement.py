@@ -16,7 +16,11 @@ import tensorflow as tf
 
 from tfdist.runtime.collectives.contracts import Contract, shown, without_shapes
 from tfdist.runtime.collectives.lanes import Lane
+from tfdist.runtime.collectives.traced_progress import TracedProgress
 from tfdist.runtime.collectives.wire.engine import CollectiveEngine
+
+DISAGREEMENT = "Workers call the same collectives in the same order"
+"""How the text of the assertion begins."""
 
 _TEXT_BYTES = 240
 _SUMS = 2
@@ -25,7 +29,12 @@ _FACTOR = 1_000_003
 
 
 def agree_in_graph(
-    contract: Contract, tensors: Sequence[tf.Tensor], parts: Any, lane: Lane, engine: CollectiveEngine
+    contract: Contract,
+    tensors: Sequence[tf.Tensor],
+    parts: Any,
+    lane: Lane,
+    engine: CollectiveEngine,
+    progress: TracedProgress | None = None,
 ) -> tf.Tensor:
     """A scalar after which all workers call the same; where they do not, it ends the function on all of them.
 
@@ -35,12 +44,19 @@ def agree_in_graph(
         parts: How they are to be sent, which depends on the shapes that are known; of texts and numbers.
         lane: Its workers.
         engine: What carries the heads.
+        progress: Counts the calls; None where nobody watches.
     """
     call = zlib.crc32(json.dumps([contract.call, without_shapes(contract.values), parts]).encode())
     text = shown(contract).encode()[:_TEXT_BYTES].ljust(_TEXT_BYTES, b"\0")
     static = tf.constant(np.frombuffer(call.to_bytes(4, "little") + text, np.int32))
     own = tf.concat([tf.reshape(_sum_of_shapes(tensors), [1]), static], 0)
+    # TensorFlow runs operations with effects, such as these three, in the order in which they are traced.
+    if progress is not None:
+        progress.begin()
     heads = tf.reshape(engine.all_gather(own, lane.traced_channel("head", 0)), [len(lane.workers), -1])
+    if progress is not None:
+        with tf.control_dependencies([heads]):
+            progress.end()
     agreed = tf.reduce_all(heads[:, :_SUMS] == heads[:1, :_SUMS])
     return tf.cond(agreed, lambda: tf.constant(True), lambda: _fail(heads, lane.workers))
 
@@ -64,11 +80,9 @@ def _fail(heads: tf.Tensor, workers: Sequence[int]) -> tf.Tensor:
     """The assertion that fails, with what each worker has said."""
     letters = tf.reshape(tf.bitcast(heads[:, _SUMS:], tf.uint8), [len(workers), -1])
     texts = tf.strings.regex_replace(tf.strings.unicode_encode(tf.cast(letters, tf.int32), "UTF-8"), "\\x00+$", "")
-    said: list[Any] = [
-        "Workers call the same collectives in the same order, with values of one structure, shape and dtype. Received:"
-    ]
+    said: list[Any] = [f"{DISAGREEMENT}, with values of one structure, shape and dtype. Received:"]
     for worker, text in zip(workers, tf.unstack(texts), strict=True):
         said += [f"on worker {worker}:", text]
-    said += ["Shapes with None are known only when the function runs: give it an input_signature on every worker."]
+    said += ["See that all workers make the same calls; where shapes have None, give the function an input_signature."]
     with tf.control_dependencies([tf.debugging.Assert(False, said, summarize=1)]):
         return tf.constant(False)

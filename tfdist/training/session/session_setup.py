@@ -23,6 +23,7 @@ from tfdist.rundir.ledger_lines import TimeKind
 from tfdist.runtime import devices
 from tfdist.runtime import strategy as strategies
 from tfdist.runtime.collectives.decisions import broadcast
+from tfdist.runtime.collectives.traced_progress import TracedProgress
 from tfdist.runtime.run_seed import run_seed
 from tfdist.runtime.step_meter import StepMeter
 from tfdist.runtime.strategy_settings import settings_of
@@ -182,12 +183,19 @@ def _callbacks_of(fit_registry: FitRegistry, given: Sequence[Any] | None) -> lis
     return [] if given is None else fit_registry.callbacks_for(given)
 
 
+def _watch_collectives(link: LauncherLink, strategy: tf.distribute.Strategy) -> None:
+    """Has the launcher told of the collectives that the script calls."""
+    progress, settings = TracedProgress(), settings_of(strategy)
+    settings.exchanging, settings.traced_progress = link.activity.exchanging, progress
+    link.activity.watch_traced(progress.read)
+
+
 def _install_repairs(
     assignment: Assignment, link: LauncherLink, strategy: tf.distribute.Strategy, fit_registry: FitRegistry
 ) -> None:
     meter = StepMeter()
     settings_of(strategy).meter = meter
-    settings_of(strategy).exchanging = link.activity.exchanging
+    _watch_collectives(link, strategy)
     monitor = TrainingMonitor(link.activity, link.stop_requests, meter)
     probe: Recorder | Tracer | None = None
     if assignment.recording is not None:

@@ -91,6 +91,7 @@ class Activity:
         self._calls: list[_Call] = []
         self._parts: list[TimeKind] = []
         self._exchanges = 0
+        self._traced = (0, 0)
         self._is_forming = self._has_formed = self._has_stepped = self._is_running = self._is_between = False
         self._times = TimeTally(now)
         self._taken = now
@@ -101,7 +102,7 @@ class Activity:
         if TimeKind.CHECKPOINT in self._parts:
             return State.SAVING
         if not self._calls:
-            return State.EXCHANGING if self._exchanges else self._outside
+            return State.EXCHANGING if self._is_exchanging() else self._outside
         call = self._calls[-1]
         if not call.stepped:
             return State.COMPILING
@@ -113,7 +114,7 @@ class Activity:
         """Seconds that it may take to the next move; None where it may take any time."""
         if not self._calls and self._outside is State.SAVING:
             return self._limits.step
-        if not self._calls and self._exchanges:
+        if not self._calls and self._is_exchanging():
             return self._limits.step
         if not self._calls:
             return self._limits.first_step if self._is_forming else None
@@ -202,6 +203,12 @@ class Activity:
         self._exchanges -= 1
         self.move(now)
 
+    def see_traced(self, begun: int, ended: int, now: float) -> None:
+        """So many collectives have begun and ended inside of functions since the process began."""
+        if (begun, ended) != self._traced:
+            self._traced = (begun, ended)
+            self.move(now)
+
     def wait_for_data(self, total: float) -> None:
         """So many seconds have training steps waited for data since the process began."""
         self._times.wait_for_data(total)
@@ -217,6 +224,10 @@ class Activity:
         self._charge(now)
         self._has_formed |= self._parts.pop() is TimeKind.FORMING
         self.move(now)
+
+    def _is_exchanging(self) -> bool:
+        begun, ended = self._traced
+        return self._exchanges > 0 or begun > ended
 
     def _charge(self, now: float) -> None:
         self._times.charge(self._kind(), now)

@@ -58,6 +58,7 @@ class ActivityTracker:
         self._begun = self.clock()
         self._activity = Activity(limits, self._begun)
         self._rate = self._busy = self._step_seconds = 0.0
+        self._read_traced: Callable[[], tuple[int, int]] | None = None
         self._changes: list[threading.Event] = []
         self._first_steps: list[threading.Event] = []
 
@@ -68,6 +69,10 @@ class ActivityTracker:
     def notify_of_first_step(self, event: threading.Event) -> None:
         """Has `event` set when the process has done its first training batch."""
         self._first_steps.append(event)
+
+    def watch_traced(self, read: Callable[[], tuple[int, int]]) -> None:
+        """Has `read` asked, now and then, how many collectives have begun and ended inside of functions."""
+        self._read_traced = read
 
     @property
     def age(self) -> float:
@@ -87,11 +92,13 @@ class ActivityTracker:
     @property
     def limit(self) -> float | None:
         """Seconds that the worker may take to its next move; None where it may take any time."""
+        self._see_traced()
         with self._lock:
             return self._activity.limit()
 
     def snapshot(self) -> ActivitySnapshot:
         """What the worker does now."""
+        self._see_traced()
         with self._lock:
             activity, now = self._activity, self.clock()
             return ActivitySnapshot(
@@ -106,6 +113,12 @@ class ActivityTracker:
                 self._busy,
                 self._step_seconds,
             )
+
+    def _see_traced(self) -> None:
+        if self._read_traced is not None:
+            begun, ended = self._read_traced()
+            with self._lock:
+                self._activity.see_traced(begun, ended, self.clock())
 
     def take_time(self) -> TimeSpent:
         """What the time since the last call, or since the beginning, was spent on."""

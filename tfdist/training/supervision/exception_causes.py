@@ -37,7 +37,7 @@ def explain(error: BaseException, *, has_peers: bool = True) -> TfdistError | No
         return None
     from tfdist.data import data_error_in
 
-    peer_error = _sum_error_in(error) or _peer_error_in(error) if has_peers else None
+    peer_error = _peers_error_in(error) if has_peers else None
     return data_error_in(error) or _memory_error_in(error) or peer_error or _own_loop_error_in(error)
 
 
@@ -66,6 +66,10 @@ def _memory_error_in(error: BaseException) -> TfdistError | None:
     )
 
 
+def _peers_error_in(error: BaseException) -> TfdistError | None:
+    return _sum_error_in(error) or _disagreement_in(error) or _peer_error_in(error)
+
+
 def _sum_error_in(error: BaseException) -> TfdistError | None:
     """The error of a sum in memory that workers share, which TensorFlow hands on as a text."""
     raised = _OF_SUM.search(str(error)) if type(error).__module__.startswith("tensorflow.") else None
@@ -73,6 +77,16 @@ def _sum_error_in(error: BaseException) -> TfdistError | None:
         return None
     kind = WorkerFailedError if raised["type"] == WorkerFailedError.__name__ else UsageError
     return kind(raised["text"].strip())
+
+
+def _disagreement_in(error: BaseException) -> TfdistError | None:
+    """The error for collectives of a `tf.function` that differ between workers, from the text of an assertion."""
+    from tfdist.runtime.collectives.traced_agreement import DISAGREEMENT
+
+    said = str(error).partition(f"assertion failed: [{DISAGREEMENT}")[2].splitlines()
+    if not said or type(error).__name__ != "InvalidArgumentError":
+        return None
+    return UsageError(DISAGREEMENT + said[0].rpartition("]")[0].replace("] [", " "))
 
 
 def _peer_error_in(error: BaseException) -> TfdistError | None:

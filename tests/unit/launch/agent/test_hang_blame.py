@@ -17,6 +17,7 @@ from tfdist.rundir.worker_state import State, WorkerState
         ([state(0, 5), state(1, 5, state=State.CALLBACK)], [], [], {1}),
         ([state(0, 5), state(1, 5, state=State.EVALUATING)], [], [], {1}),
         ([state(0, 0, state=State.COMPILING), state(1, 0, state=State.STARTING)], [], [], {1}),
+        ([state(0, 0, state=State.EXCHANGING), state(1, 0, state=State.STARTING, limit=None)], [], [], {1}),
         # A worker that waits for the cluster to form cannot answer; it is not blamed if another is less advanced.
         ([state(0, 0, state=State.STARTING, limit=9.0), state(1, 0, state=State.STARTING, limit=None)], [0], [], {1}),
         ([state(0, 0, state=State.STARTING, limit=9.0), state(1, 0, state=State.COMPILING)], [0], [], {0}),

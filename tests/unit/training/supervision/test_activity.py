@@ -46,6 +46,27 @@ def test_a_cluster_that_forms(activity: Activity) -> None:
     assert (seen(activity, 2), activity.moves) == ((State.STARTING, None), 2)
 
 
+def test_a_collective_that_the_script_calls(activity: Activity) -> None:
+    """In whatever thread, and inside of a function, of which only counts are seen."""
+    for begin, end in (
+        (lambda: activity.begin_exchange(1), lambda: activity.end_exchange(2)),
+        (lambda: activity.see_traced(5, 4, 1), lambda: activity.see_traced(5, 5, 2)),
+    ):
+        moves = activity.moves
+        begin()
+        assert seen(activity, 1) == (State.EXCHANGING, STEP)
+        end()
+        assert (seen(activity, 2), activity.moves) == ((State.STARTING, None), moves + 2)
+    activity.see_traced(5, 5, 3)
+    assert activity.moved == 2
+    activity.begin_exchange(3)
+    activity.begin_exchange(3)
+    activity.end_exchange(4)
+    assert activity.state(4) is State.EXCHANGING
+    activity.begin_call(trains=True, now=5)
+    assert seen(activity, 5) == (State.COMPILING, FIRST)
+
+
 def test_what_takes_long_between_batches_is_a_callback(activity: Activity) -> None:
     activity.begin_call(trains=True, now=0)
     step(activity, now=1)

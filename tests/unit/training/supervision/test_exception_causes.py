@@ -43,6 +43,18 @@ def test_a_lost_peer_is_told_in_one_line(text: str, gist: str) -> None:
     assert "Graph execution" not in str(known)
 
 
+def test_collectives_of_a_function_that_differ_are_told_as_in_eager_code() -> None:
+    text = (
+        "{{function_node __inference_f_9}} assertion failed: [Workers call the same collectives in the same order, "
+        "with values of one shape. Received:] [on worker 0:] [all_reduce(sum) of ['a']: float32 of shape (3,)] [on "
+        "worker 1:] [barrier] [See.]\n\t [[{{node Assert}}]] [Op:__inference_f_9]"
+    )
+    known = explain(tf.errors.InvalidArgumentError(None, None, text))
+    assert isinstance(known, UsageError)
+    assert str(known).endswith("on worker 0: all_reduce(sum) of ['a']: float32 of shape (3,) on worker 1: barrier See.")
+    assert explain(tf.errors.InvalidArgumentError(None, None, "assertion failed: [x]")) is None
+
+
 def test_a_worker_that_tensorflow_gave_up_is_a_lost_peer() -> None:
     """As where a worker gets no processor for ten seconds while the cluster forms."""
     text = (
