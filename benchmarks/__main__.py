@@ -33,10 +33,7 @@ _WORKER_STEPS = {"mlp": 400, "cnn": 60, "wide": 30, "transformer": 60, "embeddin
 def main() -> None:
     """Parses the command line, runs the pairs, prints the ratios."""
     if sys.argv[1:2] and sys.argv[1] in _COMPARISONS:
-        # Not at once: what was started is ended first.
-        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-        signal.signal(signal.SIGHUP, lambda number, frame: sys.exit(128 + number))
-        sys.exit(_COMPARISONS[sys.argv[1]](sys.argv[2:]))
+        sys.exit(_compare_in_rounds(sys.argv[1], sys.argv[2:]))
     about = f"Ratios of steps a second, in pairs. {', '.join(_COMPARISONS)}: see each with --help."
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=about)
     parser.add_argument("models", nargs="*", default=["mlp"], help=f"{', '.join(SIZES)}; or data; or images")
@@ -54,6 +51,17 @@ def main() -> None:
             _compare_image_readers(Path(folder), options.pairs)
         else:
             _compare_all(options, Path(folder) / "run")
+
+
+def _compare_in_rounds(name: str, arguments: list[str]) -> int:
+    # Not at once: what was started is ended first.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, frame: sys.exit(128 + number))
+    try:
+        return _COMPARISONS[name](arguments)
+    except KeyboardInterrupt:
+        print("Interrupted. What it had measured before is written where it said.", file=sys.stderr)
+        return 128 + signal.SIGINT
 
 
 def _compare_readers(folder: Path, pairs: int, peer: str | None) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 from benchmarks.comparison.bar_chart import Panel, bar_chart
 from benchmarks.comparison.common_options import add_common, cores_of, folder_of, torch_of
+from benchmarks.comparison.failure_section import exit_code, failure_section
 from benchmarks.comparison.host_facts import describe, host_facts
 from benchmarks.comparison.markdown_table import markdown_table
 from benchmarks.comparison.process_group import Command
@@ -49,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
         "the range."
     )
     heading = ["# All-reduce alone", "", *describe(facts, torch and torch.facts), how]
-    print("\n".join(heading), end="\n\n", flush=True)
+    print("\n".join([*heading, "", f"Results are written to {folder.path}", ""]), flush=True)
     found: dict[int, dict[str, Record]] = {}
     for workers in options.workers:
         started = contestants(options.communication, workers, cores, options.limit, torch, options.train_options)
@@ -57,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
         host = {"host": facts, "torch": None if torch is None else torch.facts, "cores": list(cores)}
         folder.write(report(heading, found), picture(found), {**host, "sums": _figures(found)})
     print(f"\n{(folder.path / 'all-reduce.md').read_text()}\nWritten to {folder.path}", flush=True)
-    return int(any(record.failure is not None for records in found.values() for record in records.values()))
+    return exit_code(found.values())
 
 
 def engines() -> tuple[str, ...]:
@@ -108,14 +109,7 @@ def report(heading: Sequence[str], found: dict[int, dict[str, Record]]) -> str:
             cells = [_milliseconds(records[name], size) for name in names]
             rows.append([format_bytes(size), str(workers), *(str(cell or "failed") for cell in cells)])
     lines = [*heading, "", *markdown_table(rows, "r" * len(rows[0]))]
-    failures = [
-        f"{format_count(workers, 'worker')}, {name}: {record.failure}"
-        for workers, records in found.items()
-        for name, record in records.items()
-        if record.failure
-    ]
-    if failures:
-        lines += ["", "## What failed", "", "```", *failures, "```"]
+    lines += failure_section((format_count(workers, "worker"), records) for workers, records in found.items())
     return "\n".join([*lines, ""])
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from benchmarks.comparison.common_options import add_common, cores_of, folder_of, positive, torch_of
 from benchmarks.comparison.contestants import ABOUT, Contestant, Task
+from benchmarks.comparison.failure_section import exit_code
 from benchmarks.comparison.host_facts import describe, host_facts, starts_with_onednn
 from benchmarks.comparison.result_folder import ResultFolder
 from benchmarks.comparison.rounds import Record, run_rounds
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
     folder = folder_of(parser, "ddp", options)
     cells = _run(options, contestants, torch, folder)
     print(f"\n{(folder.path / 'ddp.md').read_text()}\nWritten to {folder.path}/ddp.md, .svg and .json", flush=True)
-    return int(any(record.failure is not None for cell in cells for record in cell.records.values()))
+    return exit_code(cell.records for cell in cells)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -82,7 +83,7 @@ def _run(
 ) -> list[Cell]:
     facts, cores, cells = host_facts(), cores_of(options), []
     heading = _heading(options, contestants, cores, describe(facts, torch and torch.facts))
-    print("\n".join(heading), end="\n\n", flush=True)
+    print("\n".join([*heading, "", f"Results are written to {folder.path}", ""]), flush=True)
     for workers in options.workers:
         for model in options.models or SIZES:
             steps = options.steps or _STEPS[model]

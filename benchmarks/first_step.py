@@ -12,12 +12,14 @@ import contextlib
 import functools
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks.comparison.bar_chart import Panel, bar_chart
 from benchmarks.comparison.common_options import add_common, cores_of, folder_of, torch_of
 from benchmarks.comparison.contestants import Contestant, Task
+from benchmarks.comparison.failure_section import exit_code, failure_section
 from benchmarks.comparison.host_facts import describe, host_facts
 from benchmarks.comparison.markdown_table import markdown_table
 from benchmarks.comparison.process_group import Command
@@ -36,6 +38,14 @@ PHASES = {
     "first step": "tracing, compiling where XLA does, and the step itself",
     "all": "from the command to the end of the first step",
     "second step": "what a step takes when all of that is done",
+}
+
+
+_IMPORTS = {
+    "python": "",
+    "numpy": "import numpy; ",
+    "tensorflow": "import tensorflow; ",
+    "tensorflow and keras": "import tensorflow, keras; ",
 }
 
 
@@ -66,16 +76,18 @@ def main(arguments: Sequence[str]) -> int:
     how = f"{options.model}; medians of {format_count(options.rounds, 'round')} in turn, in seconds, with the range."
     heading = ["# Time to the first step", "", *describe(facts, torch and torch.facts), how, ""]
     heading += [f"- {name}: {what}" for name, what in PHASES.items()]
-    print("\n".join(heading), end="\n\n", flush=True)
+    print("\n".join([*heading, "", f"Results are written to {folder.path}", ""]), flush=True)
+    host = {"host": facts, "torch": None if torch is None else torch.facts, "model": options.model}
+    task = Task(options.model, 1, 1, BATCH, cores, options.limit, torch, tuple(options.train_options))
+    alone = run_rounds(imports(task), options.rounds, options.limit, lambda number, name, record: None)
     found: dict[int, dict[str, Record]] = {}
     for workers in options.workers:
-        train = tuple(options.train_options)
-        task = Task(options.model, workers, 1, BATCH, cores, options.limit, torch, train)
-        found[workers] = run_rounds(contestants(task), options.rounds, options.limit, _say(workers, options.rounds))
-        host = {"host": facts, "torch": None if torch is None else torch.facts, "model": options.model}
-        folder.write(report(heading, found), picture(found), {**host, "starts": _figures(found)})
+        started = contestants(replace(task, workers=workers))
+        found[workers] = run_rounds(started, options.rounds, options.limit, _say(workers, options.rounds))
+        figures = {**host, "starts": _figures(found), "imports": {name: _seconds(alone[name]) for name in alone}}
+        folder.write(report(heading, found, alone), picture(found), figures)
     print(f"\n{(folder.path / 'first-step.md').read_text()}\nWritten to {folder.path}", flush=True)
-    return int(any(record.failure is not None for records in found.values() for record in records.values()))
+    return exit_code((alone, *found.values()))
 
 
 def contestants(task: Task) -> dict[str, Processes]:
@@ -86,6 +98,20 @@ def contestants(task: Task) -> dict[str, Processes]:
         "tensorflow": functools.partial(Contestant("tensorflow").processes, task),
     }
     return starts if task.torch is None else {**starts, "torchrun": functools.partial(_torchrun, task)}
+
+
+def imports(task: Task) -> dict[str, Processes]:
+    """Processes that import and do no more, by what they import; the interpreter alone is the first."""
+    done = "import json, time; print(json.dumps({'done': time.time()}))"
+    codes = {name: (sys.executable, "-c", f"{code}{done}") for name, code in _IMPORTS.items()}
+    if task.torch is not None:
+        codes["torch"] = (task.torch.path, "-c", f"import torch, torch.distributed, torch.optim; {done}")
+    return {name: functools.partial(_alone, task, command) for name, command in codes.items()}
+
+
+@contextlib.contextmanager
+def _alone(task: Task, command: tuple[str, ...], folder: Path) -> Iterator[list[Command]]:
+    yield [Command(command, task.cores[:1], {"TF_CPP_MIN_LOG_LEVEL": "2", "KERAS_BACKEND": "tensorflow"})]
 
 
 @contextlib.contextmanager
@@ -113,22 +139,21 @@ def _torchrun(task: Task, folder: Path) -> Iterator[list[Command]]:
     yield [Command(command, task.used_cores, {"OMP_NUM_THREADS": "1"})]
 
 
-def report(heading: Sequence[str], found: dict[int, dict[str, Record]]) -> str:
-    """The page of Markdown: for each number of workers a table by phase."""
-    lines = list(heading)
+def report(heading: Sequence[str], found: dict[int, dict[str, Record]], alone: dict[str, Record]) -> str:
+    """The page of Markdown: for each number of workers a table by phase, and before them what imports take alone."""
+    lines = [*heading, "", "## Imports alone, with the interpreter", ""]
+    rows = [["imported", "seconds"]]
+    rows += [[name, _in_hundredths(_spread(_seconds(record)))] for name, record in alone.items()]
+    lines += markdown_table(rows, "lr")
     for workers, records in found.items():
         spreads = {name: _spreads(record) for name, record in records.items()}
         rows = [["phase", *records]]
-        rows += [[phase, *(_shown(spread, phase) for spread in spreads.values())] for phase in PHASES]
+        rows += [
+            [phase, *(_in_hundredths(spread and spread[phase]) for spread in spreads.values())] for phase in PHASES
+        ]
         lines += ["", f"## {format_count(workers, 'worker')}", "", *markdown_table(rows, "l" + "r" * len(records))]
-    failures = [
-        f"{format_count(workers, 'worker')}, {name}: {record.failure}"
-        for workers, records in found.items()
-        for name, record in records.items()
-        if record.failure
-    ]
-    if failures:
-        lines += ["", "## What failed", "", "```", *failures, "```"]
+    places = [("imports", alone), *((format_count(workers, "worker"), records) for workers, records in found.items())]
+    lines += failure_section(places)
     return "\n".join([*lines, ""])
 
 
@@ -150,11 +175,17 @@ def _spreads(record: Record) -> dict[str, Spread] | None:
     return {phase: Spread.of([start[phase] for start in starts]) for phase in PHASES}
 
 
-def _shown(spreads: dict[str, Spread] | None, phase: str) -> str:
-    if spreads is None:
-        return "failed"
-    spread = spreads[phase]
-    return f"{spread.median:.2f} ({spread.low:.2f} to {spread.high:.2f})"
+def _seconds(record: Record) -> list[float] | None:
+    """Seconds from the start of a process that imports to its end, round by round; None if it failed."""
+    return None if record.failure is not None else [said[0]["done"] - said[0]["started"] for said in record.said]
+
+
+def _spread(values: Sequence[float] | None) -> Spread | None:
+    return None if values is None else Spread.of(values)
+
+
+def _in_hundredths(spread: Spread | None) -> str:
+    return "failed" if spread is None else f"{spread.median:.2f} ({spread.low:.2f} to {spread.high:.2f})"
 
 
 def _figures(found: dict[int, dict[str, Record]]) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@
     process_ending      ends a process with all that it has started
     spread              medians with their range, and ratios round by round
     training_report     tables and picture of contestants that trained
+    failure_section     what a page says of those that failed
     markdown_table      tables
     bar_chart           a picture, as SVG
     result_folder       where the table, the picture and the figures as JSON are written

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from benchmarks.comparison.spread import Spread, digits
+from benchmarks.comparison.spread import Spread
 
 _COLORS = ("#3949ab", "#ef6c00", "#2e7d32", "#8e24aa", "#00838f", "#6d4c41", "#c2185b", "#546e7a")
 _BAR, _GAP, _LEFT, _TOP, _HEIGHT, _PANEL_GAP = 26, 26, 52, 34, 150, 60
@@ -75,7 +75,7 @@ def _panel(panel: Panel, top: int, width: int, colors: dict[str, str]) -> list[s
     for line in range(_LINES + 1):
         y = y_of(line * step)
         parts.append(f'<path d="M{_LEFT},{y} H{width - 12}" stroke="#ddd"/>')
-        parts.append(f'<text x="{_LEFT - 6}" y="{y + 4}" text-anchor="end" fill="#444">{digits(line * step)}</text>')
+        parts.append(f'<text x="{_LEFT - 6}" y="{y + 4}" text-anchor="end" fill="#444">{line * step:g}</text>')
     x = _LEFT + _GAP
     for group, bars in panel.groups.items():
         middle = x + _BAR * len(bars) / 2

@@ -40,7 +40,9 @@ def ratios(first: Sequence[float], second: Sequence[float]) -> list[float]:
 
 
 def digits(value: float) -> str:
-    """A number of 0 or more in three digits: `0.0123`, `1.20`, `87.1`, `412`."""
+    """A number of 0 or more in three digits: `0.0120`, `1.20`, `87.1`, `412`."""
+    if value == 0:
+        return "0"
     if value < 0.9995:
-        return f"{value:.3g}"
+        return f"{value:#.3g}"
     return f"{value:.{0 if value >= 99.95 else 1 if value >= 9.995 else 2}f}"

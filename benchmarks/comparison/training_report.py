@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.comparison.bar_chart import Panel, bar_chart
+from benchmarks.comparison.failure_section import failure_section
 from benchmarks.comparison.markdown_table import markdown_table
 from benchmarks.comparison.rounds import Record
 from benchmarks.comparison.spread import Spread, digits, ratios
@@ -90,11 +91,7 @@ def report(heading: Sequence[str], cells: Sequence[Cell]) -> str:
     if len(counts) > 1:
         lines += ["", "## A step as the workers grow", "", "Milliseconds of a step of the same global batch:", ""]
         lines += _growth(cells, names, counts)
-    failures = [
-        f"{cell.model}, {format_count(cell.workers, 'worker')}, {n}: {r.failure}" for cell, n, r in _failed(cells)
-    ]
-    if failures:
-        lines += ["", "## What failed", "", "```", *failures, "```"]
+    lines += failure_section((f"{cell.model}, {format_count(cell.workers, 'worker')}", cell.records) for cell in cells)
     return "\n".join([*lines, ""])
 
 
@@ -140,10 +137,6 @@ def _kernels(cells: Sequence[Cell]) -> str:
             for process in (process for said in record.said for process in said):
                 used[name] = process["onednn"]
     return ", ".join(f"{name} {'yes' if uses else 'no'}" for name, uses in used.items()) or "not known"
-
-
-def _failed(cells: Sequence[Cell]) -> list[tuple[Cell, str, Record]]:
-    return [(cell, name, record) for cell in cells for name, record in cell.records.items() if record.failure]
 
 
 def _spread_of(values: Sequence[float] | None) -> Spread | None:

@@ -1,11 +1,11 @@
 """Programs that are timed, each a worker process; those for PyTorch need nothing of TensorFlow, Keras or tfdist.
 
-loop_spec               what a loop is told: model, place among the workers, steps; and what it tells
-tensorflow_loop         a hand-written TensorFlow loop, under a strategy or by itself
-torch_models            the models of `benchmarks.models` in PyTorch
-torch_loop              PyTorch's DistributedDataParallel
-first_fit               the first steps of Keras `fit`, moment by moment
-all_reduce_spec         what a worker that times sums is told, and how it times
-tensorflow_all_reduce   the sum of gradients over the workers under tfdist, alone
-torch_all_reduce        gloo's, alone
+    loop_spec               what a loop is told: model, place among the workers, steps; and what it tells
+    tensorflow_loop         a hand-written TensorFlow loop, under a strategy or by itself
+    torch_models            the models of `benchmarks.models` in PyTorch
+    torch_loop              PyTorch's DistributedDataParallel
+    first_fit               the first steps of Keras `fit`, moment by moment
+    all_reduce_spec         what a worker that times sums is told, and how it times
+    tensorflow_all_reduce   the sum of gradients over the workers under tfdist, alone
+    torch_all_reduce        gloo's, alone
 """

@@ -28,6 +28,8 @@ def test_what_came_is_shown_with_what_failed(monkeypatch: pytest.MonkeyPatch, tm
     said = [{"started": 10.0, "moments": MOMENTS, "forming": 1.5}]
 
     def run_rounds(contestants: dict, rounds: int, seconds: float, report: object) -> dict[str, Record]:
+        if "python" in contestants:
+            return {name: Record([[{"started": 3.0, "done": 3.25}]]) for name in contestants}
         records = {name: Record([said, said]) for name in contestants}
         records["tfdist, XLA"] = Record(failure="It failed with exit code 1.")
         for name, record in records.items():
@@ -41,9 +43,12 @@ def test_what_came_is_shown_with_what_failed(monkeypatch: pytest.MonkeyPatch, tm
     assert "2 workers, round 1 of 3: tfdist 8.00 s" in printed
     assert "tfdist, XLA failed. It failed with exit code 1." in printed
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in printed.splitlines() if line.startswith("|")]
-    assert rows[0] == ["phase", "tfdist", "tfdist, XLA", "tensorflow", "torchrun"]
+    assert rows[0] == ["imported", "seconds"] and rows[2] == ["python", "0.25 (0.25 to 0.25)"] and rows[6][0] == "torch"
+    assert rows[7] == ["phase", "tfdist", "tfdist, XLA", "tensorflow", "torchrun"]
     assert ["imports", "2.50 (2.50 to 2.50)", "failed", "2.50 (2.50 to 2.50)", "2.50 (2.50 to 2.50)"] in rows
-    starts = json.loads((tmp_path / "first-step.json").read_text())["starts"]
+    figures = json.loads((tmp_path / "first-step.json").read_text())
+    starts = figures["starts"]
+    assert figures["imports"]["tensorflow"] == [0.25]
     assert starts[0]["phases"][1]["all"] == 8.0 and starts[1]["failure"]
 
 

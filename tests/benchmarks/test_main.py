@@ -1,11 +1,20 @@
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from benchmarks import __main__ as main_module
 from benchmarks import record_reading
+from tests.benchmarks.process_states import ends_within
+
+SECONDS = 60
 
 
 def last_option(command: list[str], option: str) -> int:
@@ -38,3 +47,26 @@ def test_the_command_line_chooses_the_commands(
     assert capsys.readouterr().out.count("a ratio") == len(compared) == lines
     modules = [command[last_option(command, "-m") + 1] for command, _ in compared]
     assert modules == ["benchmarks.record_reading" if "data" in arguments else "benchmarks.fit"] * lines
+
+
+@pytest.mark.parametrize("name", ["ddp", "first-step", "all-reduce"])
+def test_comparisons_have_options_of_their_own(name: str) -> None:
+    command = [sys.executable, "-m", "benchmarks", name, "--workers", "x"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    assert done.returncode == 2 and f"usage: python -m benchmarks {name}" in done.stderr
+    assert "argument --workers: expected a whole number from 1. Received: 'x'" in done.stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_one_that_is_stopped_leaves_nothing_running(number: int, code: int, tmp_path: Path) -> None:
+    """The first contestant is ended before it has done anything."""
+    core = str(min(os.sched_getaffinity(0)))
+    command = [sys.executable, "-m", "benchmarks", "ddp", "mlp", "--contestants", "apart", "--cores", core]
+    benchmark = subprocess.Popen([*command, "--workers", "1", "--out", str(tmp_path)], start_new_session=True)
+    children, deadline = Path(f"/proc/{benchmark.pid}/task/{benchmark.pid}/children"), time.monotonic() + SECONDS
+    while not (contestants := children.read_text().split()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    benchmark.send_signal(number)
+    assert benchmark.wait(SECONDS) == code
+    assert contestants and all(ends_within(int(pid), SECONDS) for pid in contestants)
+    assert not list(tmp_path.iterdir())

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -12,20 +11,14 @@ import pytest
 
 from benchmarks.comparison.process_ending import end
 from benchmarks.comparison.process_group import Command, ContestantError, last_json, run_together
+from tests.benchmarks.process_states import ends_within, is_running
 
-SECONDS = 60
+SECONDS = 30
 CORE = min(os.sched_getaffinity(0))
 
 
 def command(code: str, **more: object) -> Command:
     return Command((sys.executable, "-c", f"import os, sys, time, json, subprocess\n{code}"), (CORE,), **more)
-
-
-def is_running(pid: int) -> bool:
-    """Whether it is there, and not just waits for a parent that asks how it ended."""
-    with contextlib.suppress(OSError):
-        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    return False
 
 
 def test_processes_say_their_last_line_of_json(tmp_path: Path) -> None:
@@ -51,7 +44,7 @@ def test_processes_say_their_last_line_of_json(tmp_path: Path) -> None:
     ],
 )
 def test_one_that_fails_is_named_with_its_last_lines_and_ends_the_others(code: str, said: str, tmp_path: Path) -> None:
-    other = command(f"open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid())); time.sleep({SECONDS})")
+    other = command(f"open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid())); time.sleep({10 * SECONDS})")
     failing = command(f"while not os.path.exists({str(tmp_path / 'pid')!r}): time.sleep(0.01)\n{code}")
     begun = time.monotonic()
     with pytest.raises(ContestantError, match=said):
@@ -62,12 +55,12 @@ def test_one_that_fails_is_named_with_its_last_lines_and_ends_the_others(code: s
 
 def test_one_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     with pytest.raises(ContestantError, match=r"longer than 0.1 s \(--limit\)"):
-        run_together([command(f"time.sleep({SECONDS})")], 0.1, tmp_path)
+        run_together([command(f"time.sleep({10 * SECONDS})")], 0.1, tmp_path)
 
 
 def test_a_launcher_is_ended_with_workers_in_sessions_of_their_own(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
-    worker = f"import os, time; open({str(pid)!r}, 'w').write(str(os.getpid())); time.sleep({SECONDS})"
+    worker = f"import os, time; open({str(pid)!r}, 'w').write(str(os.getpid())); time.sleep({10 * SECONDS})"
     code = (
         f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {worker!r}], start_new_session=True).wait()"
     )
@@ -82,7 +75,7 @@ def test_a_launcher_is_ended_with_workers_in_sessions_of_their_own(tmp_path: Pat
 
 def test_nothing_outlives_a_benchmark_that_is_killed(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
-    worker = f"import os, time; open({str(pid)!r}, 'w').write(str(os.getpid())); time.sleep({SECONDS})"
+    worker = f"import os, time; open({str(pid)!r}, 'w').write(str(os.getpid())); time.sleep({10 * SECONDS})"
     code = (
         "import sys; from pathlib import Path; from benchmarks.comparison.process_group import Command, run_together\n"
         f"run_together([Command((sys.executable, '-c', {worker!r}), ({CORE},))], {SECONDS}, Path({str(tmp_path)!r}))"
@@ -93,6 +86,4 @@ def test_nothing_outlives_a_benchmark_that_is_killed(tmp_path: Path) -> None:
         time.sleep(0.01)
     benchmark.send_signal(signal.SIGKILL)
     benchmark.wait(SECONDS)
-    while is_running(int(pid.read_text())) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert time.monotonic() < deadline
+    assert ends_within(int(pid.read_text()), SECONDS)
