@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.marks import slow
 from tests.workers.cli_process import tfdist
 from tests.workers.worker_scripts import train
 
 
-@pytest.mark.parametrize("workers", [2, 3])
-def test_each_worker_gets_what_it_should(tmp_path: Path, workers: int) -> None:
+@pytest.mark.parametrize(("workers", "communication"), [(2, "ring"), (3, "shm"), slow(2, "shm"), slow(3, "ring")])
+def test_each_worker_gets_what_it_should(tmp_path: Path, workers: int, communication: str) -> None:
     """Eagerly and in functions, with gradients and in groups; and all are told of what differs."""
-    for said in train(tmp_path / "run", "exchanging.py", workers=workers):
+    for said in train(tmp_path / "run", "exchanging.py", workers=workers, communication=communication):
         assert [name for name, is_right in said["right"].items() if not is_right] == []
         assert len(said["right"]) > 50
         refused = said["refused"]

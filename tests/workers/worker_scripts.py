@@ -28,11 +28,17 @@ def said(run: Path, index: int) -> Any:
 
 
 def train(
-    run: Path, script: str, *arguments: object, workers: int = 2, code: int = 0, timeout: float = BOUND
+    run: Path,
+    script: str,
+    *arguments: object,
+    workers: int = 2,
+    communication: str = "auto",
+    code: int = 0,
+    timeout: float = BOUND,
 ) -> list[Any]:
     """Runs a script on some workers, asserts its exit code and returns what each of them said last."""
-    done = tfdist("train", "--nproc", workers, "--run-dir", run, "--step-timeout", 30, SCRIPTS / script, *arguments,
-                  timeout=timeout)  # fmt: skip
+    options = ["--nproc", workers, "--communication", communication, "--run-dir", run, "--step-timeout", 30]
+    done = tfdist("train", *options, SCRIPTS / script, *arguments, timeout=timeout)
     assert done.returncode == code, done.stdout + done.stderr
     return [said(run, index) for index in range(workers)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import os
 from collections.abc import Mapping
@@ -36,7 +37,7 @@ from tfdist.net import shared_token
 VARIABLE = "TFDIST_WORKER"
 
 TargetKind = Literal["config", "script", "module"]
-_TUPLES = ("args", "devices", "link_fds")
+_TUPLES = ("args", "devices")
 
 
 def read_token(environ: Mapping[str, str] | None = None) -> shared_token.Token | None:
@@ -110,7 +111,7 @@ class Assignment(WorkerOptions):
         config_fd: File descriptor of the config (`config_handover`); None for a script or module.
         channel_fd: File descriptor of the socket to the launcher (`LauncherChannel`).
         link_rank: This worker's place among those of this launcher's that are linked.
-        link_fds: File descriptors of the links to these (`LinkEnds`); None where there are none.
+        links: File descriptors of each set of links to these (`LinkEnds`).
         generated_code_dir: Folder for the Python files that TensorFlow generates; None for TensorFlow's choice.
 
     Raises:
@@ -133,7 +134,7 @@ class Assignment(WorkerOptions):
     config_fd: int | None = None
     channel_fd: int | None = None
     link_rank: int = 0
-    link_fds: tuple[int, ...] | None = None
+    links: tuple[tuple[int, ...], ...] = ()
     generated_code_dir: str | None = None
 
     def __post_init__(self) -> None:
@@ -159,7 +160,7 @@ class Assignment(WorkerOptions):
     def inherited_fds(self) -> tuple[int, ...]:
         """File descriptors of the launcher's that the worker is to have, besides its channel."""
         config = () if self.config_fd is None else (self.config_fd,)
-        return (*config, *(self.link_fds or ()))
+        return (*config, *itertools.chain(*self.links))
 
     def check_types(self) -> None:
         """Checks the types that a variable may have otherwise.
@@ -170,7 +171,7 @@ class Assignment(WorkerOptions):
         texts = [self.run_dir, self.target, self.job, *self.args]
         texts += [text for text in (self.address, self.cluster) if text is not None]
         numbers = [self.seed, self.index, self.num_workers, self.local_rank, self.local_size, self.attempt]
-        numbers += [self.max_restarts, *(self.devices or ()), self.link_rank, *(self.link_fds or ())]
+        numbers += [self.max_restarts, *(self.devices or ()), self.link_rank, *itertools.chain(*self.links)]
         numbers += self.binding.cores if self.binding else ()
         optional = (self.logical_devices, self.memory_limit, self.config_fd, self.channel_fd)
         if not all(isinstance(text, str) for text in texts):
@@ -224,6 +225,7 @@ class Assignment(WorkerOptions):
                 if fields.get(name) is not None:
                     fields[name] = tuple(fields[name])
             fields["binding"] = _binding_of(fields.get("binding"))
+            fields["links"] = tuple(map(tuple, fields.get("links", ())))
             fields["recording"] = RecordingRequest.of(fields.get("recording"))
             fields["trace"] = TraceRequest.of(fields.get("trace"))
             assignment = cls(**fields)

@@ -17,8 +17,8 @@ from typing import Self
 REGION_BYTES = (2 << 20) + 4096
 """The part of the memory that each worker writes into: it suits the caches, whatever the size of what is sent."""
 
-MOST_WORKERS = 32
-"""With more, the sockets alone would be a thousand descriptors."""
+MOST_WORKERS = 16
+"""With more, the sockets would be more descriptors than a process may have by default."""
 
 
 @dataclass(frozen=True)

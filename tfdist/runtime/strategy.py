@@ -14,6 +14,7 @@ from tfdist.net.host_links import MOST_WORKERS, LinkEnds
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport.ring_all_reduce import Ring, sum_now
 from tfdist.runtime.transport.shared_memory.host_mesh import HostMesh
+from tfdist.runtime.transport.shared_memory.memory_operations import MemoryOperations, SharedMemory
 from tfdist.runtime.transport.shared_memory.shared_memory_sums import HostSums, SharedMemorySums
 
 _IMPLEMENTATION = {
@@ -111,7 +112,7 @@ def make(
     *,
     addresses: Sequence[str] = (),
     index: int = 0,
-    links: LinkEnds | None = None,
+    links: Sequence[LinkEnds] = (),
 ) -> tuple[tf.distribute.Strategy, StrategyChoice]:
     """Makes the chosen strategy; for one device TensorFlow's default, which adds nothing.
 
@@ -120,7 +121,7 @@ def make(
         devices: This process's devices.
         addresses: `host:port` of every worker, for several workers.
         index: This worker's place among them.
-        links: Its ends of the links to the others on its host; they are closed where the choice does without.
+        links: Its ends of two sets of links to the others on its host, or none; what the choice does without is closed.
 
     Returns:
         The strategy, and the choice as all workers have it: what a host can do may depend on the others.
@@ -145,19 +146,21 @@ def make(
 
 
 def _set_sums(
-    strategy: tf.distribute.Strategy, choice: StrategyChoice, workers: int, links: LinkEnds | None
+    strategy: tf.distribute.Strategy, choice: StrategyChoice, workers: int, links: Sequence[LinkEnds]
 ) -> StrategyChoice:
     """Sets what sums over the workers, where that is tfdist's; returns the choice as all workers have it."""
     if choice.communication == "nccl":
         return choice
     settings = settings_of(strategy)
-    if choice.communication == "shm" and links is not None:
-        settings.sums = SharedMemorySums(HostMesh(links))
+    if choice.communication == "shm":
+        of_functions, of_calls = (MemoryOperations(HostMesh(ends)) for ends in links)
+        settings.memory = SharedMemory(of_functions, of_calls)
+        settings.sums = SharedMemorySums(of_functions)
         return choice
-    if links is not None and links.workers == workers:
-        links.close()
-        links = None
-    sends = links is None or links.rank == 0
+    for ends in links[0 if choice.communication == "ring" else 1 :]:
+        ends.close()
+    own = links[0] if links and choice.communication == "shm+ring" else None
+    sends = own is None or own.rank == 0
     hosts = int(sum_now(np.array([sends], np.int32), workers)[0])
     if hosts == workers:
         if choice.communication == "shm+ring":
@@ -167,7 +170,7 @@ def _set_sums(
             )
         settings.sums = Ring(workers)
         return choice
-    settings.sums = HostSums(None if links is None else HostMesh(links), hosts)
+    settings.sums = HostSums(None if own is None else MemoryOperations(HostMesh(own)), hosts)
     return StrategyChoice("multi_worker", "shm+ring", f"workers of a host share memory, and {hosts} of them send")
 
 

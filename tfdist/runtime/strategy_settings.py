@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tfdist.runtime.collectives.traced_progress import TracedProgress
     from tfdist.runtime.step_meter import StepMeter
     from tfdist.runtime.transport.ring_all_reduce import Ring
+    from tfdist.runtime.transport.shared_memory.memory_operations import SharedMemory
     from tfdist.runtime.transport.shared_memory.shared_memory_sums import HostSums, SharedMemorySums
 
 
@@ -28,6 +29,7 @@ class StrategySettings:
         batch_norm: Whose statistics BatchNormalization takes: those of the global batch, or each replica its own.
         compression: The dtype in which gradients are sent, bfloat16 or float16; None for their own.
         meter: Counts samples and waiting time of the training steps; None where nobody reads them.
+        memory: What all workers share, where they run on one host; None elsewhere.
         sums: Sums tensors over the workers; None for TensorFlow's own collectives.
         exchanging: Entered around each eager collective that a script calls, in whatever thread; None where nobody
             watches.
@@ -38,6 +40,7 @@ class StrategySettings:
     batch_norm: BatchNorm = "synchronized"
     compression: tf.DType | None = None
     meter: StepMeter | None = None
+    memory: SharedMemory | None = None
     sums: HostSums | Ring | SharedMemorySums | None = None
     exchanging: Callable[[], AbstractContextManager[Any]] | None = None
     traced_progress: TracedProgress | None = None

@@ -9,6 +9,9 @@ from dataclasses import replace
 from tfdist.launch.environment import Assignment
 from tfdist.net.host_links import MOST_WORKERS, HostLinks
 
+SETS = 2
+"""Sets of links: for what comes in the order of the steps, and for calls of a script that run beside them."""
+
 
 @contextlib.contextmanager
 def linked(assignments: Sequence[Assignment], warn: Callable[[str], object]) -> Iterator[list[Assignment]]:
@@ -22,23 +25,20 @@ def linked(assignments: Sequence[Assignment], warn: Callable[[str], object]) -> 
         The assignments with the ends, or as they are where links serve nothing.
     """
     with contextlib.ExitStack() as stack:
-        links: HostLinks | None = None
+        links: list[HostLinks] = []
         if _serve(assignments):
             try:
-                links = stack.enter_context(HostLinks(len(assignments)))
+                links = [stack.enter_context(HostLinks(len(assignments))) for _ in range(SETS)]
             except OSError as error:
                 warn(
                     "The workers sum over the network instead of in shared memory, for which the system gives no "
                     f"memory or no descriptors: {error}. A higher limit of open files (ulimit -n) or more memory "
                     "mends it."
                 )
-        if links is None:
-            yield list(assignments)
-        else:
-            yield [
-                replace(assignment, link_rank=rank, link_fds=links.ends_of(rank).descriptors)
-                for rank, assignment in enumerate(assignments)
-            ]
+        yield [
+            replace(assignment, link_rank=rank, links=tuple(each.ends_of(rank).descriptors for each in links))
+            for rank, assignment in enumerate(assignments)
+        ]
 
 
 def _serve(assignments: Sequence[Assignment]) -> bool:

@@ -27,10 +27,11 @@ from tfdist.runtime.collectives.traced_progress import TracedProgress
 from tfdist.runtime.collectives.values import Leaf, Values, values_of
 from tfdist.runtime.collectives.wire.engine import Channel, CollectiveEngine
 from tfdist.runtime.collectives.wire.known_rows import KnownRows
+from tfdist.runtime.collectives.wire.shared_memory_engine import SharedMemoryEngine
 from tfdist.runtime.collectives.wire.tensorflow_engine import TensorFlowEngine
 from tfdist.runtime.collectives.wire.transfers import flats_of, transfer
 from tfdist.runtime.collectives.wire.wire_dtypes import check_reducible
-from tfdist.runtime.strategy_settings import settings_of
+from tfdist.runtime.strategy_settings import StrategySettings, settings_of
 from tfdist.runtime.workers import local_replicas, worker_count, worker_rank
 
 Noted = Callable[[], contextlib.AbstractContextManager[Any]]
@@ -277,11 +278,17 @@ def communicator_of(strategy: tf.distribute.Strategy) -> Communicator:
     return Communicator(
         worker_rank(strategy),
         worker_count(strategy),
-        TensorFlowEngine(),
+        _engine_of(settings),
         noted,
         waiting,
         lambda: settings.traced_progress,
     )
+
+
+def _engine_of(settings: StrategySettings) -> CollectiveEngine:
+    if settings.memory is None:
+        return TensorFlowEngine()
+    return SharedMemoryEngine(settings.memory.of_functions, settings.memory.of_calls, TensorFlowEngine())
 
 
 def check_replicas(strategy: tf.distribute.Strategy, call: str) -> None:

@@ -144,7 +144,7 @@ def _make_strategy(context: WorkerContext, request: devices.DeviceRequest, link:
         logical=(request.logical or 1) > 1,
         communication=context.communication,
         compression=context.compression,
-        linked=1 if context.links is None else context.links.workers,
+        linked=context.links[0].workers if context.links else 1,
     )
     if context.index == 0:
         _warn_of_idle_options(context, request, names)

@@ -35,7 +35,7 @@ class WorkerContext:
         batch_norm: Whose statistics BatchNormalization takes, "synchronized" or "replica".
         communication: Which collectives to use.
         compression: The format in which workers send gradients; "none" for their own dtype.
-        links: Its ends of the links to the other workers of its host; None without any.
+        links: Its ends of the sets of links to the other workers of its host.
         timeout: Returns the seconds that one call into TensorFlow may take now.
         end: Ends the process with an error.
     """
@@ -45,7 +45,7 @@ class WorkerContext:
     batch_norm: BatchNorm = "synchronized"
     communication: str = "auto"
     compression: str = "none"
-    links: LinkEnds | None = None
+    links: tuple[LinkEnds, ...] = ()
     timeout: Callable[[], float] = lambda: 600.0
     end: Callable[[WorkerFailedError], None] = _end_with
 
@@ -86,7 +86,7 @@ def context_of(assignment: Assignment) -> LaunchedWorkerContext:
         batch_norm=assignment.batch_norm,
         communication=assignment.communication,
         compression=assignment.compression,
-        links=None if assignment.link_fds is None else LinkEnds.of(assignment.link_rank, assignment.link_fds),
+        links=tuple(LinkEnds.of(assignment.link_rank, fds) for fds in assignment.links),
         timeout=lambda: _watchdog_seconds(assignment, link),
         end=lambda error: os._exit(report(error, assignment)),
         assignment=assignment,

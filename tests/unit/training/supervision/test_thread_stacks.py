@@ -15,7 +15,7 @@ import pytest
 
 from tests.unit.runtime.transport.shared_memory.linked_threads import meshes
 from tfdist.errors import WorkerFailedError
-from tfdist.runtime.transport.shared_memory.array_exchange import sum_arrays
+from tfdist.runtime.transport.shared_memory.array_exchange import reduce_arrays
 from tfdist.training.supervision.thread_stacks import called_places, format_stacks, main_place, stack_of
 
 SCRIPT = """
@@ -133,7 +133,7 @@ def test_who_waits_for_other_workers_in_shared_memory_runs_no_function_of_the_us
     near.tell = tell  # type: ignore[method-assign]
     far.close()
     with pytest.raises(WorkerFailedError):
-        call(lambda: sum_arrays(near, [np.ones(3)], [np.ones(3)]))
+        call(lambda: reduce_arrays(near, [np.ones(3)], [np.ones(3)]))
     assert called_places({**of_main(frame), 1: caught[0]}) == ""
     assert called_places({**of_main(frame), 1: caught[0], 2: called}) == "data.py line 3 in load"
     near.close()

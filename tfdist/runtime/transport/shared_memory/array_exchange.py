@@ -1,4 +1,4 @@
-"""Sums and copies of arrays between the workers of a host, through frames in shared memory.
+"""Reductions and copies of arrays between the workers of a host, through frames in shared memory.
 
 Each worker writes its arrays frame by frame, one frame ahead of the one that it reads, and tells the others after each.
 While it reads frame n it has written n + 1, and the others, which may be a frame ahead, write n + 2 at most: so a place
@@ -12,12 +12,13 @@ the order of the workers: all of them get the same bits, in every run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tfdist.runtime.transport.shared_memory.frame_layout import Piece, frames_of, pieces_within, share
+from tfdist.runtime.transport.shared_memory.frame_layout import Piece, frames_of, pieces_of, pieces_within, share
 from tfdist.runtime.transport.shared_memory.host_mesh import FRAME_BYTES, HostMesh, sizes_text
 
 PART, RESULT = range(2)
@@ -27,22 +28,29 @@ SHARED_FROM_BYTES = 64 << 10
 """From this size on more than two workers share the work."""
 
 _WIDER = {"float16": np.float32, "bfloat16": np.float32}
-"""What is summed in another dtype: as on the way to a result of one rounding."""
+"""What is reduced in another dtype, on the way to a result of one rounding."""
 
 
-def sum_arrays(mesh: HostMesh, arrays: Sequence[NDArray], totals: Sequence[NDArray]) -> None:
-    """Sums arrays over the workers of the host, all of which call this with the same sizes.
+Reduction = Literal["sum", "product", "max", "min"]
+_FUNCTIONS: dict[Reduction, np.ufunc] = {"sum": np.add, "product": np.multiply, "max": np.maximum, "min": np.minimum}
+
+
+def reduce_arrays(
+    mesh: HostMesh, arrays: Sequence[NDArray], totals: Sequence[NDArray], reduction: Reduction = "sum"
+) -> None:
+    """Reduces arrays over the workers of the host, all of which call this with the same sizes.
 
     Args:
         mesh: The links between the workers.
         arrays: Of one dtype of numbers and one dimension, contiguous.
-        totals: Where the sums go; of the same sizes and dtype. They may be the arrays themselves.
+        totals: Where the results go; of the same sizes and dtype. They may be the arrays themselves.
+        reduction: What is taken of them.
 
     Raises:
         WorkerFailedError: Another worker has ended.
         UsageError: Another worker is in another exchange.
     """
-    _Sum(mesh, arrays, totals).run()
+    _Reduction(mesh, arrays, totals, reduction).run()
 
 
 def gather_arrays(mesh: HostMesh, array: NDArray) -> list[NDArray]:
@@ -54,47 +62,78 @@ def gather_arrays(mesh: HostMesh, array: NDArray) -> list[NDArray]:
     """
     sizes = np.zeros(mesh.count, np.int64)
     sizes[mesh.rank] = array.size
-    sum_arrays(mesh, [sizes], [sizes])
+    reduce_arrays(mesh, [sizes], [sizes])
     gathered = [array if rank == mesh.rank else np.empty(size, array.dtype) for rank, size in enumerate(sizes)]
     mesh.begin(f"gather {array.dtype}")
     frames = [frames_of([int(size)], FRAME_BYTES // array.dtype.itemsize) for size in sizes]
     count = max(map(len, frames))
-    writing = _Frames(mesh, [array])
-    for number in range(count):
-        writing.write_until(number + 2, count)
-        mesh.wait()
-        for rank, pieces in enumerate(frame[number] if number < len(frame) else [] for frame in frames):
-            if rank != mesh.rank:
-                for piece in pieces:
-                    read = mesh.slot(rank, PART, mesh.frame + number, array.dtype)[piece.place : piece.place_stop]
-                    gathered[rank][piece.start : piece.stop] = read
-    mesh.frame += count
+    for number in _exchanged(mesh, _Frames(mesh, [array]), count):
+        for rank in _others(mesh):
+            for piece in frames[rank][number] if number < len(frames[rank]) else ():
+                gathered[rank][piece.start : piece.stop] = _read(mesh, rank, number, piece, array.dtype)
     return gathered
 
 
-def copy_arrays(mesh: HostMesh, arrays: Sequence[NDArray], copies: Sequence[NDArray]) -> None:
-    """Copies the arrays of the first worker of the host to the others, all of which call this with the same sizes.
+def deal_array(mesh: HostMesh, array: NDArray) -> list[NDArray]:
+    """This worker's part of the array of each worker of the host, in their order.
 
     Args:
         mesh: The links between the workers.
-        arrays: Of one dtype and one dimension; those of other workers than the first only say the sizes.
-        copies: Where the copies go, on the other workers; of the same sizes and dtype.
+        array: Of one dimension; as many parts of one size as there are workers. All have arrays of one size and dtype.
 
     Raises:
         WorkerFailedError: Another worker has ended.
         UsageError: Another worker is in another exchange.
     """
-    mesh.begin(f"copy {sizes_text(arrays)}")
-    writing = _Frames(mesh, arrays, has_content=mesh.rank == 0)
-    count = len(writing.frames)
-    for number, pieces in enumerate(writing.frames):
+    size = array.size // mesh.count
+    start = mesh.rank * size
+    dealt = [array[start : start + size] if rank == mesh.rank else np.empty_like(array[:size]) for rank in mesh.ranks]
+    mesh.begin(f"all to all {sizes_text([array])}")
+    writing = _Frames(mesh, [array])
+    for number in _exchanged(mesh, writing, len(writing.frames)):
+        own = list(pieces_of(writing.frames[number], slice(start, start + size)))
+        for rank in _others(mesh):
+            for piece in own:
+                read = _read(mesh, rank, number, piece, array.dtype)
+                dealt[rank][piece.start - start : piece.stop - start] = read
+    return dealt
+
+
+def copy_arrays(mesh: HostMesh, arrays: Sequence[NDArray], copies: Sequence[NDArray], root: int = 0) -> None:
+    """Copies the arrays of one worker of the host to the others, all of which call this with the same sizes.
+
+    Args:
+        mesh: The links between the workers.
+        arrays: Of one dtype and one dimension; those of other workers than the root only say the sizes.
+        copies: Where the copies go, on the other workers; of the same sizes and dtype.
+        root: The rank of the worker whose arrays are copied.
+
+    Raises:
+        WorkerFailedError: Another worker has ended.
+        UsageError: Another worker is in another exchange.
+    """
+    mesh.begin(f"copy of rank {root} {sizes_text(arrays)}")
+    writing = _Frames(mesh, arrays, has_content=mesh.rank == root)
+    for number in _exchanged(mesh, writing, len(writing.frames)):
+        for piece in writing.frames[number] if mesh.rank != root else ():
+            copies[piece.array][piece.start : piece.stop] = _read(mesh, root, number, piece, arrays[0].dtype)
+
+
+def _exchanged(mesh: HostMesh, writing: _Frames, count: int) -> Iterator[int]:
+    """The numbers of the frames, each when all workers have written it and until it is read."""
+    for number in range(count):
         writing.write_until(number + 2, count)
         mesh.wait()
-        if mesh.rank:
-            frame = mesh.slot(0, PART, mesh.frame + number, arrays[0].dtype)
-            for piece in pieces:
-                copies[piece.array][piece.start : piece.stop] = frame[piece.place : piece.place_stop]
+        yield number
     mesh.frame += count
+
+
+def _others(mesh: HostMesh) -> Iterator[int]:
+    return (rank for rank in mesh.ranks if rank != mesh.rank)
+
+
+def _read(mesh: HostMesh, rank: int, number: int, piece: Piece, dtype: np.dtype) -> NDArray:
+    return mesh.slot(rank, PART, mesh.frame + number, dtype)[piece.place : piece.place_stop]
 
 
 class _Frames:
@@ -119,16 +158,19 @@ class _Frames:
             self._mesh.tell()
 
 
-class _Sum:
-    """One sum of arrays."""
+class _Reduction:
+    """One reduction of arrays."""
 
-    def __init__(self, mesh: HostMesh, arrays: Sequence[NDArray], totals: Sequence[NDArray]) -> None:
+    def __init__(
+        self, mesh: HostMesh, arrays: Sequence[NDArray], totals: Sequence[NDArray], reduction: Reduction
+    ) -> None:
         self._mesh = mesh
         self._totals = totals
         self._dtype = arrays[0].dtype
         self._wider = _WIDER.get(self._dtype.name)
         self._own = _Frames(mesh, arrays)
-        mesh.begin(f"sum {sizes_text(arrays)}")
+        self._function = _FUNCTIONS[reduction]
+        mesh.begin(f"{reduction} {sizes_text(arrays)}")
         self._is_shared = mesh.count > 2 and sum(array.nbytes for array in arrays) >= SHARED_FROM_BYTES
 
     def run(self) -> None:
@@ -137,20 +179,20 @@ class _Sum:
             self._own.write_until(number + 2, count)
             self._mesh.wait()
             if self._is_shared:
-                self._sum_share(number, pieces)
+                self._reduce_share(number, pieces)
                 self._mesh.tell()
                 if number:
                     self._read_shares(number - 1)
             else:
                 for piece in pieces:
-                    self._sum(number, slice(piece.place, piece.place_stop), self._place_of(piece))
+                    self._reduce(number, slice(piece.place, piece.place_stop), self._place_of(piece))
         if self._is_shared:
             self._read_shares(count - 1)
         self._mesh.frame += count
 
-    def _sum_share(self, number: int, pieces: Sequence[Piece]) -> None:
+    def _reduce_share(self, number: int, pieces: Sequence[Piece]) -> None:
         own = share(_size_of(pieces), self._mesh.rank, self._mesh.count)
-        self._sum(number, own, self._slot(self._mesh.rank, RESULT, number)[own])
+        self._reduce(number, own, self._slot(self._mesh.rank, RESULT, number)[own])
 
     def _read_shares(self, number: int) -> None:
         self._mesh.wait()
@@ -160,17 +202,17 @@ class _Sum:
             for piece in pieces_within(pieces, share(_size_of(pieces), rank, self._mesh.count)):
                 self._place_of(piece)[:] = result[piece.place : piece.place_stop]
 
-    def _sum(self, number: int, part: slice, total: NDArray) -> None:
-        """Sums a part of a frame over all workers, in their order."""
+    def _reduce(self, number: int, part: slice, total: NDArray) -> None:
+        """Reduces a part of a frame over all workers, in their order."""
         first, second, *others = (self._slot(rank, PART, number)[part] for rank in range(self._mesh.count))
         if self._wider is None:
-            np.add(first, second, out=total)
+            self._function(first, second, out=total)
             for other in others:
-                np.add(total, other, out=total)
+                self._function(total, other, out=total)
         else:
             wide = first.astype(self._wider)
             for other in (second, *others):
-                wide += other.astype(self._wider)
+                self._function(wide, other.astype(self._wider), out=wide)
             total[:] = wide
 
     def _slot(self, rank: int, kind: int, number: int) -> NDArray:

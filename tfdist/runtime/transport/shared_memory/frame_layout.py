@@ -57,3 +57,11 @@ def pieces_within(pieces: Sequence[Piece], part: slice) -> Iterator[Piece]:
         if start < stop:
             moved = start - piece.place
             yield Piece(piece.array, piece.start + moved, piece.start + moved + stop - start, start)
+
+
+def pieces_of(pieces: Sequence[Piece], part: slice) -> Iterator[Piece]:
+    """The parts of pieces that are of a part of their array."""
+    for piece in pieces:
+        start, stop = max(piece.start, part.start), min(piece.stop, part.stop)
+        if start < stop:
+            yield Piece(piece.array, start, stop, piece.place + start - piece.start)

@@ -56,12 +56,17 @@ class HostMesh:
         regions = np.frombuffer(self._memory, np.uint8).reshape(self.count, REGION_BYTES)
         self._labels = regions[:, :_LABEL_BYTES]
         self._slots = regions[:, _LABEL_BYTES:].reshape(self.count, KINDS, SLOTS, FRAME_BYTES)
-        ranks = [peer for peer in range(self.count) if peer != ends.rank]
+        ranks = [peer for peer in self.ranks if peer != ends.rank]
         self._peers = {peer: socket.socket(fileno=fd) for peer, fd in zip(ranks, ends.sockets, strict=True)}
         for end in self._peers.values():
             end.setblocking(True)
             # Programs that the worker starts must not keep a link open when it has ended.
             end.set_inheritable(False)
+
+    @property
+    def ranks(self) -> range:
+        """The ranks of all workers of the host."""
+        return range(self.count)
 
     def slot(self, rank: int, kind: int, frame: int, dtype: np.dtype) -> NDArray:
         """The place of a worker's frame in the shared memory, as elements of `dtype`."""

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from tfdist.runtime.transport.shared_memory.array_exchange import copy_arrays, gather_arrays, sum_arrays
+from tfdist.runtime.transport.shared_memory.array_exchange import (
+    Reduction,
+    copy_arrays,
+    deal_array,
+    gather_arrays,
+    reduce_arrays,
+)
 from tfdist.runtime.transport.shared_memory.host_mesh import HostMesh
 from tfdist.runtime.transport.shared_memory.output_buffers import OutputBuffers
 
@@ -43,54 +50,75 @@ class MemoryOperations:
         """Whether this is the first worker of its host."""
         return self._mesh.rank == 0
 
-    def sum(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """The sum of each tensor over the workers of the host."""
-        return self._call(self._sum, tensors)
+    def reduce(self, tensors: Sequence[tf.Tensor], reduction: Reduction = "sum") -> list[tf.Tensor]:
+        """The sum, or another reduction, of each tensor over the workers of the host."""
 
-    def copy(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """The tensors of the first worker of the host; those of the others have the same sizes."""
-        copies = self._call(self._copy, tensors)
-        return list(tensors) if self.is_first else copies
+        def reduced(*arrays: NDArray) -> list[NDArray]:
+            totals = self._buffers_for(arrays)
+            reduce_arrays(self._mesh, arrays, totals, reduction)
+            return totals
+
+        return self._call(reduced, tensors)
+
+    def copy(self, tensors: Sequence[tf.Tensor], root: int = 0) -> list[tf.Tensor]:
+        """The tensors of one worker of the host; those of the others have the same sizes."""
+        is_root = self._mesh.rank == root
+
+        def copied(*arrays: NDArray) -> list[NDArray]:
+            # Nobody reads the results of the root: TensorFlow takes any.
+            copies = [array[:0] for array in arrays] if is_root else self._buffers_for(arrays)
+            copy_arrays(self._mesh, arrays, copies, root)
+            return copies
+
+        copies = self._call(copied, tensors)
+        return list(tensors) if is_root else copies
 
     def gather(self, tensor: tf.Tensor) -> tf.Tensor:
         """The elements of all workers' tensors, of any sizes, one after another."""
-        (gathered,) = self._call(self._gather, [tensor])
-        return tf.ensure_shape(gathered, [None])
+        return self._joined(gather_arrays, tensor)
+
+    def deal(self, tensor: tf.Tensor) -> tf.Tensor:
+        """This worker's part of all workers' tensors, one after another."""
+        return self._joined(deal_array, tensor)
 
     def sum_now(self, array: NDArray) -> NDArray:
         """The sum of an array over the workers of the host, outside of functions; it has one shape on all of them."""
         total = np.array(array).reshape(-1)
         with self._lock:
-            sum_arrays(self._mesh, [total], [total])
+            reduce_arrays(self._mesh, [total], [total])
         return total.reshape(array.shape)
 
+    def _joined(self, exchange: Callable[[HostMesh, NDArray], list[NDArray]], tensor: tf.Tensor) -> tf.Tensor:
+        (joined,) = self._call(lambda array: [np.concatenate(exchange(self._mesh, array))], [tensor])
+        return tf.ensure_shape(joined, [None])
+
     def _call(self, function: Callable[..., list[NDArray]], tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        def exchanged(*arrays: NDArray) -> list[NDArray]:
+            with self._lock:
+                return function(*arrays)
+
         if tf.executing_eagerly():
-            return [tf.constant(array) for array in function(*(tensor.numpy() for tensor in tensors))]
+            return [tf.constant(array) for array in exchanged(*(tensor.numpy() for tensor in tensors))]
         with tf.device("CPU:0"):
             before = self._order.read_value()
             with tf.control_dependencies([before]):
-                results = tf.numpy_function(function, tensors, [tensor.dtype for tensor in tensors])
+                results = tf.numpy_function(exchanged, tensors, [tensor.dtype for tensor in tensors])
             with tf.control_dependencies(results):
                 self._order.assign(before, read_value=False)
         return results
 
-    def _sum(self, *arrays: NDArray) -> list[NDArray]:
-        totals = self._buffers_for(arrays)
-        with self._lock:
-            sum_arrays(self._mesh, arrays, totals)
-        return totals
-
-    def _copy(self, *arrays: NDArray) -> list[NDArray]:
-        # The first worker's results are not read: TensorFlow takes any.
-        copies = [array[:0] for array in arrays] if self.is_first else self._buffers_for(arrays)
-        with self._lock:
-            copy_arrays(self._mesh, arrays, copies)
-        return copies
-
-    def _gather(self, array: NDArray) -> list[NDArray]:
-        with self._lock:
-            return [np.concatenate(gather_arrays(self._mesh, array))]
-
     def _buffers_for(self, arrays: Sequence[NDArray]) -> list[NDArray]:
         return [self._buffers.take(array.size, array.dtype) for array in arrays]
+
+
+@dataclass(frozen=True)
+class SharedMemory:
+    """What the workers of one host share. Exchanges over one set of links come in one order on all workers.
+
+    Attributes:
+        of_functions: Those in functions, and what tfdist itself exchanges between steps.
+        of_calls: Those that a script calls outside of functions, some of them in other threads.
+    """
+
+    of_functions: MemoryOperations
+    of_calls: MemoryOperations

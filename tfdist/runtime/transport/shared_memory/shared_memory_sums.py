@@ -8,7 +8,6 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfdist.runtime.transport.ring_all_reduce import Ring
-from tfdist.runtime.transport.shared_memory.host_mesh import HostMesh
 from tfdist.runtime.transport.shared_memory.memory_operations import MemoryOperations
 from tfdist.runtime.transport.tensor_groups import by_dtype, joined
 
@@ -24,11 +23,11 @@ class SharedMemorySums:
     All workers must trace the same sums in the same order, as they do when they run the same program.
 
     Args:
-        mesh: The links between the workers.
+        operations: Exchanges between the workers.
     """
 
-    def __init__(self, mesh: HostMesh) -> None:
-        self._operations = MemoryOperations(mesh)
+    def __init__(self, operations: MemoryOperations) -> None:
+        self._operations = operations
 
     def takes(self, tensor: tf.Tensor | tf.IndexedSlices) -> bool:
         """Whether it sums this tensor."""
@@ -46,7 +45,7 @@ class SharedMemorySums:
         dense = [i for i, tensor in enumerate(tensors) if isinstance(tensor, tf.Tensor)]
         for group in _groups([tensors[i] for i in dense]):
             chosen = [dense[place] for place in group]
-            totals = self._operations.sum([_flat(tensors[i]) for i in chosen])
+            totals = self._operations.reduce([_flat(tensors[i]) for i in chosen])
             for i, total in zip(chosen, totals, strict=True):
                 result[i] = _shaped(total, tensors[i])
         for i, tensor in enumerate(tensors):
@@ -73,12 +72,12 @@ class HostSums:
     worker. Between the hosts it is TensorFlow's collectives, of which several are on the way at once.
 
     Args:
-        mesh: The links between the workers of this host; None where this is the only one.
+        operations: Exchanges between the workers of this host; None where this is the only one.
         hosts: How many hosts there are.
     """
 
-    def __init__(self, mesh: HostMesh | None, hosts: int) -> None:
-        self._operations = None if mesh is None else MemoryOperations(mesh)
+    def __init__(self, operations: MemoryOperations | None, hosts: int) -> None:
+        self._operations = operations
         self._ring = Ring(hosts, of_hosts=True)
 
     def takes(self, tensor: tf.Tensor | tf.IndexedSlices) -> bool:
@@ -108,7 +107,7 @@ class HostSums:
     def _sum_of_host(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         if self._operations is None:
             return list(tensors)
-        totals = self._operations.sum(tensors)
+        totals = self._operations.reduce(tensors)
         return [tf.ensure_shape(total, tensor.shape) for total, tensor in zip(totals, tensors, strict=True)]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -11,9 +13,11 @@ from tests.unit.runtime.transport.shared_memory.linked_threads import meshes, on
 from tfdist.errors import UsageError, WorkerFailedError
 from tfdist.runtime.transport.shared_memory.array_exchange import (
     SHARED_FROM_BYTES,
+    Reduction,
     copy_arrays,
+    deal_array,
     gather_arrays,
-    sum_arrays,
+    reduce_arrays,
 )
 from tfdist.runtime.transport.shared_memory.host_mesh import FRAME_BYTES, HostMesh
 
@@ -28,7 +32,7 @@ def numbers(sizes: list[int], seed: int, dtype: type = np.float32) -> list[NDArr
 
 def summed(mesh: HostMesh, arrays: list[NDArray]) -> list[NDArray]:
     totals = [np.empty_like(array) for array in arrays]
-    sum_arrays(mesh, arrays, totals)
+    reduce_arrays(mesh, arrays, totals)
     return totals
 
 
@@ -68,7 +72,7 @@ def test_dtypes(workers: int, dtype: type) -> None:
 def test_a_sum_may_take_the_place_of_its_summand() -> None:
     def work(mesh: HostMesh) -> NDArray:
         (array,) = numbers([2 * FRAME + 3], mesh.rank)
-        sum_arrays(mesh, [array], [array])
+        reduce_arrays(mesh, [array], [array])
         return array
 
     for array in on_each(meshes(3), work):
@@ -88,20 +92,46 @@ def test_arrays_of_any_sizes_are_gathered(sizes: list[int]) -> None:
         assert after.tolist() == [len(sizes)] * 2
 
 
+@pytest.mark.parametrize(("reduction", "function"), [("product", np.prod), ("max", np.max), ("min", np.min)])
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, np.int32])
+def test_other_reductions(reduction: Reduction, function: Callable[..., NDArray], dtype: type) -> None:
+    sizes = [SHARED_FROM_BYTES]
+
+    def work(mesh: HostMesh) -> NDArray:
+        (array,) = numbers(sizes, mesh.rank, dtype)
+        reduce_arrays(mesh, [array], [array], reduction)
+        return array
+
+    wide = np.float32 if dtype is ml_dtypes.bfloat16 else dtype
+    right = function([numbers(sizes, rank, dtype)[0].astype(wide) for rank in range(3)], axis=0).astype(wide)
+    for array in on_each(meshes(3), work):
+        np.testing.assert_array_equal(array, right.astype(dtype))
+
+
+@pytest.mark.parametrize("size", [1, 5, FRAME, 2 * FRAME + 7])
 @pytest.mark.parametrize("workers", [2, 3])
-def test_the_first_workers_arrays_are_copied(workers: int) -> None:
+def test_each_worker_gets_its_part_of_all_arrays(workers: int, size: int) -> None:
+    got = on_each(meshes(workers), lambda mesh: deal_array(mesh, numbers([workers * size], mesh.rank)[0]))
+    for rank, dealt in enumerate(got):
+        for other, part in enumerate(dealt):
+            np.testing.assert_array_equal(part, numbers([workers * size], other)[0][rank * size : (rank + 1) * size])
+
+
+@pytest.mark.parametrize("root", [0, 1])
+@pytest.mark.parametrize("workers", [2, 3])
+def test_the_arrays_of_one_worker_are_copied(workers: int, root: int) -> None:
     def work(mesh: HostMesh) -> list[list[NDArray]]:
         found = []
         for sizes in SIZES:
             arrays = numbers(sizes, mesh.rank)
             copies = [np.empty_like(array) for array in arrays]
-            copy_arrays(mesh, arrays, copies)
-            found.append(arrays if mesh.rank == 0 else copies)
+            copy_arrays(mesh, arrays, copies, root)
+            found.append(arrays if mesh.rank == root else copies)
         return found
 
     for found in on_each(meshes(workers), work):
         for sizes, copies in zip(SIZES, found, strict=True):
-            for copy, right in zip(copies, numbers(sizes, 0), strict=True):
+            for copy, right in zip(copies, numbers(sizes, root), strict=True):
                 np.testing.assert_array_equal(copy, right)
 
 
