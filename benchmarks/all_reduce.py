@@ -19,6 +19,7 @@ from benchmarks.comparison.common_options import add_common, cores_of, folder_of
 from benchmarks.comparison.failure_section import exit_code, failure_section
 from benchmarks.comparison.host_facts import describe, host_facts
 from benchmarks.comparison.markdown_table import markdown_table
+from benchmarks.comparison.other_work import OtherWork
 from benchmarks.comparison.process_group import Command
 from benchmarks.comparison.rounds import Processes, Record, run_rounds
 from benchmarks.comparison.spread import Spread
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
         parser.error("--workers: expected numbers from 2, as one worker has nobody to sum with. Received: 1")
     torch = torch_of(parser, options)
     folder = folder_of(parser, "all-reduce", options)
-    facts, cores = host_facts(), cores_of(options)
+    facts, cores, others = host_facts(), cores_of(options), OtherWork()
     how = (
         "Milliseconds until a float32 vector is summed over the workers, each on a core of its own as far as there are "
         f"some (cores {', '.join(map(str, cores))}); medians of {format_count(options.rounds, 'round')} in turn, with "
@@ -56,7 +57,8 @@ def main(arguments: Sequence[str]) -> int:
         started = contestants(options.communication, workers, cores, options.limit, torch, options.train_options)
         found[workers] = run_rounds(started, options.rounds, options.limit, _say(workers, options.rounds))
         host = {"host": facts, "torch": None if torch is None else torch.facts, "cores": list(cores)}
-        folder.write(report(heading, found), picture(found), {**host, "sums": _figures(found)})
+        page = report([*heading, others.describe()], found)
+        folder.write(page, picture(found), {**host, "others": others.cores(), "sums": _figures(found)})
     print(f"\n{(folder.path / 'all-reduce.md').read_text()}\nWritten to {folder.path}", flush=True)
     return exit_code(found.values())
 

@@ -15,6 +15,7 @@ from benchmarks.comparison.common_options import add_common, cores_of, folder_of
 from benchmarks.comparison.contestants import ABOUT, Contestant, Task
 from benchmarks.comparison.failure_section import exit_code
 from benchmarks.comparison.host_facts import describe, host_facts, starts_with_onednn
+from benchmarks.comparison.other_work import OtherWork
 from benchmarks.comparison.result_folder import ResultFolder
 from benchmarks.comparison.rounds import Record, run_rounds
 from benchmarks.comparison.torch_python import ABSENT, TorchPython
@@ -81,7 +82,7 @@ def _defaults(torch: TorchPython | None) -> list[Contestant]:
 def _run(
     options: argparse.Namespace, contestants: list[Contestant], torch: TorchPython | None, folder: ResultFolder
 ) -> list[Cell]:
-    facts, cores, cells = host_facts(), cores_of(options), []
+    facts, cores, cells, others = host_facts(), cores_of(options), [], OtherWork()
     heading = _heading(options, contestants, cores, describe(facts, torch and torch.facts))
     print("\n".join([*heading, "", f"Results are written to {folder.path}", ""]), flush=True)
     for workers in options.workers:
@@ -91,7 +92,9 @@ def _run(
             task = Task(model, workers, steps, BATCH, cores, options.limit, torch, train)
             cell = _run_cell(contestants, task, options.rounds)
             cells.append(cell)
-            folder.write(report(heading, cells), picture(cells), _figures(facts, torch, options, cores, cells))
+            figures = _figures(facts, torch, options, cores, cells)
+            page = report([*heading, others.describe(), ""], cells)
+            folder.write(page, picture(cells), {**figures, "others": others.cores()})
     return cells
 
 

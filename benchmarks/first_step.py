@@ -22,6 +22,7 @@ from benchmarks.comparison.contestants import Contestant, Task
 from benchmarks.comparison.failure_section import exit_code, failure_section
 from benchmarks.comparison.host_facts import describe, host_facts
 from benchmarks.comparison.markdown_table import markdown_table
+from benchmarks.comparison.other_work import OtherWork
 from benchmarks.comparison.process_group import Command
 from benchmarks.comparison.rounds import Processes, Record, run_rounds
 from benchmarks.comparison.spread import Spread, digits
@@ -72,7 +73,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     torch = torch_of(parser, options)
     folder = folder_of(parser, "first-step", options)
-    facts, cores = host_facts(), cores_of(options)
+    facts, cores, others = host_facts(), cores_of(options), OtherWork()
     how = f"{options.model}; medians of {format_count(options.rounds, 'round')} in turn, in seconds, with the range."
     heading = ["# Time to the first step", "", *describe(facts, torch and torch.facts), how, ""]
     heading += [f"- {name}: {what}" for name, what in PHASES.items()]
@@ -85,7 +86,8 @@ def main(arguments: Sequence[str]) -> int:
         started = contestants(replace(task, workers=workers))
         found[workers] = run_rounds(started, options.rounds, options.limit, _say(workers, options.rounds))
         figures = {**host, "starts": _figures(found), "imports": {name: _seconds(alone[name]) for name in alone}}
-        folder.write(report(heading, found, alone), picture(found), figures)
+        page = report([*heading, "", others.describe()], found, alone)
+        folder.write(page, picture(found), {**figures, "others": others.cores()})
     print(f"\n{(folder.path / 'first-step.md').read_text()}\nWritten to {folder.path}", flush=True)
     return exit_code((alone, *found.values()))
 

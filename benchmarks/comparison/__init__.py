@@ -4,6 +4,7 @@
     contestants         who takes part: for each, the processes that it starts
     torch_python        the interpreter that has PyTorch
     host_facts          processor, versions, kernels: what a figure depends on
+    other_work          how much of the machine others took meanwhile
     rounds              each contestant once a round, in alternating order
     process_group       starts processes and bounds them
     process_ending      ends a process with all that it has started

@@ -1,4 +1,4 @@
-"""What a figure depends on: processor, versions, which kernels TensorFlow was asked for, and what else ran."""
+"""What a figure depends on: processor, versions, and which kernels TensorFlow was asked for."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from tfdist.doctor.machine.package_versions import installed
 ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
 _PACKAGES = ("tfdist", "tensorflow", "tensorflow-cpu", "keras", "numpy")
 _PROBE_SECONDS = 120
-_BUSY = 0.3
-"""Processes that are ready to run, on average over a minute, from which a machine is not quiet."""
 
 
 def host_facts() -> dict[str, Any]:
@@ -32,7 +30,6 @@ def host_facts() -> dict[str, Any]:
         "system": platform.release(),
         "versions": {"python": versions["python"], **{name: versions[name] for name in _PACKAGES if name in versions}},
         ONEDNN: os.environ.get(ONEDNN),
-        "load": os.getloadavg()[0],
     }
 
 
@@ -49,20 +46,12 @@ def describe(facts: dict[str, Any], torch: dict[str, Any] | None) -> list[str]:
     """The facts in lines of text."""
     versions = {**facts["versions"], **({"PyTorch": torch["torch"]} if torch else {})}
     asked = facts[ONEDNN]
-    lines = [
+    return [
         f"Processor: {facts['processor'] or facts['architecture']}, {facts['cores']} cores; "
         f"{', '.join(facts['vector_flags'])}.",
         f"Versions: {', '.join(f'{name} {version}' for name, version in versions.items())}.",
-        f"{ONEDNN}: {'not set' if asked is None else asked}. Load when it began: {facts['load']:.2f}.",
+        f"{ONEDNN}: {'not set' if asked is None else asked}.",
     ]
-    if is_busy(facts):
-        lines.append("**Something else was running on this machine: take no figure from here.**")
-    return lines
-
-
-def is_busy(facts: dict[str, Any]) -> bool:
-    """Whether something else ran when the facts were taken."""
-    return facts["load"] > _BUSY
 
 
 def _flags(cpuinfo: str) -> str:

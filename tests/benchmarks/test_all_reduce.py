@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -70,3 +72,23 @@ def test_what_is_wrong_is_said(options: list[str], said: str, capsys: pytest.Cap
     with pytest.raises(SystemExit):
         all_reduce.main(options)
     assert said in capsys.readouterr().err
+
+
+def test_a_worker_sums_and_says_how_long_it_took(
+    tmp_path: Path, command_line: Callable[..., None], printed: Callable[[], dict]
+) -> None:
+    from benchmarks.workers import tensorflow_all_reduce
+
+    spec = AllReduceSpec(1, {"4000": 2}, tuple(os.sched_getaffinity(0)), 60.0, str(tmp_path))
+    command_line(spec.argument())
+    tensorflow_all_reduce.main()
+    assert printed()["seconds"]["4000"] > 0
+
+
+@pytest.mark.slow
+def test_workers_sum(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(all_reduce, "SIZES", {4_000: 2, 2_000_000: 2})
+    monkeypatch.setattr(common_options, "find_torch", lambda path: None)
+    assert all_reduce.main(["--rounds", "1", "--out", str(tmp_path)]) == 0
+    sums = json.loads((tmp_path / "all-reduce.json").read_text())["sums"]
+    assert [each["contestant"] for each in sums] == [f"tfdist, {engine}" for engine in all_reduce.engines()]

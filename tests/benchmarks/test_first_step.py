@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -68,3 +70,27 @@ def test_the_launchers_start_the_same_model(tmp_path: Path) -> None:
     assert xla.endswith("--quiet -m benchmarks.workers.first_fit cnn 0,1 --xla")
     assert torchrun.startswith("torch-python -m torch.distributed.run --standalone --nproc-per-node 2 ")
     assert found["tfdist"][0].afterwards() == {"forming": 0.75}
+
+
+def test_the_first_steps_of_fit_are_noted_one_after_another(
+    command_line: Callable[..., None], printed: Callable[[], dict], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from benchmarks import model_sizes
+    from benchmarks.workers import first_fit
+
+    monkeypatch.setattr(model_sizes, "BATCH", 8)
+    command_line("mlp", ",".join(map(str, os.sched_getaffinity(0))))
+    first_fit.main()
+    moments = printed()["moments"]
+    assert list(moments) == ["process", "met", "built", "stepped", "again"]
+    assert sorted(moments.values()) == list(moments.values())
+
+
+@pytest.mark.slow
+def test_starting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(common_options, "find_torch", lambda path: None)
+    assert first_step.main(["mlp", "--workers", "2", "--rounds", "1", "--out", str(tmp_path)]) == 0
+    for start in json.loads((tmp_path / "first-step.json").read_text())["starts"]:
+        (found,) = start["phases"]
+        assert found["imports"] > 0 and found["first step"] > 0
+        assert found["all"] == pytest.approx(sum(list(found.values())[:5]), abs=0.05)
