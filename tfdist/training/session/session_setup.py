@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfdist import keras_repairs
-from tfdist.launch.environment import Assignment
+from tfdist.launch.environment import Assignment, check_environment
 from tfdist.launch.recording_request import RecordingRequest
 from tfdist.rundir import RunDir
 from tfdist.rundir.ledger_lines import TimeKind
@@ -51,8 +51,9 @@ def set_up(context: WorkerContext, request: devices.DeviceRequest) -> Session:
     Call this function or `set_up_launched` once a process, before TensorFlow touches a device.
 
     Raises:
-        UsageError: What was asked for does not fit this machine.
+        UsageError: What was asked for does not fit this machine, or a variable would make the training wrong.
     """
+    check_environment()
     check_libraries()
     base = _make_strategy(context, request, None)
     seed = None
