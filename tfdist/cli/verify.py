@@ -61,6 +61,7 @@ class ToleranceParam(click.ParamType):
 @shared.batch_norm
 @shared.communication
 @shared.compression
+@shared.kernels
 @shared.overrides
 @shared.seconds("--start-timeout", 120, "How long the workers may take to find one another.")
 @shared.seconds("--step-timeout", 600, "How long a step may take.")
@@ -87,7 +88,8 @@ def verify(
     # Imported here: NumPy takes longer to load than `tfdist --help` may take.
     from tfdist.verify.interruption import Interrupted
 
-    given = {name: options.pop(name) for name in ("overrides", "batch_norm", "seed")}
+    given = {name: options.pop(name) for name in ("overrides", "seed")}
+    given["chosen"] = {name: options.pop(name) for name in ("batch_norm", "kernels")}
     target_options = _target_options(target, **given)
     work = _kill if options.pop("kill") else _compare
     try:
@@ -133,17 +135,16 @@ def _tell(line: str) -> None:
 
 
 def _target_options(
-    target: Target, overrides: tuple[str, ...], batch_norm: str | None, seed: int | None
+    target: Target, overrides: tuple[str, ...], chosen: dict[str, str | None], seed: int | None
 ) -> dict[str, Any]:
     """What a `TargetSpec` says of the target. A config has its own values unless the command line has others."""
     options: dict[str, Any] = {"target_kind": target.kind, "target": target.target, "args": target.args}
     if target.kind != "config":
-        if batch_norm is not None:
-            options["batch_norm"] = batch_norm
+        options |= {name: value for name, value in chosen.items() if value is not None}
         return {**options, "name": target.name, "seed": _SEED if seed is None else seed}
     from tfdist.config.load import build_config, read_config
 
-    document = read_config(target.target, shared.with_chosen(overrides, batch_norm=batch_norm))
+    document = read_config(target.target, shared.with_chosen(overrides, **chosen))
     config = build_config(document)
     seeds = (number for number in (seed, config.seed, _SEED) if number is not None)
     return {**options, "name": config.name, "config": config, "document": document, "seed": next(seeds)}

@@ -10,6 +10,7 @@ from tfdist.cluster.discover import discover
 from tfdist.launch.environment import TargetKind
 from tfdist.launch.job_spec import JobSpec
 from tfdist.launch.logs.terminal import Show
+from tfdist.launch.worker.kernel_choice import Kernels
 from tfdist.launch.worker_options import BatchNorm, Communication, Compression
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class TargetSpec:
         devices: GPUs to use; None for all.
         memory_limit: MiB of a logical GPU.
         batch_norm: Whose statistics BatchNormalization takes in a script or a module; a config says it itself.
+        kernels: By which kernels runs of a script or a module compute on the CPU; a config says it itself.
         communication: The collectives of runs on several replicas.
         compression: The type in which workers send gradients; "none" for their own.
         start_timeout: Seconds in which the workers must find one another.
@@ -51,6 +53,7 @@ class TargetSpec:
     devices: tuple[int, ...] | None = None
     memory_limit: int | None = None
     batch_norm: BatchNorm = "synchronized"
+    kernels: Kernels = "auto"
     communication: Communication = "auto"
     compression: Compression = "none"
     start_timeout: float = 120.0
@@ -89,7 +92,7 @@ class TargetSpec:
             **options,
         }
         if self.config is None:
-            options["batch_norm"] = self.batch_norm
+            options |= {"batch_norm": self.batch_norm, "kernels": self.kernels}
             options.setdefault("quiet", True)
             return JobSpec(target_kind=self.target_kind, args=self.args, name=self.name, **options)
         own = replace(self.config, checkpoint=replace(self.config.checkpoint, directory=None))

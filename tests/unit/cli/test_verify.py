@@ -74,6 +74,7 @@ def test_the_flags_are_a_contract() -> None:
         "--batch-norm",
         "--communication",
         "--compression",
+        "--kernels",
         "--set",
         "--start-timeout",
         "--step-timeout",
@@ -160,6 +161,16 @@ def test_whose_statistics_batch_normalization_takes(
     run(arguments)
     (spec,) = asked or killed
     assert spec.job(1, tmp_path).batch_norm == chosen
+
+
+@pytest.mark.parametrize("target", ["digits.yaml", "train.py"])
+@pytest.mark.parametrize("also", ["", "--kill "])
+def test_by_which_kernels_all_runs_compute(
+    asked: list[VerifySpec], killed: list[KillSpec], tmp_path: Path, target: str, also: str
+) -> None:
+    run(f"{also}--kernels onednn {target}")
+    (spec,) = asked or killed
+    assert spec.job(2, tmp_path).kernels == "onednn"
 
 
 @pytest.mark.parametrize("target", ["digits.yaml", "train.py"])
