@@ -151,7 +151,7 @@ class Communicator:
             return self._lanes[place]
 
     def _run(self, call: Call, value: Any, lane: Lane, async_op: bool) -> Any:
-        values = self._given(call, value, async_op)
+        values = self._given(call, value)
         if len(lane.workers) == 1:
             assert values is not None, "the only worker gives what there is"
             tensors = [leaf.tensor for leaf in values.leaves]
@@ -168,10 +168,10 @@ class Communicator:
 
         return self._eagerly(str(call), lane, lambda: self._transferred(call, values, lane), finish, async_op)
 
-    def _given(self, call: Call, value: Any, copies: bool) -> Values | None:
+    def _given(self, call: Call, value: Any) -> Values | None:
         if value is None and call.needs_one_giver and call.root != self.worker:
             return None
-        values = values_of(value, copies=copies)
+        values = values_of(value)
         if call.op is None:
             return values
         leaves = tuple(accumulated(leaf, call.op) for leaf in values.leaves)

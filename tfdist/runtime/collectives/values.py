@@ -74,14 +74,14 @@ class Values:
         return tf.nest.pack_sequence_as(self.structure, list(results))
 
 
-def values_of(value: Any, *, copies: bool = False) -> Values:
+def values_of(value: Any) -> Values:
     """The leaves of a value: of a nest, or of one array, tensor or number.
 
-    Lists and tuples of numbers alone are one array each, as numpy takes them.
+    Lists and tuples of numbers alone are one array each, as numpy takes them. Arrays are copied: TensorFlow shares no
+    memory with them.
 
     Args:
         value: A tensor, array, number, or a nest of these; a `tf.TensorSpec` stands for zeros.
-        copies: Whether arrays are copied, as their owner may change them before they have left.
 
     Raises:
         UsageError: It is none of these.
@@ -91,7 +91,7 @@ def values_of(value: Any, *, copies: bool = False) -> Values:
     leaves = tf.nest.flatten(value)
     if not leaves:
         raise UsageError(_EXPECTED.format(received=f"an empty {type(value).__name__}", remedy=_ARRAY))
-    return Values(value, tuple(_leaf(leaf, copies) for leaf in leaves))
+    return Values(value, tuple(_leaf(leaf) for leaf in leaves))
 
 
 def _is_plain(value: Any) -> bool:
@@ -101,7 +101,7 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, (int, float, complex, str, bytes, np.generic))
 
 
-def _leaf(value: Any, copies: bool) -> Leaf:
+def _leaf(value: Any) -> Leaf:
     if isinstance(value, tf.TensorSpec):
         if not value.shape.is_fully_defined():
             raise UsageError(f"A tf.TensorSpec that stands for a value has a whole shape. Received: {value}")
@@ -114,13 +114,13 @@ def _leaf(value: Any, copies: bool) -> Leaf:
         )
     if value is None or not (isinstance(value, np.ndarray) or _is_plain(value)):
         raise UsageError(_EXPECTED.format(received=f"a {type(value).__name__}", remedy=f"{_ARRAY} {_OBJECT}"))
-    return _leaf_of_array(np.asarray(value), copies, value)
+    return _leaf_of_array(np.asarray(value), value)
 
 
-def _leaf_of_array(array: np.ndarray[Any, Any], copies: bool, value: Any) -> Leaf:
+def _leaf_of_array(array: np.ndarray[Any, Any], value: Any) -> Leaf:
     if array.dtype.hasobject:
         raise UsageError(_EXPECTED.format(received=f"a {type(value).__name__}", remedy=f"{_ARRAY} {_OBJECT}"))
-    array = np.array(array, array.dtype.newbyteorder("="), order="C", copy=True if copies else None)
+    array = np.asarray(array, array.dtype.newbyteorder("="), order="C")
     if _tensor_dtype(array.dtype) is not None:
         return Leaf(tf.convert_to_tensor(array), array.dtype)
     if not tf.executing_eagerly():

@@ -85,9 +85,11 @@ def _folded(op: Reduction, rows: list[np.ndarray]) -> np.ndarray:
 
 
 def play(workers: int, act: Callable[[Communicator], Any]) -> list[Any]:
-    """What each of some workers gets from `act`; the first error is raised."""
+    """What each of some workers gets from `act`; an error is raised. The last one has the main thread."""
     network = Network()
     communicators = [Communicator(worker, workers, PlayedEngine(network)) for worker in range(workers)]
+    *others, last = communicators
     with concurrent.futures.ThreadPoolExecutor(workers) as threads:
-        acts = [threads.submit(act, communicator) for communicator in communicators]
-        return [done.result(2 * BOUND) for done in acts]
+        acts = [threads.submit(act, communicator) for communicator in others]
+        own = act(last)
+        return [*(done.result(2 * BOUND) for done in acts), own]

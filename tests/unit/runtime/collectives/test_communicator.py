@@ -422,3 +422,26 @@ def test_what_has_no_gradient_says_so(call: Call) -> None:
                 tape.gradient(found, given)
 
     play(2, act)
+
+
+HALVES = [("float16", [65504.0] * 3, 65504.0), ("bfloat16", [256.0, 1.0, 1.0], 86.0)]
+"""A sum in float16 would be infinite, and one in bfloat16 256."""
+
+
+@pytest.mark.parametrize(("dtype", "given", "mean"), HALVES)
+@SIZES
+def test_means_of_halves_are_rounded_once(dtype: str, given: list[float], mean: float, rows: int) -> None:
+    def act(own: Communicator) -> tf.Tensor:
+        return own.run(Call("all_reduce", "mean"), tf.cast(tf.fill([2 * rows], given[own.worker]), dtype))
+
+    for found in play(3, act):
+        assert found.dtype == dtype
+        assert set(tf.cast(found, tf.float64).numpy()) == {mean}
+
+
+def test_integers_wrap_as_they_do_on_one_worker() -> None:
+    small, large = np.array([200, 100], np.uint8), np.array([2**63 + 5, 7], np.uint64)
+    given = [tf.constant(small), tf.constant(large)]
+    for found in play(2, lambda own: own.run(Call("all_reduce", "sum"), given)):
+        assert found[0].numpy().tolist() == [144, 200]
+        assert found[1].numpy().tolist() == [10, 14]
