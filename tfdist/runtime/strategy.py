@@ -6,16 +6,11 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import tensorflow as tf
 
 from tfdist.errors import UsageError
-from tfdist.net.host_links import MOST_WORKERS, LinkEnds
-from tfdist.runtime.strategy_settings import settings_of
-from tfdist.runtime.transport.ring_all_reduce import Ring, sum_now
-from tfdist.runtime.transport.shared_memory.host_mesh import HostMesh
-from tfdist.runtime.transport.shared_memory.memory_operations import MemoryOperations, SharedMemory
-from tfdist.runtime.transport.shared_memory.shared_memory_sums import HostSums, SharedMemorySums
+from tfdist.net.host_links import LinkEnds
+from tfdist.runtime.transport.sum_setup import set_up_sums
 
 _IMPLEMENTATION = {
     "nccl": tf.distribute.experimental.CommunicationImplementation.NCCL,
@@ -136,42 +131,15 @@ def make(
             tf.train.ClusterSpec({"worker": list(addresses)}), task_type="worker", task_id=index, rpc_layer="grpc"
         )
         strategy = tf.distribute.MultiWorkerMirroredStrategy(resolver, options)
-        if strategy.num_replicas_in_sync > len(addresses):
-            return strategy, choice
-        return strategy, _set_sums(strategy, choice, len(addresses), links)
+        hosts = set_up_sums(strategy, choice.communication, len(addresses), links)
+        if hosts is not None:
+            reason = f"workers of a host share memory, and {hosts} of them send"
+            choice = StrategyChoice("multi_worker", "shm+ring", reason)
+        return strategy, choice
     if choice.kind == "mirrored":
         operations = None if choice.communication == "nccl" else tf.distribute.ReductionToOneDevice()
         return tf.distribute.MirroredStrategy(list(devices), cross_device_ops=operations), choice
     return tf.distribute.get_strategy(), choice
-
-
-def _set_sums(
-    strategy: tf.distribute.Strategy, choice: StrategyChoice, workers: int, links: Sequence[LinkEnds]
-) -> StrategyChoice:
-    """Sets what sums over the workers, where that is tfdist's; returns the choice as all workers have it."""
-    if choice.communication == "nccl":
-        return choice
-    settings = settings_of(strategy)
-    if choice.communication == "shm":
-        of_functions, of_calls = (MemoryOperations(HostMesh(ends)) for ends in links)
-        settings.memory = SharedMemory(of_functions, of_calls)
-        settings.sums = SharedMemorySums(of_functions)
-        return choice
-    for ends in links[0 if choice.communication == "ring" else 1 :]:
-        ends.close()
-    own = links[0] if links and choice.communication == "shm+ring" else None
-    sends = own is None or own.rank == 0
-    hosts = int(sum_now(np.array([sends], np.int32), workers)[0])
-    if hosts == workers:
-        if choice.communication == "shm+ring":
-            raise UsageError(
-                "--communication shm needs several workers on the CPUs of a host, which one launcher starts: at most "
-                f"{MOST_WORKERS} of them. Received: workers that share no memory. Use --communication auto."
-            )
-        settings.sums = Ring(workers)
-        return choice
-    settings.sums = HostSums(None if own is None else MemoryOperations(HostMesh(own)), hosts)
-    return StrategyChoice("multi_worker", "shm+ring", f"workers of a host share memory, and {hosts} of them send")
 
 
 @functools.cache
