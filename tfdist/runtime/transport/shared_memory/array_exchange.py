@@ -65,7 +65,7 @@ def gather_arrays(mesh: HostMesh, array: NDArray) -> list[NDArray]:
     reduce_arrays(mesh, [sizes], [sizes])
     gathered = [array if rank == mesh.rank else np.empty(size, array.dtype) for rank, size in enumerate(sizes)]
     mesh.begin(f"gather {array.dtype}")
-    frames = [frames_of([int(size)], FRAME_BYTES // array.dtype.itemsize) for size in sizes]
+    frames = [frames_of((int(size),), FRAME_BYTES // array.dtype.itemsize) for size in sizes]
     count = max(map(len, frames))
     for number in _exchanged(mesh, _Frames(mesh, [array]), count):
         for rank in _others(mesh):
@@ -144,7 +144,7 @@ class _Frames:
         self._arrays = arrays
         self._has_content = has_content
         self._dtype = arrays[0].dtype
-        self.frames = frames_of([array.size for array in arrays], FRAME_BYTES // self._dtype.itemsize)
+        self.frames = frames_of(tuple(array.size for array in arrays), FRAME_BYTES // self._dtype.itemsize)
         self._written = 0
 
     def write_until(self, number: int, count: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -20,8 +21,9 @@ class Piece(NamedTuple):
         return self.place + self.stop - self.start
 
 
-def frames_of(sizes: Sequence[int], room: int) -> list[list[Piece]]:
-    """The pieces of each frame.
+@functools.lru_cache(maxsize=256)
+def frames_of(sizes: tuple[int, ...], room: int) -> tuple[tuple[Piece, ...], ...]:
+    """The pieces of each frame. A training asks for the same few again in every step.
 
     Args:
         sizes: Elements of each array.
@@ -42,7 +44,7 @@ def frames_of(sizes: Sequence[int], room: int) -> list[list[Piece]]:
             frames[-1].append(Piece(number, start, stop, used))
             used += stop - start
             start = stop
-    return frames
+    return tuple(map(tuple, frames))
 
 
 def share(size: int, rank: int, count: int) -> slice:

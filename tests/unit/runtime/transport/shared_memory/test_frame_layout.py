@@ -9,7 +9,7 @@ from tfdist.runtime.transport.shared_memory.frame_layout import Piece, frames_of
 
 @pytest.mark.parametrize("sizes", [[3], [4], [5], [1, 1, 1, 1, 1], [9, 0, 2], [0], [], [4, 4], [2, 7, 1]])
 def test_each_element_lies_in_one_place(sizes: list[int]) -> None:
-    frames = frames_of(sizes, room=4)
+    frames = frames_of(tuple(sizes), room=4)
     seen = [(piece.array, i) for pieces in frames for piece in pieces for i in range(piece.start, piece.stop)]
     assert seen == [(index, i) for index, size in enumerate(sizes) for i in range(size)]
     for pieces in frames:
@@ -20,7 +20,7 @@ def test_each_element_lies_in_one_place(sizes: list[int]) -> None:
 
 
 def test_small_arrays_share_a_frame() -> None:
-    assert frames_of([2, 3], room=4) == [[Piece(0, 0, 2, 0), Piece(1, 0, 2, 2)], [Piece(1, 2, 3, 0)]]
+    assert frames_of((2, 3), room=4) == ((Piece(0, 0, 2, 0), Piece(1, 0, 2, 2)), (Piece(1, 2, 3, 0),))
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 7, 64])
