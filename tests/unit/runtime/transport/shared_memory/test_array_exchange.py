@@ -146,19 +146,58 @@ def test_workers_in_other_sums_are_told_of_both() -> None:
     assert "sum float32 [5] on the worker of rank 1 of this host, and sum float32 [4] on that of rank 0" in second
 
 
-@pytest.mark.parametrize("tells_first", [True, False])
-def test_a_worker_that_ends_ends_the_waiting_of_the_others(tells_first: bool) -> None:
-    def work(mesh: HostMesh) -> str:
-        if mesh.rank == 1:
-            if tells_first:
-                mesh.begin("sum float32 [200000]")
-                mesh.tell()
-            mesh.close()
-            return ""
-        with pytest.raises(WorkerFailedError) as error:
-            summed(mesh, numbers([200_000], mesh.rank))
-        return str(error.value)
+class Ended(Exception):
+    """A worker is killed."""
 
-    said = on_each(meshes(3), work)
-    # The third worker may hear first that the first one has ended for it.
-    assert any("(sum float32 [200000])" in text and "rank 1 on this host has ended" in text for text in said)
+
+@pytest.mark.parametrize("exchange", ["sum", "gather", "deal", "copy"])
+@pytest.mark.parametrize("steps", range(0, 9, 2))
+def test_a_worker_that_ends_anywhere_ends_the_waiting_of_all(exchange: str, steps: int) -> None:
+    """Before its first word, and after each second one."""
+
+    def work(mesh: HostMesh) -> str:
+        (array,) = numbers([3 * FRAME], mesh.rank)
+        if mesh.rank == 1:
+            end_after(mesh, steps)
+        try:
+            if exchange == "sum":
+                reduce_arrays(mesh, [array], [array])
+            elif exchange == "gather":
+                gather_arrays(mesh, array)
+            elif exchange == "deal":
+                deal_array(mesh, array)
+            else:
+                copy_arrays(mesh, [array], [array])
+            # The next exchange needs all workers again.
+            reduce_arrays(mesh, [array], [array])
+        except Ended:
+            mesh.close()
+        except WorkerFailedError as error:
+            mesh.close()  # as it ends, too
+            return str(error)
+        return ""
+
+    first, _, third = on_each(meshes(3), work)
+    assert "on this host has ended" in first
+    assert "on this host has ended" in third
+
+
+def end_after(mesh: HostMesh, steps: int) -> None:
+    """Kills a worker when it has told the others something so many times."""
+    left = iter(range(steps))
+    tell = mesh.tell
+
+    def counted() -> None:
+        if next(left, None) is None:
+            raise Ended
+        tell()
+
+    mesh.tell = counted  # type: ignore[method-assign]
+
+
+def test_the_worker_that_has_ended_is_named() -> None:
+    near, far = meshes(2)
+    far.close()
+    with pytest.raises(WorkerFailedError, match=r"\(sum float32 \[3\]\).*rank 1 on this host has ended"):
+        summed(near, numbers([3], 0))
+    near.close()
