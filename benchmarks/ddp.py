@@ -107,6 +107,7 @@ def _run_cell(contestants: list[Contestant], task: Task, rounds: int) -> Cell:
     processes = {contestant.name: partial(contestant.processes, task) for contestant in contestants}
     cell = Cell(task.model, task.workers, task.steps, run_rounds(processes, rounds, task.seconds, say))
     cell.check_same_work()
+    cell.check_kernels({each.name: each.onednn for each in contestants if each.onednn is not None})
     return cell
 
 

@@ -26,7 +26,11 @@ def add_common(parser: argparse.ArgumentParser, *, workers: str, rounds: int, li
     )
     parser.add_argument("--torch-python", metavar="PATH", help="a Python that has PyTorch; this one if it does")
     parser.add_argument(
-        "--train-options", type=shlex.split, default=[], metavar="TEXT", help='for tfdist train: "--kernels onednn"'
+        "--train-options",
+        type=shlex.split,
+        default=[],
+        metavar="TEXT",
+        help='of tfdist train: --train-options="--communication ring"',
     )
     parser.add_argument("--limit", type=seconds, default=limit, help=f"seconds that a run may take; {limit:g}")
     parser.add_argument("--out", metavar="DIR", help="where the results are written; below build/benchmarks")

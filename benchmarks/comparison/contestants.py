@@ -95,6 +95,12 @@ class Contestant:
         return self.name.partition("+")[0]
 
     @property
+    def onednn(self) -> bool | None:
+        """Whether its kernels are to be oneDNN's; None where it is not asked for any."""
+        chosen = self.name.partition("+")[2]
+        return KERNELS[chosen] == "1" if chosen else None
+
+    @property
     def kernels(self) -> dict[str, str]:
         """The variable that chooses its kernels."""
         chosen = self.name.partition("+")[2]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,6 +61,20 @@ class Cell:
                         f"Its {self.model} has {process['parameters']:,} parameters. Expected those of {expected[0]}: "
                         f"{expected[1]:,}."
                     )
+
+    def check_kernels(self, asked: Mapping[str, bool]) -> None:
+        """A contestant that did not compute with the kernels that its name says has failed.
+
+        Args:
+            asked: Contestant -> whether oneDNN was asked for; those that asked for nothing are not in it.
+        """
+        for name, wanted in asked.items():
+            record = self.records[name]
+            if record.failure is None and any(process["onednn"] != wanted for said in record.said for process in said):
+                record.failure = (
+                    f"It computed {'without' if wanted else 'with'} oneDNN. Expected the kernels of its name: leave "
+                    "out --kernels in --train-options, and use a TensorFlow that has them."
+                )
 
     def figures(self) -> dict[str, Any]:
         """All that was measured, as JSON has it."""

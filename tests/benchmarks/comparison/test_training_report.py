@@ -4,6 +4,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
+from benchmarks.comparison.contestants import Contestant
 from benchmarks.comparison.rounds import Record
 from benchmarks.comparison.training_report import Cell, picture, progress, report
 
@@ -33,6 +34,16 @@ def test_one_that_did_other_work_has_failed() -> None:
     found.check_same_work()
     assert found.rates("ddp") is None and found.rates("tfdist") == [8.0]
     assert found.records["ddp"].failure == "Its mlp has 11 parameters. Expected those of tfdist: 10."
+
+
+def test_one_that_computed_by_other_kernels_than_its_name_says_has_failed() -> None:
+    names = ["tfdist", "tfdist+onednn", "tfdist+eigen"]
+    found = Cell("mlp", 1, 5, {name: record([8.0]) for name in names})
+    asked = {each.name: each.onednn for each in map(Contestant, names) if each.onednn is not None}
+    assert asked == {"tfdist+onednn": True, "tfdist+eigen": False}
+    found.check_kernels(asked)
+    assert [name for name in names if found.rates(name) is None] == ["tfdist+eigen"]
+    assert str(found.records["tfdist+eigen"].failure).startswith("It computed with oneDNN. Expected the kernels")
 
 
 @pytest.mark.parametrize(("other", "base"), [("ddp", "ddp"), ("tensorflow", "tensorflow"), ("apart", "tfdist")])
