@@ -16,7 +16,8 @@ from tfdist.runtime.strategy_settings import settings_of
 def mirrored(replicas: int) -> tf.distribute.Strategy:
     """MirroredStrategy over the first logical CPUs."""
     devices = [f"/device:CPU:{device}" for device in range(replicas)]
-    return make(choose(devices, workers=1, logical=True), devices)
+    strategy, _ = make(choose(devices, workers=1, logical=True), devices)
+    return strategy
 
 
 @contextlib.contextmanager
