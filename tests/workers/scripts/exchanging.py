@@ -186,6 +186,16 @@ def parts_of_the_workers() -> None:
             check(f"received {size}", tfdist.recv(0), {"x": all_values(size)[0]})
         tfdist.send(value(1), 0)
     if index < 2:
+        # Both send before they receive, beside a call of all, which comes before or after it.
+        every = [tfdist.all_reduce(value(index, 900), async_op=True)] if index else []
+        sent = tfdist.send(value(index, 900), 1 - index, async_op=True)
+        check("received of one that sends", tfdist.recv(1 - index), all_values(900)[1 - index])
+        every += [] if index else [tfdist.all_reduce(value(index, 900), async_op=True)]
+        sent.wait()
+        check("beside it", [handle.wait() for handle in every], [all_values(900).sum(0)])
+    else:
+        tfdist.all_reduce(value(index, 900))
+    if index < 2:
         both = tf.function(
             lambda: tfdist.send(value(0), 1) if index == 0 else tfdist.recv(0, tf.TensorSpec([4 * workers]))
         )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tfdist.errors import UsageError
 
-_ALL = 742_000
+EVERYONE = 742_000
 """The key of the group of all workers; far above those that TensorFlow counts up, and other than the ring's."""
 
 _PAIRS = 1 << 29
@@ -98,7 +98,7 @@ def group_key(workers: tuple[int, ...], count: int) -> int:
         count: Of all.
     """
     if len(workers) == count:
-        return _ALL
+        return EVERYONE
     if count <= _MOST_NUMBERED:
         return _PARTS + sum(1 << worker for worker in workers)
     return _PARTS + zlib.crc32(repr(workers).encode()) % _PARTS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from tfdist.runtime.collectives.groups import EVERYONE
 from tfdist.runtime.collectives.wire.engine import Channel, CollectiveEngine, Reduction
 from tfdist.runtime.transport.shared_memory.memory_operations import MemoryOperations
 
@@ -64,6 +65,10 @@ class SharedMemoryEngine:
         return tf.ensure_shape(copy, flat.shape)
 
     def _operations(self, channel: Channel) -> MemoryOperations | None:
-        """The exchanges for these workers; None where they are not all that share the memory."""
-        operations = self._eager if tf.executing_eagerly() else self._traced
-        return operations if len(channel.workers) == operations.workers else None
+        """The exchanges for these workers; None where they are not all, or two of which one sends to the other.
+
+        Calls between two come in an order of their own for each direction, beside those of all workers.
+        """
+        if channel.group_key != EVERYONE:
+            return None
+        return self._eager if tf.executing_eagerly() else self._traced
