@@ -8,7 +8,7 @@ import tensorflow as tf
 from tests.devices.mirrored import mirrored
 from tfdist.errors import UnsupportedError
 from tfdist.runtime.collectives.calls import Call
-from tfdist.runtime.collectives.communicator import check_replicas, communicator_of
+from tfdist.runtime.collectives.strategy_communicator import check_replicas, communicator_of
 
 
 def total(strategy: tf.distribute.Strategy) -> tf.Tensor:

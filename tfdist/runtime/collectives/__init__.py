@@ -4,7 +4,8 @@
 
 And those that a script calls, on values of any kind, from the top:
 
-- `communicator`: one worker's end of them; it runs one of the `calls` in one of the `groups`, eagerly or traced
+- `strategy_communicator`: the `communicator` of a strategy's workers, one worker's end of all collectives; it runs one
+  of the `calls` in one of the `groups`, eagerly or traced
 - `values`: what a script gives as tensors, with `numpy_reductions` for arrays; `json_objects` for objects
 - `contracts`: what a worker says of its call, for the `agreement` of eager calls and the `traced_agreement` of others,
   which `traced_progress` counts

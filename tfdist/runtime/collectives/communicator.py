@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tfdist.errors import UnsupportedError, UsageError
+from tfdist.errors import UsageError
 from tfdist.runtime.collectives import groups
 from tfdist.runtime.collectives.agreement import ROOM, meet
 from tfdist.runtime.collectives.byte_rows import padded_size
@@ -20,19 +19,15 @@ from tfdist.runtime.collectives.contracts import contract_of, values_like
 from tfdist.runtime.collectives.gradients import with_gradient
 from tfdist.runtime.collectives.groups import Group
 from tfdist.runtime.collectives.handles import Handle, finished
-from tfdist.runtime.collectives.lanes import Lane
+from tfdist.runtime.collectives.lanes import Lane, Lanes
 from tfdist.runtime.collectives.numpy_reductions import accumulated
 from tfdist.runtime.collectives.traced_agreement import agree_in_graph
 from tfdist.runtime.collectives.traced_progress import TracedProgress
 from tfdist.runtime.collectives.values import Leaf, Values, values_of
 from tfdist.runtime.collectives.wire.engine import Channel, CollectiveEngine
 from tfdist.runtime.collectives.wire.known_rows import KnownRows
-from tfdist.runtime.collectives.wire.shared_memory_engine import SharedMemoryEngine
-from tfdist.runtime.collectives.wire.tensorflow_engine import TensorFlowEngine
 from tfdist.runtime.collectives.wire.transfers import flats_of, transfer
 from tfdist.runtime.collectives.wire.wire_dtypes import check_reducible
-from tfdist.runtime.strategy_settings import StrategySettings, settings_of
-from tfdist.runtime.workers import local_replicas, worker_count, worker_rank
 
 Noted = Callable[[], contextlib.AbstractContextManager[Any]]
 
@@ -64,8 +59,7 @@ class Communicator:
         self._noted = noted
         self._waiting = waiting
         self._progress = progress
-        self._lanes: dict[tuple[int, ...], Lane] = {}
-        self._lock = threading.Lock()
+        self._lanes = Lanes(worker, workers)
 
     def run(self, call: Call, value: Any, group: Group | None = None, *, async_op: bool = False) -> Any:
         """Runs a collective.
@@ -83,23 +77,23 @@ class Communicator:
             UsageError: The value or the call does not fit, or those of other workers differ.
         """
         chosen = self._checked_group(call, group)
-        return self._run(call, value, self._lane(chosen.workers), async_op)
+        return self._run(call, value, self._lanes.of(chosen.workers), async_op)
 
     def send(self, value: Any, to: int, *, async_op: bool = False) -> Any:
         """Sends a value to one worker, which receives it. See `run`."""
         call = Call("send", root=self.worker)
-        lane = self._pair_lane(self.worker, self._checked_peer("to", to, "send"))
+        lane = self._lanes.between(self.worker, self._checked_peer("to", to, "send"))
         return self._run(call, value, lane, async_op)
 
     def receive(self, source: int, like: Any, *, async_op: bool = False) -> Any:
         """Receives a value of one worker, of the structure of `like` where that is not None. See `run`."""
-        lane = self._pair_lane(self._checked_peer("source", source, "recv"), self.worker)
+        lane = self._lanes.between(self._checked_peer("source", source, "recv"), self.worker)
         return self._run(Call("send", root=source), like, lane, async_op)
 
     def barrier(self, group: Group | None = None, *, async_op: bool = False) -> Any:
         """Returns once all workers of a group have called it."""
         chosen = self._checked_group("barrier", group)
-        lane = self._lane(chosen.workers)
+        lane = self._lanes.of(chosen.workers)
         if not tf.executing_eagerly():
             if len(lane.workers) > 1:
                 agree_in_graph(contract_of("barrier", None), (), [], lane, self._engine, self._progress())
@@ -108,7 +102,7 @@ class Communicator:
 
     def exchange_bytes(self, call: str, content: bytes, group: Group | None, root: int | None = None) -> list[bytes]:
         """The bytes of each worker of a group, or of `root` alone; their sizes may differ."""
-        lane = self._lane(self._checked_group(call, group).workers)
+        lane = self._lanes.of(self._checked_group(call, group).workers)
         if not tf.executing_eagerly():
             raise UsageError(f"{call} runs in eager code. Received: a call in a tf.function. Call it outside of it.")
         result: list[bytes] = self._eagerly(
@@ -133,22 +127,6 @@ class Communicator:
         if found == self.worker:
             raise UsageError(f"{call} goes between two workers. Received: {name}={peer}, which is this worker.")
         return found
-
-    def _lane(self, workers: tuple[int, ...]) -> Lane:
-        with self._lock:
-            if workers not in self._lanes:
-                key = groups.group_key(workers, len(self.everyone))
-                self._lanes[workers] = Lane(workers, self.worker, key)
-            return self._lanes[workers]
-
-    def _pair_lane(self, sender: int, receiver: int) -> Lane:
-        """Each direction has its own, so that two workers may both send before they receive."""
-        place = (-1, sender, receiver)
-        with self._lock:
-            if place not in self._lanes:
-                key = groups.pair_key(sender, receiver, len(self.everyone))
-                self._lanes[place] = Lane((min(sender, receiver), max(sender, receiver)), self.worker, key)
-            return self._lanes[place]
 
     def _run(self, call: Call, value: Any, lane: Lane, async_op: bool) -> Any:
         values = self._given(call, value)
@@ -262,48 +240,6 @@ class Communicator:
             said = one * len(lane.workers)
         starts = range(0, len(said), size)
         return [said[start : start + length] for start, length in zip(starts, meeting.sizes, strict=True)]
-
-
-@functools.cache
-def communicator_of(strategy: tf.distribute.Strategy) -> Communicator:
-    """The communicator of a strategy's workers."""
-    settings = settings_of(strategy)
-
-    def noted() -> contextlib.AbstractContextManager[Any]:
-        return contextlib.nullcontext() if settings.exchanging is None else settings.exchanging()
-
-    def waiting() -> contextlib.AbstractContextManager[Any]:
-        return contextlib.nullcontext() if settings.meter is None else settings.meter.waiting()
-
-    return Communicator(
-        worker_rank(strategy),
-        worker_count(strategy),
-        _engine_of(settings),
-        noted,
-        waiting,
-        lambda: settings.traced_progress,
-    )
-
-
-def _engine_of(settings: StrategySettings) -> CollectiveEngine:
-    if settings.memory is None:
-        return TensorFlowEngine()
-    return SharedMemoryEngine(settings.memory.of_functions, settings.memory.of_calls, TensorFlowEngine())
-
-
-def check_replicas(strategy: tf.distribute.Strategy, call: str) -> None:
-    """Raises where a replica calls a collective that is between workers, each of which has several replicas.
-
-    Raises:
-        UnsupportedError: It does.
-    """
-    replicas = len(local_replicas(strategy))
-    if replicas > 1 and tf.distribute.has_strategy() and not tf.distribute.in_cross_replica_context():
-        raise UnsupportedError(
-            f"tfdist.{call} goes between workers, and a step of strategy.run calls it on each of the {replicas} "
-            "replicas of this worker. Expected a call outside of strategy.run, or one replica a worker. Between "
-            "replicas there is tf.distribute.get_replica_context().all_reduce."
-        )
 
 
 def _fits(call: Call, tensors: Sequence[tf.Tensor], lane: Lane) -> bool:

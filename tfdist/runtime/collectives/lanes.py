@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import tensorflow as tf
 
+from tfdist.runtime.collectives.groups import group_key, pair_key
 from tfdist.runtime.collectives.wire.engine import Channel
 
 _T = TypeVar("_T")
@@ -87,6 +88,36 @@ class Lane:
         self._last = future
         self._thread.calls.put(lambda: _settle(future, work, self._lock))
         return future
+
+
+class Lanes:
+    """The lanes of one worker, made as they are needed.
+
+    Args:
+        worker: Its index.
+        workers: How many there are.
+    """
+
+    def __init__(self, worker: int, workers: int) -> None:
+        self._worker = worker
+        self._workers = workers
+        self._made: dict[int, Lane] = {}
+        self._lock = threading.Lock()
+
+    def of(self, workers: tuple[int, ...]) -> Lane:
+        """The lane of a group of workers, ascending."""
+        return self._lane(workers, group_key(workers, self._workers))
+
+    def between(self, sender: int, receiver: int) -> Lane:
+        """The lane from one worker to another; the other direction has its own, so that both may send at first."""
+        ends = (min(sender, receiver), max(sender, receiver))
+        return self._lane(ends, pair_key(sender, receiver, self._workers))
+
+    def _lane(self, workers: tuple[int, ...], key: int) -> Lane:
+        with self._lock:
+            if key not in self._made:
+                self._made[key] = Lane(workers, self._worker, key)
+            return self._made[key]
 
 
 class LaneThread(threading.Thread):
