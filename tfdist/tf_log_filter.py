@@ -24,9 +24,10 @@ def _prefix(levels: bytes) -> bytes:
 
 _LINE = re.compile(
     re.escape(_WARNING) + rb"|" + _prefix(b"[IW]") + _FILE +
-    # TensorFlow logs these as errors; on a machine without a GPU, or when a library registers twice, they are none.
-    rb"|" + _prefix(b"E") + rb"(?:[\w./-]+/)?cuda_\w+\.cc:\d+\] "
-    rb"(?:failed call to cuInit|Unable to register cu\w+ factory)"
+    # TensorFlow logs these as errors; on a machine without a GPU, when a library registers twice, or where float16
+    # takes TensorFlow's own kernels beside oneDNN's, they are none.
+    rb"|" + _prefix(b"E") + rb"(?:[\w./-]+/)?(?:cuda_\w+\.cc:\d+\] "
+    rb"(?:failed call to cuInit|Unable to register cu\w+ factory)|util\.cc:\d+\] oneDNN supports DT_HALF only on )"
 )
 _START = re.compile(rb"[IWE](?:\d{0,4}$|\d{4} )")
 _DATED_START = b"0000-00-00 00:00:00."

@@ -10,6 +10,8 @@ LOG_LINES = [
     b"W0000 00:00:1795172472.706573   25521 util.cc:163] Not handling type DT_DOUBLE\n",
     b"E0000 00:00:1795171849.464812    1071 cuda_platform.cc:52] failed call to cuInit: INTERNAL: CUDA error\n",
     b"E0000 00:00:1795171849.464812    1071 cuda_dnn.cc:8579] Unable to register cuDNN factory: Attempting to\n",
+    b"E0000 00:00:1795461997.876593   29000 util.cc:131] oneDNN supports DT_HALF only on platforms with AVX-512. "
+    b"Falling back to the default Eigen-based implementation if present.\n",
     b"I0000 00:00:1795252789.635228    5007 coordination_service.cc:502] Waiting for 1/2 tasks to connect.\n",
     b"2026-11-23 15:05:50.064803: I tensorflow/core/util/port.cc:153] oneDNN custom operations are on.\n",
     b"2026-11-23 15:06:10.500956: W tensorflow/core/framework/dataset.cc:993] Input of GeneratorDatasetOp\n",
