@@ -37,7 +37,7 @@ from tfdist.net import shared_token
 VARIABLE = "TFDIST_WORKER"
 
 TargetKind = Literal["config", "script", "module"]
-_TUPLES = ("args", "devices")
+_TUPLES = ("args", "devices", "linked")
 
 
 def read_token(environ: Mapping[str, str] | None = None) -> shared_token.Token | None:
@@ -110,7 +110,7 @@ class Assignment(WorkerOptions):
         cluster: Every worker's host:port, comma-separated; None when there is one worker.
         config_fd: File descriptor of the config (`config_handover`); None for a script or module.
         channel_fd: File descriptor of the socket to the launcher (`LauncherChannel`).
-        link_rank: This worker's place among those of this launcher's that are linked.
+        linked: The indices of the workers of this host that are linked, ascending.
         links: File descriptors of each set of links to these (`LinkEnds`).
         generated_code_dir: Folder for the Python files that TensorFlow generates; None for TensorFlow's choice.
 
@@ -133,7 +133,7 @@ class Assignment(WorkerOptions):
     cluster: str | None = None
     config_fd: int | None = None
     channel_fd: int | None = None
-    link_rank: int = 0
+    linked: tuple[int, ...] = ()
     links: tuple[tuple[int, ...], ...] = ()
     generated_code_dir: str | None = None
 
@@ -171,7 +171,7 @@ class Assignment(WorkerOptions):
         texts = [self.run_dir, self.target, self.job, *self.args]
         texts += [text for text in (self.address, self.cluster) if text is not None]
         numbers = [self.seed, self.index, self.num_workers, self.local_rank, self.local_size, self.attempt]
-        numbers += [self.max_restarts, *(self.devices or ()), self.link_rank, *itertools.chain(*self.links)]
+        numbers += [self.max_restarts, *(self.devices or ()), *self.linked, *itertools.chain(*self.links)]
         numbers += self.binding.cores if self.binding else ()
         optional = (self.logical_devices, self.memory_limit, self.config_fd, self.channel_fd)
         if not all(isinstance(text, str) for text in texts):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import os
 import socket
 from collections.abc import Sequence
@@ -26,19 +27,21 @@ class LinkEnds:
     """One worker's ends of the links.
 
     Attributes:
-        rank: The worker's place among those that are linked.
+        worker: The worker's index in the cluster.
+        linked: The indices of all that are linked, itself included, ascending.
         memory: File descriptor of the memory, which has `REGION_BYTES` for each of them.
         sockets: File descriptors of the sockets to the others, in their order.
     """
 
-    rank: int
+    worker: int
+    linked: tuple[int, ...]
     memory: int
     sockets: tuple[int, ...]
 
     @property
-    def workers(self) -> int:
-        """How many are linked."""
-        return len(self.sockets) + 1
+    def rank(self) -> int:
+        """The worker's place among those that are linked."""
+        return self.linked.index(self.worker)
 
     @property
     def descriptors(self) -> tuple[int, ...]:
@@ -46,10 +49,10 @@ class LinkEnds:
         return (self.memory, *self.sockets)
 
     @classmethod
-    def of(cls, rank: int, descriptors: Sequence[int]) -> Self:
+    def of(cls, worker: int, linked: Sequence[int], descriptors: Sequence[int]) -> Self:
         """The ends that have these descriptors, in the order of `descriptors`."""
         memory, *sockets = descriptors
-        return cls(rank, memory, tuple(sockets))
+        return cls(worker, tuple(linked), memory, tuple(sockets))
 
     def close(self) -> None:
         """Closes them, for a worker that does not use them."""
@@ -63,25 +66,25 @@ class HostLinks:
     Use it as a context manager: the launcher's own descriptors are closed at its end.
 
     Args:
-        workers: How many; `MOST_WORKERS` at most.
+        workers: Their indices in the cluster, ascending; `MOST_WORKERS` at most.
 
     Raises:
         OSError: The system gives no memory or no more descriptors.
         ValueError: There are too many workers.
     """
 
-    def __init__(self, workers: int) -> None:
-        if not 2 <= workers <= MOST_WORKERS:
-            raise ValueError(f"Links join 2 to {MOST_WORKERS} workers of a host. Received: {workers}")
+    def __init__(self, workers: Sequence[int]) -> None:
+        if not 2 <= len(workers) <= MOST_WORKERS:
+            raise ValueError(f"Links join 2 to {MOST_WORKERS} workers of a host. Received: {len(workers)}")
+        self._workers = tuple(workers)
         self._sockets: dict[tuple[int, int], socket.socket] = {}
         with contextlib.ExitStack() as undo:
             undo.callback(self.close)
-            self._memory = _memory(workers * REGION_BYTES)
-            for one in range(workers):
-                for other in range(one + 1, workers):
-                    # Of packets, so that a message is received whole or not at all.
-                    ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-                    self._sockets[one, other], self._sockets[other, one] = ends
+            self._memory = _memory(len(workers) * REGION_BYTES)
+            for one, other in itertools.combinations(workers, 2):
+                # Of packets, so that a message is received whole or not at all.
+                ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                self._sockets[one, other], self._sockets[other, one] = ends
             undo.pop_all()
 
     def __enter__(self) -> Self:
@@ -90,10 +93,10 @@ class HostLinks:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def ends_of(self, rank: int) -> LinkEnds:
-        """The ends of the worker of this rank on the host; they stay open as long as the links are."""
-        peers = sorted(other for one, other in self._sockets if one == rank)
-        return LinkEnds(rank, self._memory, tuple(self._sockets[rank, peer].fileno() for peer in peers))
+    def ends_of(self, worker: int) -> LinkEnds:
+        """The ends of one worker; they stay open as long as the links are."""
+        sockets = tuple(self._sockets[worker, other].fileno() for other in self._workers if other != worker)
+        return LinkEnds(worker, self._workers, self._memory, sockets)
 
     def close(self) -> None:
         """Closes the launcher's descriptors. Workers that have been started keep theirs."""

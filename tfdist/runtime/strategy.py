@@ -76,12 +76,12 @@ def choose(
             return StrategyChoice("multi_worker", "nccl", "the replicas are on GPUs")
         if shares and compression == "none":
             return StrategyChoice("multi_worker", "shm", "the workers are on the CPUs of one host")
-        if shares:
-            reason = f"--compression {compression} is for what is sent; shared memory without it is faster"
-            return StrategyChoice("multi_worker", "ring", reason)
-        if linked > 1 and not on_gpu or communication == "shm":
+        if (linked > 1 and not on_gpu and not shares) or communication == "shm":
             return StrategyChoice("multi_worker", "shm+ring", "workers of a host share memory")
-        return StrategyChoice("multi_worker", "ring", "NCCL needs a physical GPU for every replica")
+        if on_gpu:
+            return StrategyChoice("multi_worker", "ring", "NCCL needs a physical GPU for every replica")
+        alone = "this worker shares memory with no other one"
+        return StrategyChoice("multi_worker", "ring", alone if compression == "none" else "gradients are compressed")
     if len(devices) == 1:
         return StrategyChoice("one", "none", "one worker with one device")
     if on_gpu and not logical and communication != "ring":

@@ -24,22 +24,30 @@ def linked(assignments: Sequence[Assignment], warn: Callable[[str], object]) -> 
     Yields:
         The assignments with the ends, or as they are where links serve nothing.
     """
+    indices = tuple(assignment.index for assignment in assignments) if _serve(assignments) else ()
     with contextlib.ExitStack() as stack:
         links: list[HostLinks] = []
-        if _serve(assignments):
-            try:
-                links = [stack.enter_context(HostLinks(len(assignments))) for _ in range(SETS)]
-            except OSError as error:
-                warn(
-                    "The workers sum over the network instead of in shared memory, for which the system gives no "
-                    f"memory or no descriptors: {error}. A higher limit of open files (ulimit -n) or more memory "
-                    "mends it."
-                )
+        try:
+            links = [stack.enter_context(HostLinks(indices)) for _ in range(SETS)] if indices else []
+        except OSError as error:
+            warn(
+                "Workers on the CPUs of this host sum over the network instead of in shared memory, for which the "
+                f"system gives no memory or no descriptors: {error}. A higher limit of open files (ulimit -n) or more "
+                "memory mends it."
+            )
         yield [
-            replace(assignment, link_rank=rank, links=tuple(each.ends_of(rank).descriptors for each in links))
-            for rank, assignment in enumerate(assignments)
+            replace(
+                assignment,
+                linked=indices if links else (),
+                links=tuple(each.ends_of(assignment.index).descriptors for each in links),
+            )
+            for assignment in assignments
         ]
 
 
 def _serve(assignments: Sequence[Assignment]) -> bool:
-    return assignments[0].communication in ("auto", "shm") and 2 <= len(assignments) <= MOST_WORKERS
+    """Whether the workers sum in shared memory, or in part; whether they compute on GPUs is their own to see."""
+    first = assignments[0]
+    if first.communication == "auto" and first.compression != "none" and len(assignments) == first.num_workers:
+        return False  # what is compressed is sent, on one host, too
+    return first.communication in ("auto", "shm") and 2 <= len(assignments) <= MOST_WORKERS

@@ -145,7 +145,7 @@ def _make_strategy(context: WorkerContext, request: devices.DeviceRequest, link:
         logical=(request.logical or 1) > 1,
         communication=context.communication,
         compression=context.compression,
-        linked=context.links[0].workers if context.links else 1,
+        linked=len(context.links[0].linked) if context.links else 1,
     )
     if context.index == 0:
         _warn_of_idle_options(context, request, names)

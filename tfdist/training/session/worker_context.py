@@ -86,7 +86,7 @@ def context_of(assignment: Assignment) -> LaunchedWorkerContext:
         batch_norm=assignment.batch_norm,
         communication=assignment.communication,
         compression=assignment.compression,
-        links=tuple(LinkEnds.of(assignment.link_rank, fds) for fds in assignment.links),
+        links=tuple(LinkEnds.of(assignment.index, assignment.linked, fds) for fds in assignment.links),
         timeout=lambda: _watchdog_seconds(assignment, link),
         end=lambda error: os._exit(report(error, assignment)),
         assignment=assignment,

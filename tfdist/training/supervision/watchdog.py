@@ -100,7 +100,7 @@ class Watchdog:
 
     def _error(self, frame: FrameType, timeout: float) -> WorkerFailedError:
         error = WorkerFailedError(
-            f"This worker waited in TensorFlow for more than {timeout:g} s: another worker did not come to the same "
+            f"This worker waited for others for more than {timeout:g} s: another worker did not come to the same "
             "step, hung for longer than --step-timeout or cannot be reached any more. See the logs of the others for "
             "where they are; if a step may take that long, set --step-timeout, or --first-step-timeout where it is the "
             "first one or outside of fit, evaluate and predict."

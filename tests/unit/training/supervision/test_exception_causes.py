@@ -118,7 +118,7 @@ tfdist.errors.{kind}: {text}
 
 @pytest.mark.parametrize("kind", [WorkerFailedError, UsageError])
 def test_an_error_of_a_sum_in_shared_memory_is_itself_again(kind: type[Exception]) -> None:
-    text = "This worker waited (sum float32 [3]): the worker of rank 1 has ended."
+    text = "This worker waited (sum float32 [3]): worker 1 has ended."
     raised = tf.errors.UnknownError(None, None, IN_SHARED_MEMORY.format(kind=kind.__name__, text=text))
     known = explain(raised)
     assert type(known) is kind

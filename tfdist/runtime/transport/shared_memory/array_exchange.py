@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfdist.runtime.transport.shared_memory.frame_layout import Piece, frames_of, pieces_of, pieces_within, share
-from tfdist.runtime.transport.shared_memory.host_mesh import FRAME_BYTES, HostMesh, sizes_text
+from tfdist.runtime.transport.shared_memory.host_mesh import FRAME_BYTES, HostMesh, contract_of
 
 PART, RESULT = range(2)
 """The kinds of frames: a worker's own numbers, and its share of the result."""
@@ -64,7 +64,7 @@ def gather_arrays(mesh: HostMesh, array: NDArray) -> list[NDArray]:
     sizes[mesh.rank] = array.size
     reduce_arrays(mesh, [sizes], [sizes])
     gathered = [array if rank == mesh.rank else np.empty(size, array.dtype) for rank, size in enumerate(sizes)]
-    mesh.begin(f"gather {array.dtype}")
+    mesh.begin(contract_of("gather", array.dtype))
     frames = [frames_of((int(size),), FRAME_BYTES // array.dtype.itemsize) for size in sizes]
     count = max(map(len, frames))
     for number in _exchanged(mesh, _Frames(mesh, [array]), count):
@@ -88,7 +88,7 @@ def deal_array(mesh: HostMesh, array: NDArray) -> list[NDArray]:
     size = array.size // mesh.count
     start = mesh.rank * size
     dealt = [array[start : start + size] if rank == mesh.rank else np.empty_like(array[:size]) for rank in mesh.ranks]
-    mesh.begin(f"all to all {sizes_text([array])}")
+    mesh.begin(contract_of("all_to_all", array.dtype, (array.size,)))
     writing = _Frames(mesh, [array])
     for number in _exchanged(mesh, writing, len(writing.frames)):
         own = list(pieces_of(writing.frames[number], slice(start, start + size)))
@@ -112,7 +112,7 @@ def copy_arrays(mesh: HostMesh, arrays: Sequence[NDArray], copies: Sequence[NDAr
         WorkerFailedError: Another worker has ended.
         UsageError: Another worker is in another exchange.
     """
-    mesh.begin(f"copy of rank {root} {sizes_text(arrays)}")
+    mesh.begin(contract_of(f"copy of rank {root}", arrays[0].dtype, _sizes_of(arrays)))
     writing = _Frames(mesh, arrays, has_content=mesh.rank == root)
     for number in _exchanged(mesh, writing, len(writing.frames)):
         for piece in writing.frames[number] if mesh.rank != root else ():
@@ -144,7 +144,7 @@ class _Frames:
         self._arrays = arrays
         self._has_content = has_content
         self._dtype = arrays[0].dtype
-        self.frames = frames_of(tuple(array.size for array in arrays), FRAME_BYTES // self._dtype.itemsize)
+        self.frames = frames_of(_sizes_of(arrays), FRAME_BYTES // self._dtype.itemsize)
         self._written = 0
 
     def write_until(self, number: int, count: int) -> None:
@@ -170,7 +170,7 @@ class _Reduction:
         self._wider = _WIDER.get(self._dtype.name)
         self._own = _Frames(mesh, arrays)
         self._function = _FUNCTIONS[reduction]
-        mesh.begin(f"{reduction} {sizes_text(arrays)}")
+        mesh.begin(contract_of(reduction, self._dtype, _sizes_of(arrays)))
         self._is_shared = mesh.count > 2 and sum(array.nbytes for array in arrays) >= SHARED_FROM_BYTES
 
     def run(self) -> None:
@@ -220,6 +220,10 @@ class _Reduction:
 
     def _place_of(self, piece: Piece) -> NDArray:
         return self._totals[piece.array][piece.start : piece.stop]
+
+
+def _sizes_of(arrays: Sequence[NDArray]) -> tuple[int, ...]:
+    return tuple(array.size for array in arrays)
 
 
 def _size_of(pieces: Sequence[Piece]) -> int:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import mmap
 import os
 import socket
 import struct
 import zlib
-from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tfdist.errors import UsageError, WorkerFailedError
+from tfdist.errors import TfdistError, UsageError, WorkerFailedError
 from tfdist.net.host_links import REGION_BYTES, LinkEnds
 
 SLOTS = 4
@@ -29,6 +30,38 @@ FRAME_BYTES = (REGION_BYTES - _LABEL_BYTES) // (KINDS * SLOTS)
 _TICK = struct.Struct("<QI")
 """What a worker tells the others: how many times it has told something, and the checksum of what it is in."""
 
+_MOST_SIZES = 8
+"""Of those that a label names."""
+
+
+class Contract(NamedTuple):
+    """What all workers must have the same in an exchange.
+
+    Attributes:
+        label: What it is, in words.
+        checksum: Of all that must be the same.
+    """
+
+    label: str
+    checksum: int
+
+
+@functools.lru_cache(maxsize=256)
+def contract_of(call: str, dtype: np.dtype, sizes: tuple[int, ...] | None = None) -> Contract:
+    """The contract of an exchange of arrays. A training asks for the same few again in every step.
+
+    Args:
+        call: What is done with them.
+        dtype: Theirs.
+        sizes: Theirs, in order; None where they may differ.
+    """
+    label = f"{call} {dtype}"
+    if sizes is not None:
+        shown = ", ".join(map(str, sizes[:_MOST_SIZES]))
+        rest = f", ... {sum(sizes)} in {len(sizes)} arrays" if len(sizes) > _MOST_SIZES else ""
+        label += f" [{shown}{rest}]"
+    return Contract(label, zlib.crc32(f"{call} {dtype} {sizes}".encode()))
+
 
 class HostMesh:
     """The links of one worker to all others of its host.
@@ -44,11 +77,12 @@ class HostMesh:
 
     def __init__(self, ends: LinkEnds) -> None:
         self.rank = ends.rank
-        self.count = ends.workers
+        self.count = len(ends.linked)
         self.frame = 0
-        self._ticks = 0
-        self._label = b""
-        self._crc = 0
+        self._workers = ends.linked
+        self._told = 0
+        self._contract = Contract("", 0)
+        self._broken: TfdistError | None = None
         try:
             self._memory = mmap.mmap(ends.memory, self.count * REGION_BYTES)
         finally:
@@ -56,8 +90,9 @@ class HostMesh:
         regions = np.frombuffer(self._memory, np.uint8).reshape(self.count, REGION_BYTES)
         self._labels = regions[:, :_LABEL_BYTES]
         self._slots = regions[:, _LABEL_BYTES:].reshape(self.count, KINDS, SLOTS, FRAME_BYTES)
-        ranks = [peer for peer in self.ranks if peer != ends.rank]
+        ranks = [peer for peer in self.ranks if peer != self.rank]
         self._peers = {peer: socket.socket(fileno=fd) for peer, fd in zip(ranks, ends.sockets, strict=True)}
+        self._heard = dict.fromkeys(ranks, 0)
         for end in self._peers.values():
             end.setblocking(True)
             # Programs that the worker starts must not keep a link open when it has ended.
@@ -72,23 +107,33 @@ class HostMesh:
         """The place of a worker's frame in the shared memory, as elements of `dtype`."""
         return self._slots[rank, kind, frame % SLOTS].view(dtype)
 
-    def begin(self, label: str) -> None:
-        """Begins an exchange, which is the same one on all workers if their labels are equal."""
-        self._label = label.encode()[: _LABEL_BYTES - 1]
-        self._crc = zlib.crc32(self._label)
+    def begin(self, contract: Contract) -> None:
+        """Begins an exchange.
+
+        Raises:
+            TfdistError: An earlier one broke off: workers are at different places since.
+        """
+        if self._broken is not None:
+            raise type(self._broken)(str(self._broken))
+        self._contract = contract
+        label = contract.label.encode()[: _LABEL_BYTES - 1]
         own = self._labels[self.rank]
-        own[: len(self._label)] = np.frombuffer(self._label, np.uint8)
-        own[len(self._label)] = 0
+        own[: len(label)] = np.frombuffer(label, np.uint8)
+        own[len(label)] = 0
 
     def tell(self) -> None:
-        """Tells all others that what this worker has written so far can be read."""
-        self._ticks += 1
-        tick = _TICK.pack(self._ticks, self._crc)
+        """Tells all others that what this worker has written so far can be read.
+
+        Raises:
+            WorkerFailedError: One of them has ended.
+        """
+        self._told += 1
+        tick = _TICK.pack(self._told, self._contract.checksum)
         for peer, end in self._peers.items():
             try:
-                end.send(tick)
+                end.send(tick, socket.MSG_NOSIGNAL)
             except OSError as error:
-                raise self._ended(peer) from error
+                raise self._breaks(self._ended(peer, error)) from error
 
     def wait(self) -> None:
         """Returns when all others have told something once more; the worker's watchdog bounds the waiting.
@@ -101,34 +146,35 @@ class HostMesh:
             try:
                 tick = end.recv(_TICK.size)
             except OSError as error:
-                raise self._ended(peer) from error
+                raise self._breaks(self._ended(peer, error)) from error
             if not tick:
-                raise self._ended(peer)
-            if _TICK.unpack(tick)[1] != self._crc:
-                raise self._differs(peer)
+                raise self._breaks(self._ended(peer))
+            self._heard[peer] += 1
+            if _TICK.unpack(tick) != (self._heard[peer], self._contract.checksum):
+                raise self._breaks(self._differs(peer))
 
     def close(self) -> None:
         """Hangs up."""
         for end in self._peers.values():
             end.close()
 
-    def _ended(self, peer: int) -> WorkerFailedError:
+    def _breaks(self, error: TfdistError) -> TfdistError:
+        self._broken = error
+        return error
+
+    def _ended(self, peer: int, error: OSError | None = None) -> WorkerFailedError:
+        worker = f"worker {self._workers[peer]}"
+        has_ended = error is None or isinstance(error, ConnectionError)
+        why = f"{worker} has ended" if has_ended else f"the link to {worker} fails: {error}"
         return WorkerFailedError(
-            f"This worker waited for the others in a collective ({self._label.decode()}), and it broke off: the "
-            f"worker of rank {peer} on this host has ended."
+            f"This worker waited for the others in a collective ({self._contract.label}), and it broke off: {why}."
         )
 
     def _differs(self, peer: int) -> UsageError:
         others = self._labels[peer].tobytes().partition(b"\0")[0].decode(errors="replace")
         return UsageError(
             "All workers run the same collectives in the same order, on tensors of one shape and dtype. Received: "
-            f"{self._label.decode()} on the worker of rank {self.rank} of this host, and {others} on that of rank "
-            f"{peer}. Look for a branch of the program that not all workers take, or for sizes that differ."
+            f"{self._contract.label} on worker {self._workers[self.rank]}, and {others} on worker "
+            f"{self._workers[peer]}. Look for a branch of the program that not all workers take, or for sizes that "
+            "differ."
         )
-
-
-def sizes_text(arrays: Sequence[NDArray]) -> str:
-    """Dtype and sizes of some arrays, for a label."""
-    sizes = [array.size for array in arrays]
-    shown = ", ".join(map(str, sizes[:8])) + (f", ... {sum(sizes)} in {len(sizes)} arrays" if len(sizes) > 8 else "")
-    return f"{arrays[0].dtype} [{shown}]"

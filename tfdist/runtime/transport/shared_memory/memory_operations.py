@@ -41,11 +41,6 @@ class MemoryOperations:
             self._order = tf.Variable(0, trainable=False, dtype=tf.int64, name="tfdist_order_of_exchanges")
 
     @property
-    def workers(self) -> int:
-        """Workers of the host."""
-        return self._mesh.count
-
-    @property
     def is_first(self) -> bool:
         """Whether this is the first worker of its host."""
         return self._mesh.rank == 0

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import weakref
-from collections import defaultdict
+import sys
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,44 +13,67 @@ _ALIGNMENT = 64
 _KEPT_FROM_BYTES = 64 << 10
 """Smaller arrays come from Python's own pools."""
 
+SPARE_BYTES = 64 << 20
+"""Memory that nobody holds is kept up to this size, besides twice of what was held at once at most."""
+
 
 class OutputBuffers:
-    """Hands out arrays, and uses their memory again once nobody holds the array any more.
+    """Hands out arrays, and uses their memory again once nobody holds the array or a part of it any more.
 
     New memory for a large array costs more than to fill it: the system has to find and to clear its pages. TensorFlow
     holds the array that an operation returns as long as any tensor has its memory.
     """
 
     def __init__(self) -> None:
-        self._buffers: dict[int, list[_Buffer]] = defaultdict(list)
+        self._buffers: list[_Buffer] = []
+        self._most_held = 0
 
     def take(self, size: int, dtype: np.dtype) -> NDArray:
         """An array of `size` elements of any values, of one dimension."""
         count = size * dtype.itemsize
         if count < _KEPT_FROM_BYTES:
             return np.empty(size, dtype)
-        kept = self._buffers[count]
-        buffer = next((each for each in kept if each.is_free), None)
+        buffer = next((each for each in self._buffers if each.size == count and each.is_free), None)
         if buffer is None:
+            self._make_room()
             buffer = _Buffer(count)
-            kept.append(buffer)
-        return buffer.lend(dtype)
+        else:
+            self._buffers.remove(buffer)
+        # In the order of their use.
+        self._buffers.append(buffer)
+        return buffer.view(dtype)
+
+    def _make_room(self) -> None:
+        """Gives up what was not used for long, where sizes come that do not come again."""
+        free = [each for each in self._buffers if each.is_free]
+        self._most_held = max(self._most_held, sum(each.size for each in self._buffers) - sum(e.size for e in free))
+        spare = sum(each.size for each in free) - SPARE_BYTES - 2 * self._most_held
+        for each in free:
+            if spare <= 0:
+                return
+            self._buffers.remove(each)
+            spare -= each.size
 
 
 class _Buffer:
-    """Aligned memory, and the array that has it."""
+    """Aligned memory.
 
-    def __init__(self, count: int) -> None:
-        memory = np.empty(count + _ALIGNMENT, np.uint8)
-        start = -memory.ctypes.data % _ALIGNMENT
-        self._bytes = memory[start : start + count]
-        self._lent: weakref.ref[NDArray] | None = None
+    Attributes:
+        size: Bytes.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._memory = np.empty(size + _ALIGNMENT, np.uint8)
+        start = -self._memory.ctypes.data % _ALIGNMENT
+        self._bytes = self._memory[start : start + size]
+        self._own_references = sys.getrefcount(self._memory)
 
     @property
     def is_free(self) -> bool:
-        return self._lent is None or self._lent() is None
+        """Whether there is no array but its own: numpy makes each, and each part of one, hold the memory itself."""
+        return sys.getrefcount(self._memory) == self._own_references
 
-    def lend(self, dtype: np.dtype) -> NDArray:
-        array = self._bytes.view(dtype)
-        self._lent = weakref.ref(array)
-        return array
+    def view(self, dtype: np.dtype) -> NDArray:
+        """All of it."""
+        return self._bytes.view(dtype)

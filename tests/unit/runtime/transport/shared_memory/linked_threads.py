@@ -12,13 +12,16 @@ from tfdist.runtime.transport.shared_memory.host_mesh import HostMesh
 
 Result = TypeVar("Result")
 SECONDS = 30.0
+FIRST = 3
+"""The index of the first worker of the host."""
 
 
 def meshes(workers: int) -> list[HostMesh]:
     """The ends of the links of so many workers, which the test closes."""
-    with HostLinks(workers) as links:
-        ends = [[os.dup(fd) for fd in links.ends_of(rank).descriptors] for rank in range(workers)]
-    return [HostMesh(LinkEnds.of(rank, each)) for rank, each in enumerate(ends)]
+    indices = [FIRST + rank for rank in range(workers)]
+    with HostLinks(indices) as links:
+        ends = [[os.dup(fd) for fd in links.ends_of(index).descriptors] for index in indices]
+    return [HostMesh(LinkEnds.of(index, indices, each)) for index, each in zip(indices, ends, strict=True)]
 
 
 def on_each(found: list[HostMesh], work: Callable[[HostMesh], Result]) -> list[Result]:

@@ -135,15 +135,29 @@ def test_the_arrays_of_one_worker_are_copied(workers: int, root: int) -> None:
                 np.testing.assert_array_equal(copy, right)
 
 
-def test_workers_in_other_sums_are_told_of_both() -> None:
-    def work(mesh: HostMesh) -> str:
-        with pytest.raises(UsageError) as error:
-            summed(mesh, numbers([mesh.rank + 4], 0))
-        return str(error.value)
+@pytest.mark.parametrize(
+    ("sizes", "shown"),
+    [
+        ([[4], [5]], ["sum float32 [4]", "sum float32 [5]"]),
+        # One tells more than the other hears: what is left must not pass for a later word.
+        ([[16 * FRAME], [5]], [f"sum float32 [{16 * FRAME}]", "sum float32 [5]"]),
+        # The label does not name the last ones.
+        ([[1] * 8 + [2, 3], [1] * 8 + [3, 2]], ["[1, 1, 1, 1, 1, 1, 1, 1, ... 13 in 10 arrays]"] * 2),
+    ],
+)
+def test_workers_in_other_sums_are_told_of_both(sizes: list[list[int]], shown: list[str]) -> None:
+    def work(mesh: HostMesh) -> list[str]:
+        said = []
+        for arrays in (numbers(sizes[mesh.rank], 0), numbers(sizes[0], 0)):
+            with pytest.raises(UsageError) as error:
+                summed(mesh, arrays)
+            said.append(str(error.value))
+        return said
 
-    first, second = on_each(meshes(2), work)
-    assert "sum float32 [4] on the worker of rank 0 of this host, and sum float32 [5] on that of rank 1" in first
-    assert "sum float32 [5] on the worker of rank 1 of this host, and sum float32 [4] on that of rank 0" in second
+    for (first, again), (own, other) in zip(on_each(meshes(2), work), [(3, 4), (4, 3)], strict=True):
+        assert f"{shown[own - 3]} on worker {own}, and " in first
+        assert f"{shown[other - 3]} on worker {other}." in first
+        assert again == first
 
 
 class Ended(Exception):
@@ -178,8 +192,8 @@ def test_a_worker_that_ends_anywhere_ends_the_waiting_of_all(exchange: str, step
         return ""
 
     first, _, third = on_each(meshes(3), work)
-    assert "on this host has ended" in first
-    assert "on this host has ended" in third
+    assert ", and it broke off: worker " in first
+    assert ", and it broke off: worker " in third
 
 
 def end_after(mesh: HostMesh, steps: int) -> None:
@@ -198,6 +212,6 @@ def end_after(mesh: HostMesh, steps: int) -> None:
 def test_the_worker_that_has_ended_is_named() -> None:
     near, far = meshes(2)
     far.close()
-    with pytest.raises(WorkerFailedError, match=r"\(sum float32 \[3\]\).*rank 1 on this host has ended"):
+    with pytest.raises(WorkerFailedError, match=r"\(sum float32 \[3\]\).*worker 4 has ended"):
         summed(near, numbers([3], 0))
     near.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tfdist.runtime.transport.shared_memory.output_buffers import OutputBuffers
+from tfdist.runtime.transport.shared_memory.output_buffers import SPARE_BYTES, OutputBuffers
 
 LARGE = 100_000
 FLOAT = np.dtype(np.float32)
@@ -23,12 +23,32 @@ def test_memory_is_used_again_once_nobody_holds_the_array() -> None:
     assert not np.shares_memory(second, third)
 
 
-def test_a_part_of_an_array_is_held_with_it() -> None:
-    """As TensorFlow does: it holds the array, however many tensors have its memory."""
+def test_a_part_of_an_array_holds_its_memory() -> None:
+    """numpy has a part hold the memory itself, not the array that it was taken of."""
     buffers = OutputBuffers()
-    held = [buffers.take(LARGE, FLOAT)]
-    held.append(buffers.take(LARGE, FLOAT))
-    assert not any(np.shares_memory(array, buffers.take(LARGE, FLOAT)) for array in held)
+    parts = [buffers.take(LARGE, FLOAT)[:10], buffers.take(LARGE, FLOAT).reshape(2, -1)]
+    others = [buffers.take(LARGE, FLOAT) for _ in range(3)]
+    assert not any(np.shares_memory(part, other) for part in parts for other in others)
+
+
+def test_memory_of_sizes_that_do_not_come_again_is_given_up() -> None:
+    buffers = OutputBuffers()
+    for size in range(LARGE, LARGE + 1000):
+        buffers.take(size, FLOAT)
+    kept = sum(buffer.size for buffer in buffers._buffers)
+    assert SPARE_BYTES / 2 < kept < SPARE_BYTES + 10 * LARGE
+
+
+def test_what_a_step_holds_at_once_is_kept() -> None:
+    buffers = OutputBuffers()
+    size = SPARE_BYTES // 4  # of 4 bytes each
+    places = []
+    for _ in range(4):
+        held = [buffers.take(size, FLOAT) for _ in range(3)]
+        places.append({array.ctypes.data for array in held})
+        buffers.take(LARGE + len(places), FLOAT)
+        del held
+    assert places[1] == places[2] == places[3]
 
 
 def test_sizes_and_dtypes() -> None:
