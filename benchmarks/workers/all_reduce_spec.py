@@ -44,7 +44,13 @@ class AllReduceSpec:
         return cls(**{**fields, "cores": tuple(fields["cores"])})
 
 
-def timed(prepare: Callable[[], Any], reduce: Callable[[Any], Any], times: int, expected: float) -> float:
+def timed(
+    prepare: Callable[[], Any],
+    reduce: Callable[[Any], Any],
+    times: int,
+    expected: float,
+    is_all: Callable[[Any, float], bool],
+) -> float:
     """The median of the seconds that a sum takes, without those before it.
 
     Args:
@@ -52,6 +58,8 @@ def timed(prepare: Callable[[], Any], reduce: Callable[[Any], Any], times: int, 
         reduce: Sums it over the workers, and returns when the sum is there.
         times: How often.
         expected: Each number of the sum.
+        is_all: Whether all numbers of a sum are one. Asked of the last sum alone, as it takes long; the ends of the
+            others are looked at.
 
     Raises:
         RuntimeError: A sum is another.
@@ -65,4 +73,6 @@ def timed(prepare: Callable[[], Any], reduce: Callable[[Any], Any], times: int, 
         for place in (0, -1):
             if float(total[place]) != expected:
                 raise RuntimeError(f"expected sums of {expected:g}. Received: {float(total[place]):g}")
+    if not is_all(total, expected):
+        raise RuntimeError(f"expected sums of {expected:g}. Received: other numbers, too")
     return statistics.median(seconds[_WARM:])

@@ -13,6 +13,7 @@ from benchmarks.comparison.rounds import Record
 from benchmarks.comparison.torch_python import TorchPython
 from benchmarks.workers.all_reduce_spec import AllReduceSpec, timed
 from tfdist.launch.worker_options import Communication
+from tfdist.runtime.collectives.calls import Call
 
 TORCH = TorchPython("torch-python", {"torch": "2.13.0"})
 
@@ -37,9 +38,17 @@ def test_each_engine_sums_the_same(tmp_path: Path) -> None:
 
 
 def test_a_sum_that_is_wrong_is_no_time() -> None:
-    assert timed(lambda: [1.0, 1.0], lambda ones: [3 * value for value in ones], 2, 3.0) >= 0
+    def is_all(total: list[float], number: float) -> bool:
+        return set(total) == {number}
+
+    def time(total: list[float]) -> float:
+        return timed(lambda: [1.0] * 3, lambda ones: total, 2, 3.0, is_all)
+
+    assert time([3.0, 3.0, 3.0]) >= 0
     with pytest.raises(RuntimeError, match="expected sums of 3. Received: 1"):
-        timed(lambda: [1.0, 1.0], lambda ones: [3.0, 1.0], 2, 3.0)
+        time([3.0, 3.0, 1.0])
+    with pytest.raises(RuntimeError, match="expected sums of 3. Received: other numbers"):
+        time([3.0, 1.0, 3.0])
 
 
 def test_what_came_is_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -74,15 +83,26 @@ def test_what_is_wrong_is_said(options: list[str], said: str, capsys: pytest.Cap
     assert said in capsys.readouterr().err
 
 
-def test_a_worker_sums_and_says_how_long_it_took(
-    tmp_path: Path, command_line: Callable[..., None], printed: Callable[[], dict]
+def test_workers_sum_and_say_how_long_the_slowest_took(
+    tmp_path: Path,
+    command_line: Callable[..., None],
+    printed: Callable[[], dict],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from benchmarks.workers import tensorflow_all_reduce
 
+    class Slower:
+        """Asks the others: one of them took an hour."""
+
+        def run(self, call: Call, medians: dict[str, float]) -> dict[str, float]:
+            assert call == Call("all_reduce", "max")
+            return {size: max(seconds, 3600.0) for size, seconds in medians.items()}
+
+    monkeypatch.setattr(tensorflow_all_reduce, "communicator_of", lambda strategy: Slower())
     spec = AllReduceSpec(1, {"4000": 2}, tuple(os.sched_getaffinity(0)), 60.0, str(tmp_path))
     command_line(spec.argument())
     tensorflow_all_reduce.main()
-    assert printed()["seconds"]["4000"] > 0
+    assert printed()["seconds"]["4000"] == 3600.0
 
 
 @pytest.mark.slow
