@@ -47,6 +47,11 @@ class CoreBinding:
             return True
         return False
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether this process runs on these cores alone; not where the system did not let it be bound."""
+        return os.sched_getaffinity(0) <= set(self.cores)
+
 
 def choose_binding(rank: int, size: int, nodes: Sequence[frozenset[int]]) -> CoreBinding | None:
     """The cores of worker `rank` of a machine's `size` workers; None where it may run on all.

@@ -87,11 +87,13 @@ def _start(make: Callable[[], _S]) -> _S:
 
 def requested_devices(assignment: Assignment) -> DeviceRequest:
     """The devices that the command line asks for, and this worker's place on its machine."""
+    binding = assignment.binding
     return DeviceRequest(
         gpus=assignment.devices,
         logical=assignment.logical_devices,
         memory_limit=assignment.memory_limit,
         local_rank=assignment.local_rank,
         local_size=assignment.local_size,
-        sharing=None if assignment.binding is None else assignment.binding.workers,
+        # A worker that the system did not bind shares all cores with all workers of the machine.
+        sharing=binding.workers if binding is not None and binding.is_kept else None,
     )

@@ -104,7 +104,10 @@ threading.Thread(target=lambda: print(os.sched_getaffinity(0))).start()
 
 def test_cores_that_are_not_there_bind_nothing() -> None:
     before = os.sched_getaffinity(0)
-    assert not CoreBinding((100_000,), 1).bind()
+    binding = CoreBinding((100_000,), 1)
+    assert not binding.bind()
+    assert not binding.is_kept
+    assert CoreBinding(tuple(before), 1).is_kept
     assert os.sched_getaffinity(0) == before
 
 
