@@ -1,4 +1,4 @@
-"""The communicator of a strategy's workers, over TensorFlow's collectives."""
+"""The communicator of a strategy's workers: in memory that they share, or over TensorFlow's collectives."""
 
 from __future__ import annotations
 

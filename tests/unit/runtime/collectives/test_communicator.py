@@ -439,6 +439,28 @@ def test_means_of_halves_are_rounded_once(dtype: str, given: list[float], mean: 
         assert set(tf.cast(found, tf.float64).numpy()) == {mean}
 
 
+SMALL_HALVES = [
+    ("float16", "sum", [2048.0, 1.0, 1.0], 2050.0),
+    ("bfloat16", "sum", [256.0, 1.0, 1.0], 258.0),
+    ("float16", "product", [512.0, 512.0, 2.0**-10], 256.0),
+    ("bfloat16", "product", [3.0, 87.0, 100.0], 26112.0),
+]
+"""With a rounding after each worker they would be 2048, 256, infinite and 25984."""
+
+
+@pytest.mark.parametrize(("dtype", "op", "given", "wanted"), SMALL_HALVES)
+@pytest.mark.parametrize("kind", ["all_reduce", "reduce_scatter"])
+def test_small_sums_of_halves_are_rounded_once(
+    dtype: str, op: str, given: list[float], wanted: float, kind: str
+) -> None:
+    def act(own: Communicator) -> tf.Tensor:
+        return own.run(Call(kind, op), tf.cast(tf.fill([3], given[own.worker]), dtype))
+
+    for found in play(3, act):
+        assert found.dtype == dtype
+        assert set(tf.cast(found, tf.float64).numpy()) == {wanted}
+
+
 def test_integers_wrap_as_they_do_on_one_worker() -> None:
     small, large = np.array([200, 100], np.uint8), np.array([2**63 + 5, 7], np.uint64)
     given = [tf.constant(small), tf.constant(large)]

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfdist.runtime.collectives.wire.engine import Channel, Reduction
+from tfdist.runtime.collectives.wire.wire_dtypes import HALVES
 
 _COMBINE: dict[Reduction, Callable[..., np.ndarray]] = {
     "sum": np.add,
@@ -59,9 +60,11 @@ class KnownRows:
 
 
 def _reduced(rows: Sequence[np.ndarray], op: Reduction) -> np.ndarray:
-    """In the order of the workers, so that all of them get the same bits."""
-    total = rows[0]
+    """In the order of the workers, so that all of them get the same bits; halves in float32, rounded once."""
+    dtype = rows[0].dtype
+    wide = np.dtype(np.float32) if tf.as_dtype(dtype) in HALVES else dtype
+    total = rows[0].astype(wide)
     with np.errstate(all="ignore"):
         for row in rows[1:]:
-            total = _COMBINE[op](total, row)
-    return total
+            total = _COMBINE[op](total, row.astype(wide))
+        return total.astype(dtype)

@@ -10,6 +10,7 @@ import tensorflow as tf
 from tfdist.runtime.collectives.calls import Call
 from tfdist.runtime.collectives.wire.engine import Channel, CollectiveEngine
 from tfdist.runtime.collectives.wire.wire_dtypes import (
+    HALVES,
     from_bits,
     from_numbers,
     to_bits,
@@ -18,8 +19,6 @@ from tfdist.runtime.collectives.wire.wire_dtypes import (
 
 JOINED_BYTES = 2 << 20
 """Tensors of one dtype share a flat one up to this size; a larger one goes alone, without a copy."""
-
-_HALF = (tf.float16, tf.bfloat16)
 
 
 @dataclass(frozen=True)
@@ -127,7 +126,7 @@ def _to_wire(call: Call, table: tf.Tensor) -> tf.Tensor:
     if call.op is None:
         return tf.reshape(to_bits(table), [-1])
     values = tf.reshape(table, [-1])
-    if call.op == "mean" and values.dtype in _HALF:
+    if call.op == "mean" and values.dtype in HALVES:
         # A sum of numbers whose mean is finite may not be.
         values = tf.cast(values, tf.float32)
     return to_numbers(values, call.reduction)

@@ -10,6 +10,9 @@ from tfdist.runtime.collectives.wire.engine import Reduction
 NUMBERS = (tf.float64, tf.float32, tf.bfloat16, tf.float16, tf.int32, tf.int64)
 """Dtypes that engines reduce."""
 
+HALVES = (tf.float16, tf.bfloat16)
+"""Those of them that are added up in float32 where tfdist adds them."""
+
 _HOLDERS = {tf.int8: tf.int32, tf.int16: tf.int32, tf.uint8: tf.int32, tf.uint16: tf.int32, tf.uint32: tf.int64}
 """Integers that hold others, and whose sums and products have the bits of theirs at the low end."""
 
