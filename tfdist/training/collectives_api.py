@@ -81,7 +81,8 @@ def all_reduce(value: Any, op: str = "sum", *, group: Group | None = None, async
             group.
         UnsupportedError: A step of `strategy.run` calls it on one of several replicas of a worker.
 
-    Sums and means have a gradient: that of the sum over all workers' losses, for which all of them call the tape.
+    Sums and means have a gradient: that of the sum over all workers' losses, for which all of them call the tape on a
+    loss that depends on the result.
 
     Example:
         ```python

@@ -28,8 +28,12 @@ _PRIMITIVES: dict[Kind, Primitive] = {
     "reduce_scatter": "reduce_scatter",
     "all_to_all": "all_to_all",
 }
+_TO_ONE: tuple[Kind, ...] = ("reduce", "gather")
 _CUT: tuple[Kind, ...] = ("scatter", "reduce_scatter", "all_to_all")
 """Kinds that cut a value along its first axis into a part for each worker."""
+
+CUTS = "cuts the first axis of a value into equal parts"
+"""What a text says in which there are no equal parts."""
 
 
 @dataclass(frozen=True)
@@ -40,18 +44,19 @@ class Call:
         kind: Its name; a `recv` is the other end of a `send`.
         op: For reductions one of `REDUCTIONS`.
         root: For kinds with one worker that gives or gets, its index in the job.
+        gradient_of: Of a call that computes a gradient, the call whose gradient it is, in words.
     """
 
     kind: Kind
     op: str | None = None
     root: int | None = None
+    gradient_of: str | None = None
 
     def __str__(self) -> str:
-        if self.op is not None:
-            return f"{self.kind}({self.op})" + ("" if self.root is None else f" to worker {self.root}")
-        if self.root is None:
-            return self.kind
-        return f"{self.kind} {'to' if self.kind == 'gather' else 'from'} worker {self.root}"
+        name = self.kind if self.op is None else f"{self.kind}({self.op})"
+        if self.root is not None:
+            name += f" {'to' if self.kind in _TO_ONE else 'from'} worker {self.root}"
+        return name if self.gradient_of is None else f"{name} for the gradient of {self.gradient_of}"
 
     @property
     def primitive(self) -> Primitive:
@@ -75,7 +80,21 @@ class Call:
 
     def has_result(self, worker: int) -> bool:
         """Whether a worker gets something."""
-        return self.kind not in ("reduce", "gather") or worker == self.root
+        return self.kind not in _TO_ONE or worker == self.root
+
+    @property
+    def has_gradient(self) -> bool:
+        """Whether a gradient goes through it."""
+        if self.op is not None:
+            return self.kind in ("all_reduce", "reduce_scatter") and self.op in ("sum", "mean")
+        return self.kind in ("all_gather", "all_to_all", "broadcast")
+
+    def uncut(self, shape: str, workers: int) -> str:
+        """The text for a value of a shape, in words, whose first axis cannot be cut."""
+        return (
+            f"{self} {CUTS} for {workers} workers. Received: a value of shape {shape}. Pad it, as with tf.pad, or give "
+            f"a value of shape ({workers}, ...)."
+        )
 
     def shape_of_result(self, shape: Sequence[int | None], workers: int) -> list[int | None]:
         """The shape that it makes of a value's.
@@ -88,10 +107,7 @@ class Call:
         if not self.is_cut:
             return list(shape)
         if not shape or (shape[0] is not None and shape[0] % workers):
-            raise UsageError(
-                f"{self} cuts the first axis of a value into equal parts for {workers} workers. Received: a value of "
-                f"shape {tuple(shape)}. Pad it, as with tf.pad, or give a value of shape ({workers}, ...)."
-            )
+            raise UsageError(self.uncut(str(tuple(shape)), workers))
         if self.kind == "all_to_all":
             return list(shape)
         return [None if shape[0] is None else shape[0] // workers, *shape[1:]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,13 +22,14 @@ from tfdist.runtime.collectives.groups import Group
 from tfdist.runtime.collectives.handles import Handle, finished
 from tfdist.runtime.collectives.lanes import Lane, Lanes
 from tfdist.runtime.collectives.numpy_reductions import accumulated
-from tfdist.runtime.collectives.traced_agreement import agree_in_graph
+from tfdist.runtime.collectives.traced_agreement import agree_in_graph, check_cuts_in_graph
 from tfdist.runtime.collectives.traced_progress import TracedProgress
 from tfdist.runtime.collectives.values import Leaf, Values, values_of
 from tfdist.runtime.collectives.wire.engine import Channel, CollectiveEngine
 from tfdist.runtime.collectives.wire.known_rows import KnownRows
 from tfdist.runtime.collectives.wire.transfers import flats_of, transfer
 from tfdist.runtime.collectives.wire.wire_dtypes import check_reducible
+from tfdist.runtime.local_variables import local_variables
 
 Noted = Callable[[], contextlib.AbstractContextManager[Any]]
 
@@ -132,17 +134,14 @@ class Communicator:
         values = self._given(call, value)
         if len(lane.workers) == 1:
             assert values is not None, "the only worker gives what there is"
-            tensors = [leaf.tensor for leaf in values.leaves]
-            alone = _packed(call, values, _alone(call, tensors), self.worker)
+            alone = _packed(call, values, _alone(call, values), self.worker)
             return finished(str(call), alone) if async_op else alone
         if not tf.executing_eagerly():
             return self._traced(call, values, lane, async_op)
 
         def finish(found: tuple[Values, list[tf.Tensor]]) -> Any:
             given, results = found
-            if values is not None:
-                results = self._connected(call, values, results, lane)
-            return _packed(call, given, results, self.worker)
+            return _packed(call, given, self._connected(call, given, results, lane), self.worker)
 
         return self._eagerly(str(call), lane, lambda: self._transferred(call, values, lane), finish, async_op)
 
@@ -178,7 +177,7 @@ class Communicator:
         """The values as all workers describe them, and the results for their leaves."""
         contract = contract_of(str(call), values)
         tensors = [] if values is None else [leaf.tensor for leaf in values.leaves]
-        flats = [] if values is None or not _fits(call, tensors, lane) else flats_of(call, tensors, len(lane.workers))
+        flats = [] if values is None or not _fits(call, values, lane) else flats_of(call, tensors, len(lane.workers))
         size = sum(flat.flat.shape[0] * flat.flat.dtype.size for flat in flats)
         content = size if size > ROOM else b"".join(flat.flat.numpy().tobytes() for flat in flats)
         meeting = meet(contract, content, lane, self._engine)
@@ -186,8 +185,7 @@ class Communicator:
             assert meeting.contracts is not None, "they are told where somebody gives nothing"
             values = values_like(next(said for said in meeting.contracts if said.values is not None))
             tensors = [leaf.tensor for leaf in values.leaves]
-        for tensor in tensors:
-            call.shape_of_result(list(tensor.shape), len(lane.workers))
+        _check_shapes(call, values, len(lane.workers))
         if meeting.contents is None:
             eager = functools.partial(_eager_channel, call, lane)
             return values, transfer(call, tensors, lane.workers, self._engine, eager)
@@ -206,23 +204,29 @@ class Communicator:
                 "are settled while it is traced. Received: None."
             )
         tensors = [leaf.tensor for leaf in values.leaves]
-        for tensor in tensors:
-            call.shape_of_result(list(tensor.shape), len(lane.workers))
+        _check_shapes(call, values, len(lane.workers))
         contract = contract_of(str(call), values)
         parts = [flat.indices for flat in flats_of(call, tensors, len(lane.workers))]
         agreed = agree_in_graph(contract, tensors, parts, lane, self._engine, self._progress())
-        with tf.control_dependencies([agreed]):
+        with tf.control_dependencies([agreed, *check_cuts_in_graph(call, tensors, agreed, len(lane.workers))]):
             ready = [tf.identity(tensor) for tensor in tensors]
         results = transfer(call, ready, lane.workers, self._engine, functools.partial(_traced_channel, call, lane))
         return _packed(call, values, self._connected(call, values, results, lane), self.worker)
 
     def _connected(self, call: Call, values: Values, results: Sequence[tf.Tensor], lane: Lane) -> list[tf.Tensor]:
         def again(transposed: Call, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-            found: list[tf.Tensor] = self._run(transposed, list(tensors), lane, async_op=False)
+            named = dataclasses.replace(transposed, gradient_of=str(call))
+            found: list[tf.Tensor] = self._run(named, list(tensors), lane, async_op=False)
             return found
 
         tensors = [leaf.tensor for leaf in values.leaves]
-        return with_gradient(call, tensors, results, lane.workers, self.worker, again)
+        return with_gradient(call, tensors, results, lane.workers, self.worker, again, self._watched)
+
+    @functools.cached_property
+    def _watched(self) -> tf.Variable:
+        """A number that tapes watch, as they do all that they see read."""
+        with tf.init_scope(), tf.device("CPU:0"), local_variables():
+            return tf.Variable(0.0, name="tfdist_watched")
 
     def _exchange_bytes(self, call: str, content: bytes, lane: Lane, root: int | None) -> list[bytes]:
         if len(lane.workers) == 1:
@@ -242,11 +246,16 @@ class Communicator:
         return [said[start : start + length] for start, length in zip(starts, meeting.sizes, strict=True)]
 
 
-def _fits(call: Call, tensors: Sequence[tf.Tensor], lane: Lane) -> bool:
+def _check_shapes(call: Call, values: Values, workers: int) -> None:
+    """Raises where a call cannot cut a value: texts by their elements, whatever bytes these have."""
+    for leaf in values.leaves:
+        call.shape_of_result(leaf.shape, workers)
+
+
+def _fits(call: Call, values: Values, lane: Lane) -> bool:
     """Whether values can be cut as the call does; if not, all workers are told once they have met."""
     try:
-        for tensor in tensors:
-            call.shape_of_result(list(tensor.shape), len(lane.workers))
+        _check_shapes(call, values, len(lane.workers))
     except UsageError:
         return False
     return True
@@ -261,10 +270,10 @@ def _traced_channel(call: Call, lane: Lane, flat: tf.Tensor) -> Channel:
     return lane.traced_channel(carried, tf.size(flat) if flat.shape[0] is None else flat.shape[0])
 
 
-def _alone(call: Call, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+def _alone(call: Call, values: Values) -> list[tf.Tensor]:
     """The results where a group has one worker."""
-    for tensor in tensors:
-        call.shape_of_result(list(tensor.shape), 1)
+    _check_shapes(call, values, 1)
+    tensors = [leaf.tensor for leaf in values.leaves]
     if call.primitive == "all_gather":
         return [tf.expand_dims(tensor, 0) for tensor in tensors]
     return [tf.identity(tensor) for tensor in tensors]

@@ -20,11 +20,18 @@ _INSTEAD = {
 
 
 def with_gradient(
-    call: Call, tensors: Sequence[tf.Tensor], results: Sequence[tf.Tensor], workers: tuple[int, ...], own: int, run: Run
+    call: Call,
+    tensors: Sequence[tf.Tensor],
+    results: Sequence[tf.Tensor],
+    workers: tuple[int, ...],
+    own: int,
+    run: Run,
+    watched: tf.Variable,
 ) -> list[tf.Tensor]:
     """The results of a call, connected to what it was given for `tf.GradientTape`.
 
-    All workers of the group take the gradient, in the same order: it runs the transposed collective.
+    All workers of the group take the gradient of a loss that depends on the results, in the same order: it runs the
+    transposed collective. So a worker runs it even where its tape does not watch what it gave, as others watch theirs.
 
     Args:
         call: The call.
@@ -33,6 +40,7 @@ def with_gradient(
         workers: Of the group.
         own: This worker.
         run: Runs another call in the same group.
+        watched: A trainable number of this worker, on which nothing depends.
     """
     places = [place for place, tensor in enumerate(tensors) if tensor.dtype.is_floating or tensor.dtype.is_complex]
     connected = list(results)
@@ -44,11 +52,19 @@ def with_gradient(
         def backward(*upstream: tf.Tensor) -> list[tf.Tensor]:
             dense = [tf.convert_to_tensor(gradient) for gradient in upstream]
             found = _transposed(call, dense, workers, own, run)
-            return [tf.reshape(gradient, tf.shape(tensor)) for gradient, tensor in zip(found, inputs, strict=True)]
+            given, unused = inputs[: len(found)], inputs[len(found) :]
+            return [
+                *(tf.reshape(gradient, tf.shape(tensor)) for gradient, tensor in zip(found, given, strict=True)),
+                *map(tf.zeros_like, unused),
+            ]
 
         return [tf.identity(results[place]) for place in places], backward
 
-    found = connect(*(tensors[place] for place in places))
+    # A call that has no gradient says so where its input is watched, and stays a constant where it is not. The gradient
+    # of a loop in a function cannot read another variable.
+    is_watched = call.has_gradient and (call.gradient_of is None or tf.executing_eagerly())
+    always = [watched.read_value()] if is_watched else []
+    found = connect(*(tensors[place] for place in places), *always)
     for place, tensor in zip(places, found if isinstance(found, list | tuple) else [found], strict=True):
         connected[place] = tensor
     return connected

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfdist.runtime.collectives.calls import Call
 from tfdist.runtime.collectives.contracts import Contract, shown, without_shapes
 from tfdist.runtime.collectives.lanes import Lane
 from tfdist.runtime.collectives.traced_progress import TracedProgress
@@ -59,6 +60,32 @@ def agree_in_graph(
             progress.end()
     agreed = tf.reduce_all(heads[:, :_SUMS] == heads[:1, :_SUMS])
     return tf.cond(agreed, lambda: tf.constant(True), lambda: _fail(heads, lane.workers))
+
+
+def check_cuts_in_graph(call: Call, tensors: Sequence[tf.Tensor], agreed: tf.Tensor, workers: int) -> list[tf.Tensor]:
+    """Scalars after which a call can cut its values, whose first axes may not be known while a function is traced.
+
+    Where it cannot, the function ends on all workers, whose shapes are the same.
+
+    Args:
+        call: The call.
+        tensors: Its values.
+        agreed: After which all workers have said what they call.
+        workers: How many there are.
+    """
+    if not call.is_cut:
+        return []
+    with tf.control_dependencies([agreed]), tf.device("CPU:0"):
+        return [_check_cut(call, tf.shape(tensor), workers) for tensor in tensors if tensor.shape[0] is None]
+
+
+def _check_cut(call: Call, shape: tf.Tensor, workers: int) -> tf.Tensor:
+    def fail() -> tf.Tensor:
+        said = tf.strings.format(call.uncut("{}", workers), shape)
+        with tf.control_dependencies([tf.debugging.Assert(False, [said])]):
+            return tf.constant(False)
+
+    return tf.cond(shape[0] % workers == 0, lambda: tf.constant(True), fail)
 
 
 def _sum_of_shapes(tensors: Sequence[tf.Tensor]) -> tf.Tensor:

@@ -80,13 +80,14 @@ def _sum_error_in(error: BaseException) -> TfdistError | None:
 
 
 def _disagreement_in(error: BaseException) -> TfdistError | None:
-    """The error for collectives of a `tf.function` that differ between workers, from the text of an assertion."""
+    """The error for collectives of a `tf.function` that do not fit, together or to their values, by an assertion."""
+    from tfdist.runtime.collectives.calls import CUTS
     from tfdist.runtime.collectives.traced_agreement import DISAGREEMENT
 
-    said = str(error).partition(f"assertion failed: [{DISAGREEMENT}")[2].splitlines()
-    if not said or type(error).__name__ != "InvalidArgumentError":
+    said = re.search(rf"assertion failed: \[((?:{DISAGREEMENT}|[^\[\]\n]* {CUTS}).*)\]", str(error))
+    if said is None or type(error).__name__ != "InvalidArgumentError":
         return None
-    return UsageError(DISAGREEMENT + said[0].rpartition("]")[0].replace("] [", " "))
+    return UsageError(said[1].replace("] [", " "))
 
 
 def _peer_error_in(error: BaseException) -> TfdistError | None:

@@ -77,6 +77,33 @@ class PlayedEngine:
         return self._network.swap(kind, flat, channel)
 
 
+class MirrorEngine:
+    """Another worker that gives what this one does, for functions, too. It keeps what it was asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def all_reduce(self, flat: tf.Tensor, op: Reduction, channel: Channel) -> tf.Tensor:
+        assert op == "sum"
+        self.asked.append("all_reduce")
+        return 2 * flat
+
+    def reduce_scatter(self, flat: tf.Tensor, op: Reduction, channel: Channel) -> tf.Tensor:
+        return tf.split(self.all_reduce(flat, op, channel), 2)[channel.place]
+
+    def all_gather(self, flat: tf.Tensor, channel: Channel) -> tf.Tensor:
+        self.asked.append("all_gather")
+        return tf.tile(flat, [2])
+
+    def all_to_all(self, flat: tf.Tensor, channel: Channel) -> tf.Tensor:
+        self.asked.append("all_to_all")
+        return tf.tile(tf.split(flat, 2)[channel.place], [2])
+
+    def broadcast(self, flat: tf.Tensor, root: int, channel: Channel) -> tf.Tensor:
+        self.asked.append("broadcast")
+        return tf.identity(flat)
+
+
 def _folded(op: Reduction, rows: list[np.ndarray]) -> np.ndarray:
     total = rows[0]
     for row in rows[1:]:

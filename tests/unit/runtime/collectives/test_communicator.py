@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.unit.runtime.collectives.played_workers import play
+from tests.unit.runtime.collectives.played_workers import MirrorEngine, play
 from tfdist.errors import UnsupportedError, UsageError, WorkerFailedError
 from tfdist.runtime.collectives.agreement import ROOM
 from tfdist.runtime.collectives.calls import Call
 from tfdist.runtime.collectives.communicator import Communicator
 from tfdist.runtime.collectives.groups import Group
+from tfdist.training.supervision.exception_causes import explain
 
 NUMBERS = ["float64", "float32", "bfloat16", "float16", "int32", "int64"]
 OTHERS = ["int8", "uint8", "int16", "uint16", "uint32", "uint64", "bool", "complex64", "complex128"]
@@ -222,6 +223,32 @@ def test_a_value_that_cannot_be_cut_is_refused_on_every_worker() -> None:
     play(2, act)
 
 
+@pytest.mark.parametrize("call", [Call("scatter", root=0), Call("reduce_scatter", "sum"), Call("all_to_all")], ids=str)
+def test_a_size_that_a_function_learns_late_is_refused_where_it_cannot_be_cut(call: Call) -> None:
+    own = Communicator(0, 2, MirrorEngine())
+    function = tf.function(lambda value: own.run(call, value), input_signature=[tf.TensorSpec([None, 4])])
+    for rows in (0, 4):
+        assert function(tf.ones([rows, 4])).shape == (rows if call.kind == "all_to_all" else rows // 2, 4)
+    with pytest.raises(tf.errors.InvalidArgumentError) as told:
+        function(tf.ones([3, 4]))
+    known = explain(told.value)
+    assert isinstance(known, UsageError)
+    assert str(known) == call.uncut("[3 4]", 2)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("gives", [True, False])
+def test_a_text_is_not_cut_into_letters(workers: int, gives: bool) -> None:
+    calls = [Call("scatter", root=0)] if not gives else [Call("scatter", root=0), Call("all_to_all")]
+
+    def act(own: Communicator) -> None:
+        for call in calls:
+            with pytest.raises(UsageError, match=r"equal parts .*Received: a value of shape \(\)"):
+                own.run(call, "abcd" if gives or own.worker == 0 else None)
+
+    play(workers, act)
+
+
 @pytest.mark.parametrize(
     ("value", "op", "said"),
     [
@@ -382,6 +409,90 @@ def test_gradients_are_those_of_the_sum_over_all_losses(
 
     for worker, gradient in enumerate(play(2, act)):
         np.testing.assert_allclose(gradient, wanted(weights, worker))
+
+
+@pytest.mark.parametrize("async_op", [False, True])
+def test_a_worker_that_gives_nothing_takes_part_in_the_gradient(async_op: bool) -> None:
+    def act(own: Communicator) -> Any:
+        variable = tf.Variable([1.0, 2.0])
+        with tf.GradientTape() as tape:
+            found = own.run(Call("broadcast", root=0), variable if own.worker == 0 else None, async_op=async_op)
+            loss = tf.reduce_sum(found.wait() if async_op else found) * (own.worker + 1)
+        gradient = tape.gradient(loss, variable)
+        return gradient if gradient is None else gradient.numpy().tolist()
+
+    assert play(3, act) == [[6, 6], None, None]
+
+
+@pytest.mark.parametrize(
+    "call", [*(call for call, _ in GRADIENTS), Call("all_gather"), Call("reduce_scatter", "sum")], ids=str
+)
+def test_a_worker_whose_input_is_a_constant_takes_part_in_the_gradient(call: Call) -> None:
+    """Else one whose input is a variable would wait for it."""
+
+    def act(own: Communicator) -> Any:
+        variable = tf.Variable([1.0, 2.0])
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(own.run(call, variable if own.worker else tf.ones([2])))
+        return tape.gradient(loss, variable)
+
+    constant, watched = play(2, act)
+    assert constant is None
+    assert np.all(watched.numpy() > 0)
+
+
+@pytest.mark.parametrize("is_outside", [False, True])
+def test_it_does_so_in_a_function(is_outside: bool) -> None:
+    """Whether the tape is in the function or around it."""
+    engine = MirrorEngine()
+    own = Communicator(1, 2, engine)
+
+    @tf.function
+    def loss() -> tf.Tensor:
+        return tf.reduce_sum(own.run(Call("broadcast", root=0), tf.TensorSpec([2])))
+
+    def gradient() -> None:
+        with tf.GradientTape() as tape:
+            found = loss()
+        assert tape.gradient(found, tf.constant(1.0)) is None
+
+    (gradient if is_outside else tf.function(gradient))()
+    assert engine.asked.count("all_reduce") == 1
+
+
+@pytest.mark.parametrize("is_outside", [False, True])
+def test_a_loop_in_a_function_has_a_gradient(is_outside: bool) -> None:
+    own = Communicator(0, 2, MirrorEngine())
+    variable = tf.Variable([1.0, 2.0])
+
+    @tf.function
+    def loss() -> tf.Tensor:
+        value = tf.convert_to_tensor(variable)
+        for _ in tf.range(3):
+            value = own.run(Call("all_reduce", "sum"), value)
+        return tf.reduce_sum(value)
+
+    def gradient() -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            found = loss()
+        return tape.gradient(found, variable)
+
+    assert (gradient if is_outside else tf.function(gradient))().numpy().tolist() == [8, 8]
+
+
+def test_a_gradient_that_meets_another_call_is_named() -> None:
+    def act(own: Communicator) -> str:
+        given = tf.ones([2])
+        with tf.GradientTape() as tape:
+            tape.watch(given)
+            found = own.run(Call("all_reduce", "sum"), given)
+        with pytest.raises(UsageError) as told:
+            # One of them takes the gradient, the other goes on.
+            tape.gradient(found, given) if own.worker else own.run(Call("all_reduce", "sum"), given)
+        return str(told.value)
+
+    for said in play(2, act):
+        assert "all_reduce(sum) on worker 0; all_reduce(sum) for the gradient of all_reduce(sum) on worker 1" in said
 
 
 @pytest.mark.parametrize("op", ["sum", "mean"])
