@@ -14,14 +14,16 @@ from tests.workers.worker_scripts import train
 
 @pytest.mark.parametrize(("workers", "communication"), [(2, "ring"), (3, "shm"), slow(2, "shm"), slow(3, "ring")])
 def test_each_worker_gets_what_it_should(tmp_path: Path, workers: int, communication: str) -> None:
-    """Eagerly and in functions, with gradients and in groups; and all are told of what differs."""
-    for said in train(tmp_path / "run", "exchanging.py", workers=workers, communication=communication):
+    """Eagerly and in functions, with gradients and in groups, new variables too; and all are told of what differs."""
+    for said in train(tmp_path / "run", "exchanging.py", communication, workers=workers, communication=communication):
         assert [name for name, is_right in said["right"].items() if not is_right] == []
         assert len(said["right"]) > 50
         refused = said["refused"]
         assert "float32 of shape (3,) on worker 0; float32 of shape (4,) on worker 1" in refused["shape"]
         assert "float32 of shape (1000,) on worker 0; float64 of shape (1000,) on worker" in refused["dtype"]
         assert "all_gather on worker 0; all_reduce(sum) on worker" in refused["call"]
+        if communication == "shm":
+            assert "'odd', as this worker names it, of float32 (2, 3) on worker 0, float32 (3, " in refused["variable"]
         assert "[on worker 0:] [all_reduce(sum) of float32 of shape (3,)] [on worker 1:]" in refused["function"]
         assert "of shape (4,)" in refused["function"]
 

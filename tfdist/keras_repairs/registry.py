@@ -32,6 +32,7 @@ from keras.src.trainers.data_adapters import array_data_adapter
 from keras.src.utils import file_utils
 from tensorflow.python.autograph.impl import conversion
 from tensorflow.python.distribute import mirrored_run, values
+from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
 from tensorflow.python.eager import backprop
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
 from tensorflow.python.framework import random_seed
@@ -46,7 +47,13 @@ from tensorflow.python.ops import (
 )
 from tensorflow.python.saved_model import load
 
-from tfdist.keras_repairs.base import clear_session, global_seeds, thread_attributes, variable_conversions
+from tfdist.keras_repairs.base import (
+    clear_session,
+    global_seeds,
+    initial_values,
+    thread_attributes,
+    variable_conversions,
+)
 from tfdist.keras_repairs.callbacks import backup_and_restore, callback_list
 from tfdist.keras_repairs.coupling import hinge_labels, layer_calls, loss_treatment, model_calls
 from tfdist.keras_repairs.coupling.trials import kept_tensors
@@ -300,9 +307,11 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
 
 
 def _of_variables() -> tuple[Repair, ...]:
-    """Conversions that variables of one device have, and those of a strategy lack."""
+    """Where variables have their values from, and conversions that they have on one device alone."""
     variable = values.DistributedVariable
+    initial_value = "_get_variable_creator_initial_value"
     return (
+        Repair(CollectiveAllReduceExtended, initial_value, initial_values.variable_creator_initial_value),
         *(
             Repair(variable, f"__{convert.__name__}__", variable_conversions.converting(convert))
             for convert in (int, float, complex)

@@ -15,7 +15,7 @@ from tfdist.runtime.transport.sum_setup import set_up_sums
 _IMPLEMENTATION = {
     "nccl": tf.distribute.experimental.CommunicationImplementation.NCCL,
     "ring": tf.distribute.experimental.CommunicationImplementation.RING,
-    # TensorFlow's own collectives, as of initial values; sums are tfdist's.
+    # For TensorFlow's own collectives, such as a script's strategy.reduce; sums are tfdist's.
     "shm": tf.distribute.experimental.CommunicationImplementation.RING,
     "shm+ring": tf.distribute.experimental.CommunicationImplementation.RING,
 }

@@ -1,8 +1,12 @@
-"""Every collective on real workers, eagerly and in functions, with what it should give. Says which were right."""
+"""Every collective on real workers, eagerly and in functions, with what it should give. Says which were right.
+
+Its argument is what carries them.
+"""
 
 import json
 import sys
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -167,6 +171,32 @@ def gradients() -> None:
     check("step", strategy.run(step), summed / workers * (index + 1))
 
 
+def initial_values() -> None:
+    """Variables begin with the chief's values, whatever a worker has itself."""
+    own = np.arange(200_000) + 1000 * index
+    chiefs = np.arange(200_000)
+    strategy = tfdist.strategy()
+    with strategy.scope():
+        for dtype in (tf.float32, tf.float16, tf.bfloat16, tf.int64, tf.uint8, tf.complex64):
+            made = tf.Variable(tf.cast(own % 199, dtype))
+            right[f"{dtype.name} variable"] = bool(tf.reduce_all(made == tf.cast(chiefs % 199, dtype)))
+        check("variable of shape ()", tf.Variable(lambda: index + 2.5), 2.5)
+        check("variable of two dimensions", tf.Variable(tf.ones([2, 3]) * index), np.zeros([2, 3]))
+        check("empty variable", tf.Variable(tf.ones([0, 3])), np.zeros([0, 3]))
+        check("truth", tf.Variable(index == 0), True)
+        lazy: list[tf.Variable] = []
+
+        @tf.function
+        def read() -> tf.Tensor:
+            if not lazy:
+                lazy.append(tf.Variable(tf.ones([2]) * index))
+            return lazy[0] + 1
+
+        check("variable of a function", strategy.run(read), np.ones(2))
+        model = keras.Sequential([keras.Input([3]), keras.layers.Dense(2)])
+        check("weights", tfdist.all_gather(model.weights[0].value)[-1], model.weights[0])
+
+
 def parts_of_the_workers() -> None:
     for members in ([0, workers - 1], [0], list(range(workers)), [workers - 1, 1]):
         if len(set(members)) < len(members):
@@ -207,8 +237,14 @@ def parts_of_the_workers() -> None:
 
 def refusals() -> dict[str, str]:
     """What each worker is told where they disagree. The last one is the end of all collectives."""
+
+    def make_variable() -> None:
+        with tfdist.strategy().scope():
+            tf.Variable(tf.ones([2 + index, 3 - index]) if index < 2 else tf.ones([6]), name="odd")
+
     said = {}
     for name, call in {
+        **({"variable": make_variable} if sys.argv[1] == "shm" else {}),
         "shape": lambda: tfdist.all_reduce(tf.ones([3 + index])),
         "dtype": lambda: tfdist.all_gather(tf.ones([1000], "float64" if index else "float32")),
         "call": lambda: tfdist.all_reduce(1.0) if index else tfdist.all_gather(1.0),
@@ -221,7 +257,7 @@ def refusals() -> dict[str, str]:
     return said
 
 
-for checks in (eager, in_functions, gradients, parts_of_the_workers):
+for checks in (initial_values, eager, in_functions, gradients, parts_of_the_workers):
     checks()
 print(json.dumps({"right": right, "refused": refusals()}), flush=True)
 sys.exit()

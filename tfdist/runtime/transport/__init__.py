@@ -6,5 +6,5 @@
 - `worker_sums`: sums over the workers outside of steps
 - `emulated_replicas`: replicas in threads, where a step is tried out
 - `object_exchange`: texts and objects of any size, between steps
-- `chief_broadcast`: the chief's files and variables, copied to all workers
+- `chief_broadcast`: the chief's files and variables, copied to all workers; `initial_values`: those of new variables
 """

@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from tfdist.runtime.collectives.decisions import broadcast
+from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport.worker_sums import sum_over_workers
 from tfdist.runtime.workers import worker_rank
 
@@ -49,27 +51,34 @@ def variables_from_chief(variables: Sequence[Any], strategy: tf.distribute.Strat
     """Gives Keras variables the chief's values, on every worker; all call this together."""
     is_chief = worker_rank(strategy) == 0
     for variable in variables:
-        value = np.asarray(variable.numpy())
-        content = value.tobytes()
-        pieces = [
-            bytes_from_chief(content[start : start + PIECE_BYTES], strategy)
-            for start in range(0, len(content), PIECE_BYTES)
-        ]
+        value = array_from_chief(np.asarray(variable.numpy()), strategy)
         if not is_chief:
-            variable.assign(np.frombuffer(b"".join(pieces), value.dtype).reshape(value.shape))
+            variable.assign(value)
+
+
+def array_from_chief(array: NDArray, strategy: tf.distribute.Strategy) -> NDArray:
+    """The chief's array, on every worker; the others give one of the same shape and dtype, which is ignored."""
+    return np.frombuffer(_in_pieces(array.tobytes(), strategy), array.dtype).reshape(array.shape)
 
 
 def text_from_chief(text: str, strategy: tf.distribute.Strategy) -> str:
     """The chief's text, on every worker; the others' texts are ignored."""
     content = text.encode()
     size = int(broadcast(np.int64(len(content)), strategy=strategy))
-    content = content[:size].ljust(size, b"\0")
-    pieces = (content[start : start + PIECE_BYTES] for start in range(0, size, PIECE_BYTES))
-    return b"".join(bytes_from_chief(piece, strategy) for piece in pieces).decode()
+    return _in_pieces(content[:size].ljust(size, b"\0"), strategy).decode()
+
+
+def _in_pieces(content: bytes, strategy: tf.distribute.Strategy) -> bytes:
+    pieces = (content[start : start + PIECE_BYTES] for start in range(0, len(content), PIECE_BYTES))
+    return b"".join(bytes_from_chief(piece, strategy) for piece in pieces)
 
 
 def bytes_from_chief(content: bytes, strategy: tf.distribute.Strategy) -> bytes:
     """The chief's bytes, on every worker; the others give as many of their own, which are ignored."""
+    memory = settings_of(strategy).memory
+    if memory is not None:
+        (copy,) = memory.of_functions.copy([tf.constant(np.frombuffer(content, np.uint8))])
+        return copy.numpy().tobytes()
     words = np.zeros(-(-len(content) // 4), np.int32)
     if worker_rank(strategy) == 0:
         words = np.frombuffer(content.ljust(4 * len(words), b"\0"), np.int32)

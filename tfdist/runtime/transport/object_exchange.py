@@ -70,5 +70,6 @@ class ObjectExchange:
             raise UsageError(
                 f"Workers exchange arrays of one shape and dtype. Received: {own} on worker {self.worker}, and another "
                 f"on {', '.join(others)}. Convert the value on every worker, as with float(value) or "
-                "numpy.asarray(value, 'float32'), and pad shorter arrays, as with numpy.pad."
+                "numpy.asarray(value, 'float32'), and pad shorter arrays, as with numpy.pad; or look for a branch of "
+                "the program that not all workers take."
             )

@@ -63,4 +63,3 @@ def set_up_sums(
             ends.close()
         settings.sums = HostSums(MemoryOperations(HostMesh(linked[0])) if linked else None, hosts)
         return hosts
-
