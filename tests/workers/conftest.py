@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from benchmarks.comparison.namespace_hosts import NamespaceHost, NamespacesUnavailableError, namespace_hosts
 from tests.ports import free_ports
-from tests.workers import launcher_processes, namespace_hosts
+from tests.workers import launcher_processes
 
 
 @pytest.fixture
@@ -17,9 +19,14 @@ def launchers(tmp_path: Path) -> Iterator[launcher_processes.Launchers]:
 
 
 @pytest.fixture
-def hosts() -> Iterator[tuple[namespace_hosts.Host, namespace_hosts.Host]]:
-    """Two hosts on one link, `10.91.0.1` and `10.91.0.2`."""
-    yield from namespace_hosts.two_hosts()
+def hosts() -> Iterator[tuple[NamespaceHost, NamespaceHost]]:
+    """Two hosts on one switch, `10.91.0.1` and `10.91.0.2`."""
+    with contextlib.ExitStack() as stack:
+        try:
+            first, second = stack.enter_context(namespace_hosts(2))
+        except NamespacesUnavailableError as error:
+            pytest.skip(str(error))
+        yield first, second
 
 
 @pytest.fixture

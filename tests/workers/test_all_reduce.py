@@ -9,17 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.comparison.namespace_hosts import NamespaceHost
 from tests.marks import slow
 from tests.workers.cli_process import begun, tfdist
-from tests.workers.namespace_hosts import Host
 
 SCRIPT = Path(__file__).parent / "scripts" / "sums.py"
 WORKERS = 3
 
 
-@pytest.mark.parametrize(
-    ("compression", "rounding"), [("none", 2**-24), ("float16", 2**-11), slow("bfloat16", 2**-8)]
-)
+@pytest.mark.parametrize(("compression", "rounding"), [("none", 2**-24), ("float16", 2**-11), slow("bfloat16", 2**-8)])
 def test_sums_are_exact_and_compressed_gradients_off_by_what_is_said(
     tmp_path: Path, compression: str, rounding: float
 ) -> None:
@@ -35,7 +33,7 @@ def test_sums_are_exact_and_compressed_gradients_off_by_what_is_said(
 @pytest.mark.bound(150)
 @pytest.mark.parametrize(("compression", "rounding"), [slow("none", 2**-24), ("bfloat16", 2**-8)])
 def test_hosts_sum_in_memory_first(
-    hosts: tuple[Host, Host], tmp_path: Path, compression: str, rounding: float
+    hosts: tuple[NamespaceHost, NamespaceHost], tmp_path: Path, compression: str, rounding: float
 ) -> None:
     """Two workers on one host and one on the other. What is compressed is the sum of a host."""
     first, second = hosts

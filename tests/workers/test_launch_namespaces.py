@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.comparison.namespace_hosts import NamespaceHost
 from tests.waiting import until
 from tests.workers.launcher_processes import Launchers, marked
-from tests.workers.namespace_hosts import Host, ip
 
 PORT = 20_000
 
@@ -21,7 +21,7 @@ def command(pid: int) -> str:
         return ""
 
 
-def workers(hosts: tuple[Host, Host], family: str = "ipv4") -> str:
+def workers(hosts: tuple[NamespaceHost, NamespaceHost], family: str = "ipv4") -> str:
     # The same port on both: these are two machines.
     return ",".join(f"{h.ipv4}:{PORT}" if family == "ipv4" else f"[{h.ipv6}]:{PORT}" for h in hosts)
 
@@ -29,7 +29,7 @@ def workers(hosts: tuple[Host, Host], family: str = "ipv4") -> str:
 @pytest.mark.parametrize("family", ["ipv4", "ipv6"])
 @pytest.mark.parametrize("shared", [True, False])
 def test_the_same_command_on_both_hosts_is_one_job(
-    launchers: Launchers, hosts: tuple[Host, Host], family: str, shared: bool
+    launchers: Launchers, hosts: tuple[NamespaceHost, NamespaceHost], family: str, shared: bool
 ) -> None:
     both = [
         launchers.start(
@@ -48,7 +48,9 @@ def test_the_same_command_on_both_hosts_is_one_job(
         assert {path.name for path in (run / "logs").iterdir()} == {f"worker-{i}.0.log" for i in expected}
 
 
-def test_a_failure_is_reported_on_the_other_host_with_its_place(launchers: Launchers, hosts: tuple[Host, Host]) -> None:
+def test_a_failure_is_reported_on_the_other_host_with_its_place(
+    launchers: Launchers, hosts: tuple[NamespaceHost, NamespaceHost]
+) -> None:
     args = ["1:raise:ValueError boom", "*:hang"]
     both = [launchers.start(folder=host.name, prefix=host.prefix, workers=workers(hosts), args=args) for host in hosts]
     assert [each.end() for each in both] == [4, 4]
@@ -58,7 +60,9 @@ def test_a_failure_is_reported_on_the_other_host_with_its_place(launchers: Launc
         assert "boom" in (run / "failure.json").read_text()
 
 
-def test_a_host_that_cannot_be_reached_is_named_on_both(launchers: Launchers, hosts: tuple[Host, Host]) -> None:
+def test_a_host_that_cannot_be_reached_is_named_on_both(
+    launchers: Launchers, hosts: tuple[NamespaceHost, NamespaceHost]
+) -> None:
     hosts[1].set_link("down")
     both = [
         launchers.start(folder=host.name, prefix=host.prefix, workers=workers(hosts), start_timeout=5, index=index)
@@ -70,7 +74,9 @@ def test_a_host_that_cannot_be_reached_is_named_on_both(launchers: Launchers, ho
 
 
 @pytest.mark.bound(90)
-def test_a_link_that_is_cut_ends_both_within_a_bound(launchers: Launchers, hosts: tuple[Host, Host]) -> None:
+def test_a_link_that_is_cut_ends_both_within_a_bound(
+    launchers: Launchers, hosts: tuple[NamespaceHost, NamespaceHost]
+) -> None:
     """Workers on a host that is out of reach cannot be started again, and those that are left are not: on neither."""
     marks = [launchers.folder / f"mark-{index}" for index in (0, 1)]
     args = [*(f"{index}:touch:{path}" for index, path in enumerate(marks)), "*:hang"]
@@ -88,7 +94,9 @@ def test_a_link_that_is_cut_ends_both_within_a_bound(launchers: Launchers, hosts
 
 
 @pytest.mark.bound(90)
-def test_all_workers_restart_after_a_link_was_cut_for_a_moment(launchers: Launchers, hosts: tuple[Host, Host]) -> None:
+def test_all_workers_restart_after_a_link_was_cut_for_a_moment(
+    launchers: Launchers, hosts: tuple[NamespaceHost, NamespaceHost]
+) -> None:
     """A worker that the other's silence ended, as TensorFlow does after seconds; launchers are patient for longer."""
     trains, cut = launchers.folder / "trains", launchers.folder / "cut"
     args = ["1@0:step:5", f"1@0:touch:{trains}", f"1@0:await:{cut}", "1@0:signal:6", "*@0:hang", "*@1:listen"]
@@ -106,8 +114,8 @@ def test_all_workers_restart_after_a_link_was_cut_for_a_moment(launchers: Launch
     assert all("worker 1 (" in each.err and "all workers start again" in each.err for each in both)
 
 
-def test_a_host_without_a_route(launchers: Launchers, hosts: tuple[Host, Host]) -> None:
-    ip("-n", hosts[0].name, "route", "add", "unreachable", "10.92.0.0/24")
+def test_a_host_without_a_route(launchers: Launchers, hosts: tuple[NamespaceHost, NamespaceHost]) -> None:
+    hosts[0].ip("route", "add", "unreachable", "10.92.0.0/24")
     there = f"10.92.0.2:{PORT}"
     launcher = launchers.start(
         prefix=hosts[0].prefix, workers=f"{hosts[0].ipv4}:{PORT},{there}", start_timeout=4, index=0
@@ -117,7 +125,7 @@ def test_a_host_without_a_route(launchers: Launchers, hosts: tuple[Host, Host]) 
     assert f"worker 1 ({there}) cannot be reached: No route to host" in launcher.err
 
 
-def test_a_name_that_does_not_resolve(launchers: Launchers, hosts: tuple[Host, Host]) -> None:
+def test_a_name_that_does_not_resolve(launchers: Launchers, hosts: tuple[NamespaceHost, NamespaceHost]) -> None:
     there = f"nowhere.invalid:{PORT}"
     launcher = launchers.start(
         prefix=hosts[0].prefix, workers=f"{hosts[0].ipv4}:{PORT},{there}", start_timeout=4, index=0
@@ -127,9 +135,9 @@ def test_a_name_that_does_not_resolve(launchers: Launchers, hosts: tuple[Host, H
     assert f"worker 1 ({there}) has a name that " in launcher.err
 
 
-def test_a_host_that_does_not_answer(launchers: Launchers, hosts: tuple[Host, Host]) -> None:
+def test_a_host_that_does_not_answer(launchers: Launchers, hosts: tuple[NamespaceHost, NamespaceHost]) -> None:
     # What arrives is answered by nobody, since the way back leads nowhere.
-    ip("-n", hosts[1].name, "route", "add", "blackhole", f"{hosts[0].ipv4}/32")
+    hosts[1].ip("route", "add", "blackhole", f"{hosts[0].ipv4}/32")
     there = f"{hosts[1].ipv4}:{PORT}"
     launcher = launchers.start(
         prefix=hosts[0].prefix, workers=f"{hosts[0].ipv4}:{PORT},{there}", start_timeout=5, index=0
