@@ -7,7 +7,8 @@
     fit                 one timed `fit` of one of the models
     ddp                 training beside PyTorch DDP, a hand-written loop and a ceiling
     first_step          time to the first step, phase by phase, beside torchrun
-    all_reduce          the sum over the workers alone, beside gloo
+    all_reduce          the sum over the workers alone, on this machine and between hosts, beside gloo
+    all_reduce_report   its tables and its picture
     record_reading      one timed pass over TFRecord files
     image_reading       one timed pass over a folder of JPEGs
     checkpoint_cost     what a checkpoint takes from the training

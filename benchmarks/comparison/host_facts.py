@@ -33,6 +33,12 @@ def host_facts() -> dict[str, Any]:
     }
 
 
+def free_memory() -> int:
+    """Bytes that processes can still get without the system having to swap."""
+    fields = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+    return 1024 * int(fields["MemAvailable"].split()[0])
+
+
 def starts_with_onednn() -> bool:
     """Whether TensorFlow itself computes with oneDNN here, with the variables that are set."""
     code = "from tfdist.runtime.cpu_kernels import uses_onednn; raise SystemExit(10 + uses_onednn())"

@@ -53,6 +53,38 @@ class Command:
     afterwards: Callable[[], Mapping[str, Any]] = dict
 
 
+@dataclass(frozen=True)
+class Child:
+    """A process that was started.
+
+    Attributes:
+        process: The process.
+        log: Its output.
+        moment: When it was started, in seconds since 1970.
+    """
+
+    process: subprocess.Popen[bytes]
+    log: Path
+    moment: float
+
+    def check_exit(self) -> None:
+        """Raises if it has failed. It has ended.
+
+        Raises:
+            ContestantError: It has, with its last lines.
+        """
+        status = os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT)
+        assert status is not None
+        if status.si_code != os.CLD_EXITED:
+            raise ContestantError(f"It was ended by {signal.Signals(status.si_status).name}. {self.ending()}")
+        if status.si_status != 0:
+            raise ContestantError(f"It failed with exit code {status.si_status}. {self.ending()}")
+
+    def ending(self) -> str:
+        """Its last lines, for an error."""
+        return _ending(self.log)
+
+
 def run_together(commands: Sequence[Command], seconds: float, folder: Path) -> list[dict[str, Any]]:
     """Runs all at once until each has ended by itself.
 
@@ -67,17 +99,28 @@ def run_together(commands: Sequence[Command], seconds: float, folder: Path) -> l
     Raises:
         ContestantError: One failed, printed no such line, or they took too long. All are killed then.
     """
-    logs = [folder / f"{number}.log" for number in range(len(commands))]
-    with contextlib.ExitStack() as children:
-        moments, started = [], []
-        for command, log in zip(commands, logs, strict=True):
-            moments.append(time.time())
-            started.append(children.enter_context(_child(command, log, seconds)))
-        _wait(started, logs, seconds)
+    with started(commands, seconds, folder) as children:
+        wait_for(children, seconds)
     return [
-        {"started": moment, **last_json(log), **command.afterwards()}
-        for moment, log, command in zip(moments, logs, commands, strict=True)
+        {"started": child.moment, **last_json(child.log), **command.afterwards()}
+        for child, command in zip(children, commands, strict=True)
     ]
+
+
+@contextlib.contextmanager
+def started(commands: Sequence[Command], seconds: float, folder: Path) -> Iterator[list[Child]]:
+    """Starts all at once; at the end none of them, nor of what they have started, is left.
+
+    Args:
+        commands: What to start.
+        seconds: How long they may live.
+        folder: Where their outputs are written.
+    """
+    with contextlib.ExitStack() as stack:
+        yield [
+            stack.enter_context(_child(command, folder / f"{number}.log", seconds))
+            for number, command in enumerate(commands)
+        ]
 
 
 def last_json(log: Path) -> dict[str, Any]:
@@ -95,10 +138,11 @@ def last_json(log: Path) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _child(command: Command, log: Path, seconds: float) -> Iterator[subprocess.Popen[bytes]]:
+def _child(command: Command, log: Path, seconds: float) -> Iterator[Child]:
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     changed = {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **command.environment}
     environment = {name: value for name, value in {**os.environ, **changed}.items() if value is not None}
+    moment = time.time()
     with open(log, "wb") as output:
         process = subprocess.Popen(
             command.arguments,
@@ -110,7 +154,7 @@ def _child(command: Command, log: Path, seconds: float) -> Iterator[subprocess.P
             preexec_fn=functools.partial(_confine, command.cores, math.ceil(seconds + _GRACE_SECONDS)),
         )
     try:
-        yield process
+        yield Child(process, log, moment)
     finally:
         end(process)
 
@@ -123,32 +167,33 @@ def _confine(cores: Sequence[int], seconds: int) -> None:
         raise OSError(ctypes.get_errno(), "prctl")
 
 
-def _wait(started: Sequence[subprocess.Popen[bytes]], logs: Sequence[Path], seconds: float) -> None:
-    """Waits without taking time from the cores that are measured: the kernel says when a process has ended."""
+def wait_for(children: Sequence[Child], seconds: float) -> None:
+    """Returns when all have ended by themselves.
+
+    It takes no time from the cores that are measured: the kernel says when a process has ended.
+
+    Raises:
+        ContestantError: One failed, or they took too long.
+    """
     deadline = time.monotonic() + seconds
     with contextlib.ExitStack() as open_files:
         poller, waiting = select.poll(), {}
-        for process, log in zip(started, logs, strict=True):
-            descriptor = descriptor_of(process.pid, open_files)
+        for child in children:
+            descriptor = descriptor_of(child.process.pid, open_files)
             poller.register(descriptor, select.POLLIN)
-            waiting[descriptor] = (process, log)
+            waiting[descriptor] = child
         while waiting:
             ended = poller.poll(max(0.0, 1000 * (deadline - time.monotonic())))
             if not ended:
-                log = next(iter(waiting.values()))[1]
-                raise ContestantError(f"It took longer than {seconds:g} s (--limit) and was ended. {_ending(log)}")
+                raise too_long(next(iter(waiting.values())), seconds)
             for descriptor, _ in ended:
                 poller.unregister(descriptor)
-                _check_exit(*waiting.pop(descriptor))
+                waiting.pop(descriptor).check_exit()
 
 
-def _check_exit(process: subprocess.Popen[bytes], log: Path) -> None:
-    status = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    assert status is not None
-    if status.si_code != os.CLD_EXITED:
-        raise ContestantError(f"It was ended by {signal.Signals(status.si_status).name}. {_ending(log)}")
-    if status.si_status != 0:
-        raise ContestantError(f"It failed with exit code {status.si_status}. {_ending(log)}")
+def too_long(child: Child, seconds: float) -> ContestantError:
+    """The error of one that has not done its work in time."""
+    return ContestantError(f"It took longer than {seconds:g} s (--limit) and was ended. {child.ending()}")
 
 
 def _ending(log: Path) -> str:

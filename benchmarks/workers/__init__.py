@@ -5,6 +5,7 @@
     torch_models            the models of `benchmarks.models` in PyTorch
     torch_loop              PyTorch's DistributedDataParallel
     first_fit               the first steps of Keras `fit`, moment by moment
+    turn_taking             how a job's process learns that it is the job's turn, and answers
     all_reduce_spec         what a worker that times sums is told, and how it times
     tensorflow_all_reduce   the sum of gradients over the workers under tfdist, alone
     torch_all_reduce        gloo's, alone

@@ -1,16 +1,15 @@
-"""gloo's all-reduce alone: `... torch_all_reduce SPEC`, see `AllReduceSpec`. Each worker prints one line of JSON."""
+"""gloo's all-reduce alone: `... torch_all_reduce SPEC`, see `AllReduceSpec`. The first worker speaks for the job."""
 
 from __future__ import annotations
 
 import sys
 
-from benchmarks.workers.all_reduce_spec import AllReduceSpec, timed
-from benchmarks.workers.loop_spec import say
+from benchmarks.workers.all_reduce_spec import AllReduceSpec, run_rounds, timed
 from benchmarks.workers.torch_loop import join, leave
 
 
 def main() -> None:
-    """Sums as the specification says, and prints."""
+    """Sums as the specification says."""
     spec = AllReduceSpec.parse(sys.argv[1])
     import torch
 
@@ -24,11 +23,16 @@ def main() -> None:
     def is_all(total: torch.Tensor, number: float) -> bool:
         return bool((total == number).all())
 
-    medians = {}
-    for size, times in spec.sizes.items():
-        value = torch.empty(int(size) // 4)
-        medians[size] = timed(lambda value=value: value.fill_(1.0), reduce, times, spec.workers, is_all)
-    say(seconds=medians)
+    def time_sums(sizes: dict[str, int]) -> dict[str, float]:
+        medians = []
+        for size, times in sizes.items():
+            value = torch.empty(int(size) // 4)
+            medians.append(timed(lambda value=value: value.fill_(1.0), reduce, times, spec.workers, is_all))
+        slowest = torch.tensor(medians, dtype=torch.float64)
+        torch.distributed.all_reduce(slowest, torch.distributed.ReduceOp.MAX)
+        return dict(zip(sizes, slowest.tolist(), strict=True))
+
+    run_rounds(spec, spec.index == 0, time_sums)
     leave()
 
 
