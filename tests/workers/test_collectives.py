@@ -14,10 +14,15 @@ from tests.workers.worker_scripts import train
 
 @pytest.mark.parametrize(("workers", "communication"), [(2, "ring"), (3, "shm"), slow(2, "shm"), slow(3, "ring")])
 def test_each_worker_gets_what_it_should(tmp_path: Path, workers: int, communication: str) -> None:
-    """Eagerly and in functions, with gradients and in groups, new variables too; and all are told of what differs."""
+    """Eagerly and in functions, with gradients and in groups, new variables too; and all are told of what differs.
+
+    What carries calls of all workers carries those of some of them.
+    """
     for said in train(tmp_path / "run", "exchanging.py", communication, workers=workers, communication=communication):
         assert [name for name, is_right in said["right"].items() if not is_right] == []
         assert len(said["right"]) > 50
+        carried = {each for each in said["operations"] if "Collective" in each or "PyFunc" in each}
+        assert carried == ({"PyFunc"} if communication == "shm" else {"CollectiveGatherV2"})
         refused = said["refused"]
         assert "float32 of shape (3,) on worker 0; float32 of shape (4,) on worker 1" in refused["shape"]
         assert "float32 of shape (1000,) on worker 0; float64 of shape (1000,) on worker" in refused["dtype"]
@@ -41,6 +46,7 @@ MISSING = """
 WAITS = {
     "a handle for which nobody waits": "handle = tfdist.all_reduce(tf.ones([3]), async_op=True); time.sleep(1000)",
     "a function": "total()",
+    "what another worker sends": "tfdist.recv(1)",
 }
 
 

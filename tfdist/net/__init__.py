@@ -8,5 +8,5 @@ line (`line_socket`); `bounded_wait` waits for whatever is ready first.
 The launchers of a job meet so when the cluster forms (`launch.rendezvous`), and so do the doctors of several hosts
 (`doctor.mesh`).
 
-The workers of one host talk over `host_links`, which their launcher makes.
+The workers of one host talk over `host_links`, which their launcher makes, and those of some of them one of them.
 """

@@ -1,7 +1,8 @@
 """Links between the worker processes of one host: a piece of memory that all share, and a socket for each pair.
 
-The launcher makes them and hands each worker its ends, which it inherits: nothing has a name that another user could
-open, or that is left behind when all are killed. A socket tells a worker at once when the other one has ended.
+The launcher makes those of all workers, of which each inherits its ends, and workers those of some of them, which they
+hand one another: nothing has a name that another user could open, or that is left behind when all are killed. A socket
+tells a worker at once when the other one has ended.
 """
 
 from __future__ import annotations
@@ -18,6 +19,12 @@ from typing import Self
 REGION_BYTES = (2 << 20) + 4096
 """The part of the memory that each worker writes into: it suits the caches, whatever the size of what is sent."""
 
+SMALL_REGION_BYTES = (512 << 10) + 4096
+"""That where there may be many links, such as those of each pair of workers: with frames of a quarter of the size."""
+
+LEAST_REGION_BYTES = 4096
+"""That of links whose sockets alone are used."""
+
 MOST_WORKERS = 16
 """With more, the sockets would be more descriptors than a process may have by default."""
 
@@ -29,7 +36,7 @@ class LinkEnds:
     Attributes:
         worker: The worker's index in the cluster.
         linked: The indices of all that are linked, itself included, ascending.
-        memory: File descriptor of the memory, which has `REGION_BYTES` for each of them.
+        memory: File descriptor of the memory, which has as many bytes for each of them.
         sockets: File descriptors of the sockets to the others, in their order.
     """
 
@@ -61,26 +68,27 @@ class LinkEnds:
 
 
 class HostLinks:
-    """The links between some workers, as the launcher that starts these makes them.
+    """The links between some workers, as the launcher that starts these makes them, or one of them.
 
-    Use it as a context manager: the launcher's own descriptors are closed at its end.
+    Use it as a context manager: the descriptors of the process that makes them are closed at its end.
 
     Args:
         workers: Their indices in the cluster, ascending; `MOST_WORKERS` at most.
+        region_bytes: The memory that each of them has.
 
     Raises:
         OSError: The system gives no memory or no more descriptors.
         ValueError: There are too many workers.
     """
 
-    def __init__(self, workers: Sequence[int]) -> None:
+    def __init__(self, workers: Sequence[int], region_bytes: int = REGION_BYTES) -> None:
         if not 2 <= len(workers) <= MOST_WORKERS:
             raise ValueError(f"Links join 2 to {MOST_WORKERS} workers of a host. Received: {len(workers)}")
         self._workers = tuple(workers)
         self._sockets: dict[tuple[int, int], socket.socket] = {}
         with contextlib.ExitStack() as undo:
             undo.callback(self.close)
-            self._memory = _memory(len(workers) * REGION_BYTES)
+            self._memory = _memory(len(workers) * region_bytes)
             for one, other in itertools.combinations(workers, 2):
                 # Of packets, so that a message is received whole or not at all.
                 ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -98,8 +106,18 @@ class HostLinks:
         sockets = tuple(self._sockets[worker, other].fileno() for other in self._workers if other != worker)
         return LinkEnds(worker, self._workers, self._memory, sockets)
 
+    def taken_by(self, worker: int) -> LinkEnds:
+        """The ends of one worker, which belong to the caller from now on.
+
+        Raises:
+            OSError: The system gives no more descriptors.
+        """
+        memory = os.dup(self._memory)
+        sockets = [self._sockets.pop((worker, other)).detach() for other in self._workers if other != worker]
+        return LinkEnds(worker, self._workers, memory, tuple(sockets))
+
     def close(self) -> None:
-        """Closes the launcher's descriptors. Workers that have been started keep theirs."""
+        """Closes the descriptors of the process that has made them. Workers that have got theirs keep them."""
         for end in self._sockets.values():
             end.close()
         self._sockets.clear()

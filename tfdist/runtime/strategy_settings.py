@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tfdist.runtime.collectives.traced_progress import TracedProgress
     from tfdist.runtime.step_meter import StepMeter
     from tfdist.runtime.transport.ring_all_reduce import Ring
-    from tfdist.runtime.transport.shared_memory.memory_operations import SharedMemory
+    from tfdist.runtime.transport.shared_memory.shared_memory import SharedMemory
     from tfdist.runtime.transport.shared_memory.shared_memory_sums import HostSums, SharedMemorySums
 
 

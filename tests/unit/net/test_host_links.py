@@ -10,7 +10,7 @@ import socket
 
 import pytest
 
-from tfdist.net.host_links import MOST_WORKERS, REGION_BYTES, HostLinks, LinkEnds
+from tfdist.net.host_links import MOST_WORKERS, REGION_BYTES, SMALL_REGION_BYTES, HostLinks, LinkEnds
 
 
 def descriptors() -> set[str]:
@@ -40,6 +40,25 @@ def test_the_memory_is_shared_and_nobody_can_make_it_smaller() -> None:
         for size in (0, 3 * REGION_BYTES):
             with pytest.raises(PermissionError):
                 os.ftruncate(memory, size)
+
+
+def test_ends_that_are_taken_outlive_the_links() -> None:
+    with HostLinks([1, 2, 5], SMALL_REGION_BYTES) as links:
+        ends = [links.taken_by(worker) for worker in (1, 5)]
+    one, five = ends
+    try:
+        assert (one.worker, one.linked, five.rank) == (1, (1, 2, 5), 2)
+        assert os.fstat(one.memory).st_size == 3 * SMALL_REGION_BYTES
+        with mmap.mmap(one.memory, 0) as near, mmap.mmap(five.memory, 0) as far:
+            near[5:8] = b"abc"
+            assert far[5:8] == b"abc"
+        os.write(one.sockets[1], b"hello")
+        assert os.read(five.sockets[0], 64) == b"hello"
+        assert os.read(one.sockets[0], 64) == b""  # Nobody has taken those of worker 2.
+        assert not any(os.get_inheritable(fd) for each in ends for fd in each.descriptors)
+    finally:
+        for each in ends:
+            each.close()
 
 
 def test_nothing_is_inherited_by_itself_and_nothing_is_left() -> None:

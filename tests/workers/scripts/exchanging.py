@@ -15,6 +15,8 @@ import tfdist
 index, workers = tfdist.worker_index(), tfdist.num_workers()
 LARGE = 600_001 * workers  # elements: of more than a flat tensor of small ones takes
 right: dict[str, object] = {}
+operations: set[str] = set()
+"""Types of those in functions with collectives of some of the workers."""
 
 
 def check(name: str, found: object, wanted: object) -> None:
@@ -207,6 +209,19 @@ def parts_of_the_workers() -> None:
             check(name, tfdist.all_reduce(value(index, 900), group=group), all_values(900)[members].sum(0))
             traced = tf.function(lambda given, group=group: tfdist.all_gather(given, group=group))
             check(f"{name} in a function", traced(value(index)), all_values()[sorted(members)])
+            operations.update(each.type for each in traced.get_concrete_function(value(index)).graph.get_operations())
+    check_groups_that_overlap()
+    ends = tfdist.group([0, workers - 1])
+    if index in ends:
+
+        @tf.function
+        def gradient(given: tf.Tensor) -> tf.Tensor:
+            with tf.GradientTape() as tape:
+                tape.watch(given)
+                loss = tf.reduce_sum(tfdist.all_reduce(given, group=ends) * value(index + 1))
+            return tape.gradient(loss, given)
+
+        check("gradient in a group", gradient(value(index)), value(1).numpy() + value(workers).numpy())
     if index == 0:
         for size in (3, 3000):
             tfdist.send({"x": value(0, size)}, 1)
@@ -235,6 +250,25 @@ def parts_of_the_workers() -> None:
     tfdist.barrier()
 
 
+def check_groups_that_overlap() -> None:
+    """Under way at once, in another order on each worker, and beside a function with some of them."""
+    members = [[0, 1], [1, workers - 1], [0, workers - 1], list(range(workers))]
+    groups = {str(each): tfdist.group(each) for each in members if len(set(each)) == len(each)}
+    own = [name for name, group in groups.items() if index in group]
+    turned = own[index % len(own) :] + own[: index % len(own)]
+    handles = {name: tfdist.all_reduce(value(index, 9000), group=groups[name], async_op=True) for name in turned}
+
+    @tf.function
+    def function() -> dict[str, tf.Tensor]:
+        return {name: tfdist.all_reduce(value(index, 9000), "max", group=groups[name]) for name in own}
+
+    found = function()
+    for name in own:
+        rows = all_values(9000)[list(groups[name].workers)]
+        check(f"overlapping {name}", handles[name].wait(60), rows.sum(0))
+        check(f"overlapping {name} in a function", found[name], rows.max(0))
+
+
 def refusals() -> dict[str, str]:
     """What each worker is told where they disagree. The last one is the end of all collectives."""
 
@@ -259,5 +293,6 @@ def refusals() -> dict[str, str]:
 
 for checks in (initial_values, eager, in_functions, gradients, parts_of_the_workers):
     checks()
-print(json.dumps({"right": right, "refused": refusals()}), flush=True)
+said = {"right": right, "operations": sorted(operations), "refused": refusals()}
+print(json.dumps(said), flush=True)
 sys.exit()

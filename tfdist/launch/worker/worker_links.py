@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from tfdist.launch.environment import Assignment
-from tfdist.net.host_links import MOST_WORKERS, HostLinks
+from tfdist.net.host_links import LEAST_REGION_BYTES, MOST_WORKERS, REGION_BYTES, HostLinks
 
-SETS = 2
-"""Sets of links: for what comes in the order of the steps, and for calls of a script that run beside them."""
+SETS = (REGION_BYTES, REGION_BYTES, LEAST_REGION_BYTES)
+"""Sets of links, by the memory of a worker: for what comes in the order of the steps; for calls of a script that run
+beside them; and for workers to hand one another links between some of them, over the sockets alone."""
 
 
 @contextlib.contextmanager
@@ -28,7 +29,7 @@ def linked(assignments: Sequence[Assignment], warn: Callable[[str], object]) -> 
     with contextlib.ExitStack() as stack:
         links: list[HostLinks] = []
         try:
-            links = [stack.enter_context(HostLinks(indices)) for _ in range(SETS)] if indices else []
+            links = [stack.enter_context(HostLinks(indices, size)) for size in SETS] if indices else []
         except OSError as error:
             warn(
                 "Workers on the CPUs of this host sum over the network instead of in shared memory, for which the "

@@ -1,4 +1,4 @@
-"""Groups: the workers that take part in a collective, and the keys by which TensorFlow tells groups apart."""
+"""Groups: the workers that take part in a collective, and the keys by which groups are told apart."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def check_root(name: str, root: object, group: Group, call: str) -> int:
 
 
 def group_key(workers: tuple[int, ...], count: int) -> int:
-    """TensorFlow's key of a group, the same on all workers without a word between them, and different for each group.
+    """The key of a group, the same on all workers without a word between them, and different for each group.
 
     Args:
         workers: Of the group, ascending.
@@ -104,8 +104,13 @@ def group_key(workers: tuple[int, ...], count: int) -> int:
     return _PARTS + zlib.crc32(repr(workers).encode()) % _PARTS
 
 
+def is_pair(key: int) -> bool:
+    """Whether a key is that of a pair: what one worker sends to another."""
+    return _PAIRS <= key < _PARTS
+
+
 def pair_key(sender: int, receiver: int, count: int) -> int:
-    """TensorFlow's key for what one worker sends to another; the other direction has another."""
+    """The key for what one worker sends to another; the other direction has another."""
     return _PAIRS + sender * count + receiver
 
 

@@ -41,7 +41,7 @@ def communicator_of(strategy: tf.distribute.Strategy) -> Communicator:
 def _engine_of(settings: StrategySettings) -> CollectiveEngine:
     if settings.memory is None:
         return TensorFlowEngine()
-    return SharedMemoryEngine(settings.memory.of_functions, settings.memory.of_calls, TensorFlowEngine())
+    return SharedMemoryEngine(settings.memory)
 
 
 def check_replicas(strategy: tf.distribute.Strategy, call: str) -> None:

@@ -12,8 +12,7 @@ from tfdist.errors import UsageError
 from tfdist.net.host_links import MOST_WORKERS, LinkEnds
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport.ring_all_reduce import Ring, sum_now
-from tfdist.runtime.transport.shared_memory.host_mesh import HostMesh
-from tfdist.runtime.transport.shared_memory.memory_operations import MemoryOperations, SharedMemory
+from tfdist.runtime.transport.shared_memory.shared_memory import SharedMemory, operations_over
 from tfdist.runtime.transport.shared_memory.shared_memory_sums import HostSums, SharedMemorySums
 
 
@@ -43,9 +42,8 @@ def set_up_sums(
             return None
         if communication == "shm":
             unused.pop_all()
-            of_functions, of_calls = (MemoryOperations(HostMesh(ends)) for ends in links)
-            settings.memory = SharedMemory(of_functions, of_calls)
-            settings.sums = SharedMemorySums(of_functions)
+            settings.memory = SharedMemory.over(links)
+            settings.sums = SharedMemorySums(settings.memory.of_functions)
             return None
         linked = links if communication == "shm+ring" else ()
         sends = not linked or linked[0].rank == 0
@@ -61,5 +59,5 @@ def set_up_sums(
         unused.pop_all()
         for ends in linked[1:]:
             ends.close()
-        settings.sums = HostSums(MemoryOperations(HostMesh(linked[0])) if linked else None, hosts)
+        settings.sums = HostSums(operations_over(linked[0]) if linked else None, hosts)
         return hosts

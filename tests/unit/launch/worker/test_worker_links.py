@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from dataclasses import replace
 
@@ -24,13 +25,13 @@ def test_the_workers_of_one_launcher_get_their_ends(communication: str, remote: 
     with linked(given, refuse) as found:
         assert [replace(each, links=(), linked=()) for each in found] == given
         assert [each.linked for each in found] == [(0, 1, 2)] * 3
-        assert [[len(fds) for fds in each.links] for each in found] == [[3, 3]] * 3
-        assert len({fds[0] for each in found for fds in each.links}) == 2  # the memory of each set
-        assert len({fd for each in found for fds in each.links for fd in fds}) == 2 * 7
+        assert [[len(fds) for fds in each.links] for each in found] == [[3, 3, 3]] * 3
+        assert len({fds[0] for each in found for fds in each.links}) == 3  # the memory of each set
+        assert len({fd for each in found for fds in each.links for fd in fds}) == 3 * 7
         handed = Assignment.from_environ(found[1].to_environ({}))
         assert handed is not None
         assert handed.links == found[1].links
-        assert handed.inherited_fds == (*found[1].links[0], *found[1].links[1])
+        assert handed.inherited_fds == tuple(itertools.chain(*found[1].links))
     for fd in handed.inherited_fds:
         with pytest.raises(OSError):
             os.fstat(fd)
@@ -53,7 +54,7 @@ def test_others_go_without(given: list[Assignment]) -> None:
 
 
 def test_a_system_that_gives_none_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(workers: int) -> None:
+    def refused(*_: object) -> None:
         raise OSError(24, "Too many open files")
 
     monkeypatch.setattr(worker_links, "HostLinks", refused)

@@ -3,6 +3,6 @@
 - `transfers`: the tensors of a call as flat ones and back, of the `wire_dtypes` that engines carry
 - `engine`: the primitives of an engine
 - `shared_memory_engine`: in memory that the workers of one host share
-- `tensorflow_engine`: over TensorFlow's collectives, between hosts and between some of the workers
+- `tensorflow_engine`: over TensorFlow's collectives
 - `known_rows`: over few bytes, which all workers have got with the agreement on the call
 """

@@ -1,74 +1,58 @@
-"""The engine in memory that the workers of one host share; for parts of them, those of TensorFlow's collectives."""
+"""The engine in memory that the workers of one host share."""
 
 from __future__ import annotations
 
 import tensorflow as tf
 
-from tfdist.runtime.collectives.groups import EVERYONE
-from tfdist.runtime.collectives.wire.engine import Channel, CollectiveEngine, Reduction
+from tfdist.runtime.collectives.groups import EVERYONE, is_pair
+from tfdist.runtime.collectives.wire.engine import Channel, Reduction
 from tfdist.runtime.transport.shared_memory.memory_operations import MemoryOperations
+from tfdist.runtime.transport.shared_memory.shared_memory import SharedMemory
 
 
 class SharedMemoryEngine:
-    """Runs the collectives of all workers in shared memory; see `CollectiveEngine`.
+    """Runs collectives in shared memory; see `CollectiveEngine`.
 
-    Those of a part of the workers go over another engine: exchanges in one memory come in one order on all workers, and
-    two groups that share a worker may come in either.
+    Exchanges over one set of links come in one order on all its workers. Two groups that share a worker may come in
+    either, and so may the two directions between two workers, and a call that nobody waits for beside steps: all of
+    these have links of their own.
 
     Args:
-        traced: Exchanges in functions, which have one order with the steps' own.
-        eager: Exchanges outside of functions, over links of their own: a call that nobody waits for runs beside steps.
-        of_parts: The engine of groups that are not all workers.
+        memory: What the workers share.
     """
 
-    def __init__(self, traced: MemoryOperations, eager: MemoryOperations, of_parts: CollectiveEngine) -> None:
-        self._traced = traced
-        self._eager = eager
-        self._of_parts = of_parts
+    def __init__(self, memory: SharedMemory) -> None:
+        self._memory = memory
 
     def all_reduce(self, flat: tf.Tensor, op: Reduction, channel: Channel) -> tf.Tensor:
         """See `CollectiveEngine`."""
-        operations = self._operations(channel)
-        if operations is None:
-            return self._of_parts.all_reduce(flat, op, channel)
-        (total,) = operations.reduce([flat], op)
+        (total,) = self._operations(channel).reduce([flat], op)
         return tf.ensure_shape(total, flat.shape)
 
     def reduce_scatter(self, flat: tf.Tensor, op: Reduction, channel: Channel) -> tf.Tensor:
         """See `CollectiveEngine`."""
-        if self._operations(channel) is None:
-            return self._of_parts.reduce_scatter(flat, op, channel)
         total = self.all_reduce(flat, op, channel)
         return tf.reshape(total, [len(channel.workers), -1])[channel.place]
 
     def all_gather(self, flat: tf.Tensor, channel: Channel) -> tf.Tensor:
         """See `CollectiveEngine`."""
-        operations = self._operations(channel)
-        if operations is None:
-            return self._of_parts.all_gather(flat, channel)
         size = flat.shape[0]
-        return tf.ensure_shape(operations.gather(flat), [None if size is None else len(channel.workers) * size])
+        gathered = self._operations(channel).gather(flat)
+        return tf.ensure_shape(gathered, [None if size is None else len(channel.workers) * size])
 
     def all_to_all(self, flat: tf.Tensor, channel: Channel) -> tf.Tensor:
         """See `CollectiveEngine`."""
-        operations = self._operations(channel)
-        if operations is None:
-            return self._of_parts.all_to_all(flat, channel)
-        return tf.ensure_shape(operations.deal(flat), flat.shape)
+        return tf.ensure_shape(self._operations(channel).deal(flat), flat.shape)
 
     def broadcast(self, flat: tf.Tensor, root: int, channel: Channel) -> tf.Tensor:
         """See `CollectiveEngine`."""
-        operations = self._operations(channel)
-        if operations is None:
-            return self._of_parts.broadcast(flat, root, channel)
-        (copy,) = operations.copy([flat], root)
+        (copy,) = self._operations(channel).copy([flat], root)
         return tf.ensure_shape(copy, flat.shape)
 
-    def _operations(self, channel: Channel) -> MemoryOperations | None:
-        """The exchanges for these workers; None where they are not all, or two of which one sends to the other.
-
-        Calls between two come in an order of their own for each direction, beside those of all workers.
-        """
-        if channel.group_key != EVERYONE:
-            return None
-        return self._eager if tf.executing_eagerly() else self._traced
+    def _operations(self, channel: Channel) -> MemoryOperations:
+        """The exchanges for these workers, and for calls in functions or outside."""
+        is_eager = tf.executing_eagerly()
+        if channel.group_key == EVERYONE:
+            return self._memory.of_calls if is_eager else self._memory.of_functions
+        part = f"{channel.group_key} {'outside of' if is_eager else 'in'} functions"
+        return self._memory.of_parts.of(part, channel.workers, channel.place, is_small=is_pair(channel.group_key))

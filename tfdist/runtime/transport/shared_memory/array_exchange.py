@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfdist.runtime.transport.shared_memory.frame_layout import Piece, frames_of, pieces_of, pieces_within, share
-from tfdist.runtime.transport.shared_memory.host_mesh import FRAME_BYTES, HostMesh, contract_of
+from tfdist.runtime.transport.shared_memory.host_mesh import HostMesh, contract_of
 
 PART, RESULT = range(2)
 """The kinds of frames: a worker's own numbers, and its share of the result."""
@@ -65,7 +65,7 @@ def gather_arrays(mesh: HostMesh, array: NDArray) -> list[NDArray]:
     reduce_arrays(mesh, [sizes], [sizes])
     gathered = [array if rank == mesh.rank else np.empty(size, array.dtype) for rank, size in enumerate(sizes)]
     mesh.begin(contract_of("gather", array.dtype))
-    frames = [frames_of((int(size),), FRAME_BYTES // array.dtype.itemsize) for size in sizes]
+    frames = [frames_of((int(size),), mesh.frame_bytes // array.dtype.itemsize) for size in sizes]
     count = max(map(len, frames))
     for number in _exchanged(mesh, _Frames(mesh, [array]), count):
         for rank in _others(mesh):
@@ -144,7 +144,7 @@ class _Frames:
         self._arrays = arrays
         self._has_content = has_content
         self._dtype = arrays[0].dtype
-        self.frames = frames_of(_sizes_of(arrays), FRAME_BYTES // self._dtype.itemsize)
+        self.frames = frames_of(_sizes_of(arrays), mesh.frame_bytes // self._dtype.itemsize)
         self._written = 0
 
     def write_until(self, number: int, count: int) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfdist.errors import TfdistError, UsageError, WorkerFailedError
-from tfdist.net.host_links import REGION_BYTES, LinkEnds
+from tfdist.net.host_links import LinkEnds
 
 SLOTS = 4
 """Places for frames of one kind in a worker's region: a worker may write while another one still reads the third frame
@@ -24,8 +24,6 @@ KINDS = 2
 """What a worker writes: its own part of a frame, and its share of the result."""
 
 _LABEL_BYTES = 4096
-FRAME_BYTES = (REGION_BYTES - _LABEL_BYTES) // (KINDS * SLOTS)
-"""Bytes of one frame: several fit into the cache of one core."""
 
 _TICK = struct.Struct("<QI")
 """What a worker tells the others: how many times it has told something, and the checksum of what it is in."""
@@ -72,6 +70,7 @@ class HostMesh:
     Attributes:
         rank: The worker's place on its host.
         count: Workers of the host.
+        frame_bytes: Bytes of one frame, by the size of the memory: several fit into the cache of one core.
         frame: Number of the next frame, counted over all exchanges.
     """
 
@@ -84,12 +83,13 @@ class HostMesh:
         self._contract = Contract("", 0)
         self._broken: TfdistError | None = None
         try:
-            self._memory = mmap.mmap(ends.memory, self.count * REGION_BYTES)
+            self._memory = mmap.mmap(ends.memory, 0)
         finally:
             os.close(ends.memory)
-        regions = np.frombuffer(self._memory, np.uint8).reshape(self.count, REGION_BYTES)
+        regions = np.frombuffer(self._memory, np.uint8).reshape(self.count, -1)
         self._labels = regions[:, :_LABEL_BYTES]
-        self._slots = regions[:, _LABEL_BYTES:].reshape(self.count, KINDS, SLOTS, FRAME_BYTES)
+        self._slots = regions[:, _LABEL_BYTES:].reshape(self.count, KINDS, SLOTS, -1)
+        self.frame_bytes = self._slots.shape[-1]
         ranks = [peer for peer in self.ranks if peer != self.rank]
         self._peers = {peer: socket.socket(fileno=fd) for peer, fd in zip(ranks, ends.sockets, strict=True)}
         self._heard = dict.fromkeys(ranks, 0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
@@ -28,22 +27,36 @@ class MemoryOperations:
     none waits for another one in an exchange that this one has not come to.
 
     Args:
-        mesh: The links between the workers.
+        rank: This worker's place among them.
+        connect: Returns the links between them; called once, by the first exchange.
+        order: That of other operations, among which these come in the order in which all are traced; None for one of
+            their own.
+
+    Attributes:
+        order: The order of the operations in functions.
     """
 
-    def __init__(self, mesh: HostMesh) -> None:
-        self._mesh = mesh
+    def __init__(self, rank: int, connect: Callable[[], HostMesh], order: tf.Variable | None = None) -> None:
+        self._rank = rank
+        self._connect = connect
+        self._connected: HostMesh | None = None
         self._buffers = OutputBuffers()
         self._lock = threading.Lock()
         # TensorFlow orders operations in Python within a function, and not with those in its branches and loops; what
         # has to do with one variable it orders everywhere.
-        with tf.init_scope(), tf.device("CPU:0"):
-            self._order = tf.Variable(0, trainable=False, dtype=tf.int64, name="tfdist_order_of_exchanges")
+        self.order = _new_order() if order is None else order
 
     @property
     def is_first(self) -> bool:
         """Whether this is the first worker of its host."""
-        return self._mesh.rank == 0
+        return self._rank == 0
+
+    @property
+    def _mesh(self) -> HostMesh:
+        """The links, for who has the lock. A `cached_property` would wait for those of other operations, too."""
+        if self._connected is None:
+            self._connected = self._connect()
+        return self._connected
 
     def reduce(self, tensors: Sequence[tf.Tensor], reduction: Reduction = "sum") -> list[tf.Tensor]:
         """The sum, or another reduction, of each tensor over the workers of the host."""
@@ -57,7 +70,7 @@ class MemoryOperations:
 
     def copy(self, tensors: Sequence[tf.Tensor], root: int = 0) -> list[tf.Tensor]:
         """The tensors of one worker of the host; those of the others have the same sizes."""
-        is_root = self._mesh.rank == root
+        is_root = self._rank == root
 
         def copied(*arrays: NDArray) -> list[NDArray]:
             # Nobody reads the results of the root: TensorFlow takes any.
@@ -95,25 +108,17 @@ class MemoryOperations:
         if tf.executing_eagerly():
             return [tf.constant(array) for array in exchanged(*(tensor.numpy() for tensor in tensors))]
         with tf.device("CPU:0"):
-            before = self._order.read_value()
+            before = self.order.read_value()
             with tf.control_dependencies([before]):
                 results = tf.numpy_function(exchanged, tensors, [tensor.dtype for tensor in tensors])
             with tf.control_dependencies(results):
-                self._order.assign(before, read_value=False)
+                self.order.assign(before, read_value=False)
         return results
 
     def _buffers_for(self, arrays: Sequence[NDArray]) -> list[NDArray]:
         return [self._buffers.take(array.size, array.dtype) for array in arrays]
 
 
-@dataclass(frozen=True)
-class SharedMemory:
-    """What the workers of one host share. Exchanges over one set of links come in one order on all workers.
-
-    Attributes:
-        of_functions: Those in functions, and what tfdist itself exchanges between steps.
-        of_calls: Those that a script calls outside of functions, some of them in other threads.
-    """
-
-    of_functions: MemoryOperations
-    of_calls: MemoryOperations
+def _new_order() -> tf.Variable:
+    with tf.init_scope(), tf.device("CPU:0"):
+        return tf.Variable(0, trainable=False, dtype=tf.int64, name="tfdist_order_of_exchanges")

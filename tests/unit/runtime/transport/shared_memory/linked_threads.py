@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from tfdist.net.host_links import HostLinks, LinkEnds
+from tfdist.net.host_links import REGION_BYTES, HostLinks, LinkEnds
 from tfdist.runtime.transport.shared_memory.host_mesh import HostMesh
 
 Result = TypeVar("Result")
@@ -16,12 +15,16 @@ FIRST = 3
 """The index of the first worker of the host."""
 
 
-def meshes(workers: int) -> list[HostMesh]:
-    """The ends of the links of so many workers, which the test closes."""
-    indices = [FIRST + rank for rank in range(workers)]
-    with HostLinks(indices) as links:
-        ends = [[os.dup(fd) for fd in links.ends_of(index).descriptors] for index in indices]
-    return [HostMesh(LinkEnds.of(index, indices, each)) for index, each in zip(indices, ends, strict=True)]
+def ends_of_links(workers: int, region_bytes: int = REGION_BYTES) -> list[LinkEnds]:
+    """The ends of the links of so many workers, which belong to the test."""
+    indices = range(FIRST, FIRST + workers)
+    with HostLinks(indices, region_bytes) as links:
+        return [links.taken_by(index) for index in indices]
+
+
+def meshes(workers: int, region_bytes: int = REGION_BYTES) -> list[HostMesh]:
+    """The meshes of so many workers, which the test closes."""
+    return [HostMesh(ends) for ends in ends_of_links(workers, region_bytes)]
 
 
 def on_each(found: list[HostMesh], work: Callable[[HostMesh], Result]) -> list[Result]:

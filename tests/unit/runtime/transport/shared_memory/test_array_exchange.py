@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tests.unit.runtime.transport.shared_memory.linked_threads import meshes, on_each
 from tfdist.errors import UsageError, WorkerFailedError
+from tfdist.net.host_links import REGION_BYTES, SMALL_REGION_BYTES
 from tfdist.runtime.transport.shared_memory.array_exchange import (
     SHARED_FROM_BYTES,
     Reduction,
@@ -19,8 +20,9 @@ from tfdist.runtime.transport.shared_memory.array_exchange import (
     gather_arrays,
     reduce_arrays,
 )
-from tfdist.runtime.transport.shared_memory.host_mesh import FRAME_BYTES, HostMesh
+from tfdist.runtime.transport.shared_memory.host_mesh import KINDS, SLOTS, HostMesh
 
+FRAME_BYTES = (REGION_BYTES - 4096) // (KINDS * SLOTS)
 FRAME = FRAME_BYTES // 4
 SIZES = [[1], [0], [5, 0, 7], [FRAME], [FRAME + 1], [SHARED_FROM_BYTES // 4], [3 * FRAME + 17, 1, FRAME - 3, 11]]
 
@@ -36,13 +38,16 @@ def summed(mesh: HostMesh, arrays: list[NDArray]) -> list[NDArray]:
     return totals
 
 
-@pytest.mark.parametrize("workers", [2, 3, 4])
-def test_sums_are_those_in_the_order_of_the_workers(workers: int) -> None:
+@pytest.mark.parametrize(
+    ("workers", "region_bytes"),
+    [(2, REGION_BYTES), (2, SMALL_REGION_BYTES), (3, REGION_BYTES), (4, SMALL_REGION_BYTES)],
+)
+def test_sums_are_those_in_the_order_of_the_workers(workers: int, region_bytes: int) -> None:
     def work(mesh: HostMesh) -> list[list[NDArray]]:
         # One after another: places are used again while another worker may still be at the sum before.
         return [summed(mesh, numbers(sizes, mesh.rank)) for _ in range(3) for sizes in SIZES]
 
-    got = on_each(meshes(workers), work)
+    got = on_each(meshes(workers, region_bytes), work)
     wanted = []
     for sizes in 3 * SIZES:
         given = [numbers(sizes, rank) for rank in range(workers)]

@@ -1,0 +1,43 @@
+"""What the workers of one host share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from tfdist.net.host_links import LinkEnds
+from tfdist.runtime.transport.shared_memory.host_mesh import HostMesh
+from tfdist.runtime.transport.shared_memory.link_mailbox import LinkMailbox
+from tfdist.runtime.transport.shared_memory.memory_operations import MemoryOperations
+from tfdist.runtime.transport.shared_memory.part_meshes import PartMeshes
+from tfdist.runtime.transport.shared_memory.part_operations import PartOperations
+
+
+@dataclass(frozen=True)
+class SharedMemory:
+    """One worker's exchanges with those that it shares memory with. Those over one set of links come in one order.
+
+    Attributes:
+        of_functions: Those of all workers in functions, and what tfdist itself exchanges between steps.
+        of_calls: Those that a script calls outside of functions, some of them in other threads.
+        of_parts: Those of some of the workers, in functions and outside.
+    """
+
+    of_functions: MemoryOperations
+    of_calls: MemoryOperations
+    of_parts: PartOperations
+
+    @classmethod
+    def over(cls, links: Sequence[LinkEnds]) -> Self:
+        """The exchanges over the three sets of links that a launcher makes, which belong to them from now on."""
+        of_functions, of_calls, handing = links
+        functions = operations_over(of_functions)
+        meshes = PartMeshes(LinkMailbox(handing))
+        return cls(functions, operations_over(of_calls), PartOperations(meshes, functions.order))
+
+
+def operations_over(ends: LinkEnds) -> MemoryOperations:
+    """The exchanges over one set of links."""
+    mesh = HostMesh(ends)
+    return MemoryOperations(mesh.rank, lambda: mesh)
