@@ -19,8 +19,11 @@ from typing import Self
 REGION_BYTES = (2 << 20) + 4096
 """The part of the memory that each worker writes into: it suits the caches, whatever the size of what is sent."""
 
-SMALL_REGION_BYTES = (512 << 10) + 4096
-"""That where there may be many links, such as those of each pair of workers: with frames of a quarter of the size."""
+GROUP_REGION_BYTES = (2 << 20) + 4096
+"""That of links between some of the workers, of which there may be several."""
+
+PAIR_REGION_BYTES = (512 << 10) + 4096
+"""That of links from one worker to another, of which there may be many."""
 
 LEAST_REGION_BYTES = 4096
 """That of links whose sockets alone are used."""

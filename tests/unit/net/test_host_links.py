@@ -10,7 +10,7 @@ import socket
 
 import pytest
 
-from tfdist.net.host_links import MOST_WORKERS, REGION_BYTES, SMALL_REGION_BYTES, HostLinks, LinkEnds
+from tfdist.net.host_links import MOST_WORKERS, PAIR_REGION_BYTES, REGION_BYTES, HostLinks, LinkEnds
 
 
 def descriptors() -> set[str]:
@@ -43,12 +43,12 @@ def test_the_memory_is_shared_and_nobody_can_make_it_smaller() -> None:
 
 
 def test_ends_that_are_taken_outlive_the_links() -> None:
-    with HostLinks([1, 2, 5], SMALL_REGION_BYTES) as links:
+    with HostLinks([1, 2, 5], PAIR_REGION_BYTES) as links:
         ends = [links.taken_by(worker) for worker in (1, 5)]
     one, five = ends
     try:
         assert (one.worker, one.linked, five.rank) == (1, (1, 2, 5), 2)
-        assert os.fstat(one.memory).st_size == 3 * SMALL_REGION_BYTES
+        assert os.fstat(one.memory).st_size == 3 * PAIR_REGION_BYTES
         with mmap.mmap(one.memory, 0) as near, mmap.mmap(five.memory, 0) as far:
             near[5:8] = b"abc"
             assert far[5:8] == b"abc"

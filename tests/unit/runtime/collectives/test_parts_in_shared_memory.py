@@ -30,11 +30,15 @@ def play(workers: int, act: Callable[[Communicator], Any]) -> list[Any]:
     for size in SETS:
         with HostLinks(range(workers), size) as links:
             sets.append([links.taken_by(worker) for worker in range(workers)])
-    engines = [SharedMemoryEngine(SharedMemory.over([ends[worker] for ends in sets])) for worker in range(workers)]
-    communicators = [Communicator(worker, workers, engine) for worker, engine in enumerate(engines)]
+    shared = [SharedMemory.over([ends[worker] for ends in sets]) for worker in range(workers)]
+    communicators = [Communicator(worker, workers, SharedMemoryEngine(each)) for worker, each in enumerate(shared)]
     with ThreadPoolExecutor(workers) as threads:
         acts = [threads.submit(act, communicator) for communicator in communicators]
-        return [done.result(SECONDS) for done in acts]
+        try:
+            return [done.result(SECONDS) for done in acts]
+        finally:
+            for each in shared:
+                each.close()
 
 
 def value(worker: int, size: int = LARGE) -> tf.Tensor:

@@ -55,4 +55,4 @@ class SharedMemoryEngine:
         if channel.group_key == EVERYONE:
             return self._memory.of_calls if is_eager else self._memory.of_functions
         part = f"{channel.group_key} {'outside of' if is_eager else 'in'} functions"
-        return self._memory.of_parts.of(part, channel.workers, channel.place, is_small=is_pair(channel.group_key))
+        return self._memory.of_parts.of(part, channel.workers, channel.place, is_pair=is_pair(channel.group_key))

@@ -29,27 +29,28 @@ class MemoryOperations:
     Args:
         rank: This worker's place among them.
         connect: Returns the links between them; called once, by the first exchange.
-        order: That of other operations, among which these come in the order in which all are traced; None for one of
-            their own.
-
-    Attributes:
-        order: The order of the operations in functions.
+        beside: Other operations of the same functions: all come in the order in which they are traced, and share the
+            memory of their results. None where there are none.
     """
 
-    def __init__(self, rank: int, connect: Callable[[], HostMesh], order: tf.Variable | None = None) -> None:
+    def __init__(self, rank: int, connect: Callable[[], HostMesh], beside: MemoryOperations | None = None) -> None:
         self._rank = rank
         self._connect = connect
         self._connected: HostMesh | None = None
-        self._buffers = OutputBuffers()
+        self._buffers: OutputBuffers = OutputBuffers() if beside is None else beside._buffers
         self._lock = threading.Lock()
         # TensorFlow orders operations in Python within a function, and not with those in its branches and loops; what
         # has to do with one variable it orders everywhere.
-        self.order = _new_order() if order is None else order
+        self._order: tf.Variable = _new_order() if beside is None else beside._order
 
     @property
     def is_first(self) -> bool:
         """Whether this is the first worker of its host."""
         return self._rank == 0
+
+    def close(self) -> None:
+        """Hangs up."""
+        self._mesh.close()
 
     @property
     def _mesh(self) -> HostMesh:
@@ -108,11 +109,11 @@ class MemoryOperations:
         if tf.executing_eagerly():
             return [tf.constant(array) for array in exchanged(*(tensor.numpy() for tensor in tensors))]
         with tf.device("CPU:0"):
-            before = self.order.read_value()
+            before = self._order.read_value()
             with tf.control_dependencies([before]):
                 results = tf.numpy_function(exchanged, tensors, [tensor.dtype for tensor in tensors])
             with tf.control_dependencies(results):
-                self.order.assign(before, read_value=False)
+                self._order.assign(before, read_value=False)
         return results
 
     def _buffers_for(self, arrays: Sequence[NDArray]) -> list[NDArray]:

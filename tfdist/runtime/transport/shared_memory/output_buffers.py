@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +22,11 @@ class OutputBuffers:
     """Hands out arrays, and uses their memory again once nobody holds the array or a part of it any more.
 
     New memory for a large array costs more than to fill it: the system has to find and to clear its pages. TensorFlow
-    holds the array that an operation returns as long as any tensor has its memory.
+    holds the array that an operation returns as long as any tensor has its memory. Several threads may take some.
     """
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._buffers: list[_Buffer] = []
         self._most_held = 0
 
@@ -33,15 +35,16 @@ class OutputBuffers:
         count = size * dtype.itemsize
         if count < _KEPT_FROM_BYTES:
             return np.empty(size, dtype)
-        buffer = next((each for each in self._buffers if each.size == count and each.is_free), None)
-        if buffer is None:
-            self._make_room()
-            buffer = _Buffer(count)
-        else:
-            self._buffers.remove(buffer)
-        # In the order of their use.
-        self._buffers.append(buffer)
-        return buffer.view(dtype)
+        with self._lock:
+            buffer = next((each for each in self._buffers if each.size == count and each.is_free), None)
+            if buffer is None:
+                self._make_room()
+                buffer = _Buffer(count)
+            else:
+                self._buffers.remove(buffer)
+            # In the order of their use.
+            self._buffers.append(buffer)
+            return buffer.view(dtype)
 
     def _make_room(self) -> None:
         """Gives up what was not used for long, where sizes come that do not come again."""

@@ -5,9 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 
-import tensorflow as tf
-
-from tfdist.net.host_links import REGION_BYTES, SMALL_REGION_BYTES
+from tfdist.net.host_links import GROUP_REGION_BYTES, PAIR_REGION_BYTES
 from tfdist.runtime.transport.shared_memory.memory_operations import MemoryOperations
 from tfdist.runtime.transport.shared_memory.part_meshes import PartMeshes
 
@@ -20,27 +18,31 @@ class PartOperations:
 
     Args:
         meshes: Makes meshes of these workers.
-        order: That of operations in functions, of parts and of all workers (`MemoryOperations.order`).
+        of_all: Those of all workers in functions.
     """
 
-    def __init__(self, meshes: PartMeshes, order: tf.Variable) -> None:
+    def __init__(self, meshes: PartMeshes, of_all: MemoryOperations) -> None:
         self._meshes = meshes
-        self._order = order
+        self._of_all = of_all
         self._lock = threading.Lock()
         self._made: dict[str, MemoryOperations] = {}
 
-    def of(self, part: str, workers: tuple[int, ...], place: int, *, is_small: bool = False) -> MemoryOperations:
+    def close(self) -> None:
+        """Hangs up."""
+        self._meshes.close()
+
+    def of(self, part: str, workers: tuple[int, ...], place: int, *, is_pair: bool) -> MemoryOperations:
         """The operations of a part, whose exchanges come in one order on all its workers.
 
         Args:
             part: A name for the workers and their use of the operations, the same on all of them.
             workers: Their indices, ascending.
             place: This worker's place among them.
-            is_small: Whether they take little memory, in smaller frames.
+            is_pair: Whether one of two workers sends to the other; this takes less memory.
         """
         with self._lock:
             if part not in self._made:
-                size = SMALL_REGION_BYTES if is_small else REGION_BYTES
+                size = PAIR_REGION_BYTES if is_pair else GROUP_REGION_BYTES
                 mesh = functools.partial(self._meshes.make, part, workers, size)
-                self._made[part] = MemoryOperations(place, mesh, self._order)
+                self._made[part] = MemoryOperations(place, mesh, self._of_all)
             return self._made[part]

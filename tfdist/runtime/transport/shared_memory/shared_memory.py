@@ -34,7 +34,12 @@ class SharedMemory:
         of_functions, of_calls, handing = links
         functions = operations_over(of_functions)
         meshes = PartMeshes(LinkMailbox(handing))
-        return cls(functions, operations_over(of_calls), PartOperations(meshes, functions.order))
+        return cls(functions, operations_over(of_calls), PartOperations(meshes, functions))
+
+    def close(self) -> None:
+        """Hangs up."""
+        for each in (self.of_functions, self.of_calls, self.of_parts):
+            each.close()
 
 
 def operations_over(ends: LinkEnds) -> MemoryOperations:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tests.unit.runtime.transport.shared_memory.linked_threads import meshes, on_each
 from tfdist.errors import UsageError, WorkerFailedError
-from tfdist.net.host_links import REGION_BYTES, SMALL_REGION_BYTES
+from tfdist.net.host_links import PAIR_REGION_BYTES, REGION_BYTES
 from tfdist.runtime.transport.shared_memory.array_exchange import (
     SHARED_FROM_BYTES,
     Reduction,
@@ -40,7 +40,7 @@ def summed(mesh: HostMesh, arrays: list[NDArray]) -> list[NDArray]:
 
 @pytest.mark.parametrize(
     ("workers", "region_bytes"),
-    [(2, REGION_BYTES), (2, SMALL_REGION_BYTES), (3, REGION_BYTES), (4, SMALL_REGION_BYTES)],
+    [(2, REGION_BYTES), (2, PAIR_REGION_BYTES), (3, REGION_BYTES), (4, PAIR_REGION_BYTES)],
 )
 def test_sums_are_those_in_the_order_of_the_workers(workers: int, region_bytes: int) -> None:
     def work(mesh: HostMesh) -> list[list[NDArray]]:

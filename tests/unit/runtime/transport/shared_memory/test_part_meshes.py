@@ -13,7 +13,7 @@ import pytest
 
 from tests.unit.runtime.transport.shared_memory.linked_threads import FIRST, SECONDS, ends_of_links
 from tfdist.errors import WorkerFailedError
-from tfdist.net.host_links import LEAST_REGION_BYTES, SMALL_REGION_BYTES, HostLinks
+from tfdist.net.host_links import LEAST_REGION_BYTES, PAIR_REGION_BYTES, HostLinks
 from tfdist.runtime.transport.shared_memory import part_meshes
 from tfdist.runtime.transport.shared_memory.array_exchange import reduce_arrays
 from tfdist.runtime.transport.shared_memory.host_mesh import HostMesh
@@ -46,7 +46,7 @@ class Workers:
 
     def start(self, worker: int, part: str, workers: Sequence[int]) -> Future[HostMesh]:
         """Makes a worker's end of a mesh, in a thread."""
-        return self._threads.submit(self.parts[worker].make, part, workers, SMALL_REGION_BYTES)
+        return self._threads.submit(self.parts[worker].make, part, workers, PAIR_REGION_BYTES)
 
     def close(self) -> None:
         for parts in self.parts.values():
@@ -170,7 +170,7 @@ def test_a_worker_without_descriptors_says_so(make_workers: Callable[[int], Work
     workers = make_workers(2)
     first = workers.mailboxes[A]
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with HostLinks((A, B), SMALL_REGION_BYTES) as links, first.box("two", (A, B)) as box:
+    with HostLinks((A, B), PAIR_REGION_BYTES) as links, first.box("two", (A, B)) as box:
         joining = workers.start(B, "two", (A, B))
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
         try:
