@@ -162,7 +162,8 @@ def replica_batches(feed: SampleFeed, strategy: tf.distribute.Strategy, begin: P
             counted = () if steps.every_replica_has_samples else counting
             return ReplicaBatch(data, samples, first, _samples_in(steps, step), counted, largest)
 
-        return tf.data.Dataset.zip(make(replica_ids, epochs_of_shares, stands_in=True), batches).map(share)
+        shares = tf.data.Dataset.zip(make(replica_ids, epochs_of_shares, stands_in=True), batches).map(share)
+        return shares.prefetch(each)
 
     def steps_left(replica_ids: Sequence[int]) -> int:
         return (len(span) - begin.step) * len(replica_ids)

@@ -82,13 +82,17 @@ def _pieces(dataset: tf.data.Dataset, smallest: int, ids: Sequence[int], replica
     def piece(batch: Any, largest: tf.Tensor, index: Any) -> ReplicaBatch:
         return replica_batch_of(batch, largest, index, replicas, smallest=smallest)
 
+    def of_only_one(largest: tf.Tensor, *batch: Any) -> tuple[tf.Tensor, ReplicaBatch]:
+        largest, (whole, _) = _with_largest(largest, *batch)
+        return largest, piece(whole, largest, ids[0])
+
     def of_all(batch: Any, largest: tf.Tensor) -> tf.data.Dataset:
         return tf.data.Dataset.range(ids[0], ids[-1] + 1).map(lambda index: piece(batch, largest, index))
 
-    sized = dataset.scan(tf.constant(0, tf.int64), _with_largest)
+    nothing = tf.constant(0, tf.int64)
     if len(ids) == 1:
-        return sized.map(lambda batch, largest: piece(batch, largest, ids[0])).prefetch(2)
-    pieces = sized.flat_map(of_all)
+        return dataset.scan(nothing, of_only_one).prefetch(2)
+    pieces = dataset.scan(nothing, _with_largest).flat_map(of_all)
     steps = int(dataset.cardinality())
     if steps != tf.data.UNKNOWN_CARDINALITY:
         elements = steps if steps == tf.data.INFINITE_CARDINALITY else steps * len(ids)

@@ -177,14 +177,16 @@ class BatchIterator(Iterator[Any]):
     """
 
     def __init__(self, batches: EpochBatches) -> None:
-        self.iterator = iter(batches.dataset)
+        of_only_replica = description_of(batches.dataset).of_only_replica if batches.is_cut else None
+        self.iterator = iter(batches.dataset if of_only_replica is None else of_only_replica)
         self.left = batches.steps
         self.calls: dict[object, Function] = {}
         self.meter: StepMeter | None = None
         self.plain_keras_overruns = batches.plain_keras_overruns
         self._steps_per_epoch = batches.steps_per_epoch
         self._taken = batches.done
-        self._is_distributed = batches.is_cut and isinstance(self.iterator, tf.distribute.DistributedIterator)
+        is_distributed = of_only_replica is not None or isinstance(self.iterator, tf.distribute.DistributedIterator)
+        self._is_of_replicas = batches.is_cut and is_distributed
 
     def __next__(self) -> Any:
         """Ends as TensorFlow's iterators do inside a compiled step, which is what Keras's loops wait for."""
@@ -194,7 +196,7 @@ class BatchIterator(Iterator[Any]):
         except StopIteration:
             raise tf.errors.OutOfRangeError(None, None, "End of sequence") from None
         self.take(1)
-        return FetchedBatch(batch, self.iterator.element_spec) if self._is_distributed else batch
+        return FetchedBatch(batch, self.iterator.element_spec) if self._is_of_replicas else batch
 
     def take(self, steps: int) -> int:
         """Counts up to `steps` as taken, for a caller that uses `iterator` itself; returns how many there are."""

@@ -86,11 +86,14 @@ class DatasetDescription:
         partial_epoch: What a training on it begins with, until that takes it; None for a whole epoch.
         replica_batches: Makes the same batches as `ReplicaBatch`es, which save `fit` counting the samples of each
             global batch; called once, at first need.
+        of_only_replica: The batches of the worker's only replica, where that is on the CPU: the dataset that the
+            distributed one hands on, through buffers and threads that such a replica does not need.
     """
 
     order: PipelineOrder | None = None
     partial_epoch: PartialEpoch | None = None
     replica_batches: Callable[[], tf.distribute.DistributedDataset] | None = None
+    of_only_replica: tf.data.Dataset | None = None
 
 
 # What describes a dataset must not refer to it, or neither would ever be freed.

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from tfdist.runtime.batches.dataset_description import description_of
 from tfdist.runtime.batches.device_iterators import make_lasting, no_autotune_options
 from tfdist.runtime.workers import local_replicas
 
@@ -68,11 +69,11 @@ def per_replica(
     Returns:
         A distributed dataset that Keras `fit` accepts. Its cardinality counts global steps.
     """
+    made = []
 
     def dataset_of_worker(context: tf.distribute.InputContext) -> tf.data.Dataset:
-        per_worker = context.num_replicas_in_sync // context.num_input_pipelines
-        first = context.input_pipeline_id * per_worker
-        return make(range(first, first + per_worker)).with_options(no_autotune_options())
+        made.append(make(local_replicas(strategy)).with_options(no_autotune_options()))
+        return made[-1]
 
     make_lasting()
     distributed = strategy.distribute_datasets_from_function(dataset_of_worker)
@@ -82,4 +83,10 @@ def per_replica(
     # TensorFlow counts the elements of one worker's dataset, Keras shows the figure as the steps of an epoch.
     if distributed.cardinality > 0:
         distributed._cardinality = distributed.cardinality // len(local_replicas(strategy))
+    if [_device_type(device) for device in strategy.extended.worker_devices] == ["CPU"]:
+        (description_of(distributed).of_only_replica,) = made
     return distributed
+
+
+def _device_type(device: str) -> str:
+    return str(tf.DeviceSpec.from_string(device).device_type)
