@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-REGION_BYTES = (2 << 20) + 4096
+REGION_BYTES = (4 << 20) + 4096
 """The part of the memory that each worker writes into: it suits the caches, whatever the size of what is sent."""
 
 GROUP_REGION_BYTES = (2 << 20) + 4096

@@ -12,6 +12,7 @@ the order of the workers: all of them get the same bits, in every run.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
@@ -26,10 +27,6 @@ PART, RESULT = range(2)
 
 SHARED_FROM_BYTES = 64 << 10
 """From this size on more than two workers share the work."""
-
-_WIDER = {"float16": np.float32, "bfloat16": np.float32}
-"""What is reduced in another dtype, on the way to a result of one rounding."""
-
 
 Reduction = Literal["sum", "product", "max", "min"]
 _FUNCTIONS: dict[Reduction, np.ufunc] = {"sum": np.add, "product": np.multiply, "max": np.maximum, "min": np.minimum}
@@ -152,8 +149,8 @@ class _Frames:
         while self._written < min(number, count):
             if self._has_content and self._written < len(self.frames):
                 slot = self._mesh.slot(self._mesh.rank, PART, self._mesh.frame + self._written, self._dtype)
-                for piece in self.frames[self._written]:
-                    slot[piece.place : piece.place_stop] = self._arrays[piece.array][piece.start : piece.stop]
+                for array, start, stop, place, place_stop in self.frames[self._written]:
+                    slot[place:place_stop] = self._arrays[array][start:stop]
             self._written += 1
             self._mesh.tell()
 
@@ -167,7 +164,7 @@ class _Reduction:
         self._mesh = mesh
         self._totals = totals
         self._dtype = arrays[0].dtype
-        self._wider = _WIDER.get(self._dtype.name)
+        self._wider = _wider_than(self._dtype)
         self._own = _Frames(mesh, arrays)
         self._function = _FUNCTIONS[reduction]
         mesh.begin(contract_of(reduction, self._dtype, _sizes_of(arrays)))
@@ -184,15 +181,17 @@ class _Reduction:
                 if number:
                     self._read_shares(number - 1)
             else:
-                for piece in pieces:
-                    self._reduce(number, slice(piece.place, piece.place_stop), self._place_of(piece))
+                slots = self._slots_of_all(number)
+                for array, start, stop, place, place_stop in pieces:
+                    self._reduce([slot[place:place_stop] for slot in slots], self._totals[array][start:stop])
         if self._is_shared:
             self._read_shares(count - 1)
         self._mesh.frame += count
 
     def _reduce_share(self, number: int, pieces: Sequence[Piece]) -> None:
         own = share(_size_of(pieces), self._mesh.rank, self._mesh.count)
-        self._reduce(number, own, self._slot(self._mesh.rank, RESULT, number)[own])
+        result = self._slot(self._mesh.rank, RESULT, number)[own]
+        self._reduce([slot[own] for slot in self._slots_of_all(number)], result)
 
     def _read_shares(self, number: int) -> None:
         self._mesh.wait()
@@ -200,11 +199,11 @@ class _Reduction:
         for rank in range(self._mesh.count):
             result = self._slot(rank, RESULT, number)
             for piece in pieces_within(pieces, share(_size_of(pieces), rank, self._mesh.count)):
-                self._place_of(piece)[:] = result[piece.place : piece.place_stop]
+                self._totals[piece.array][piece.start : piece.stop] = result[piece.place : piece.place_stop]
 
-    def _reduce(self, number: int, part: slice, total: NDArray) -> None:
-        """Reduces a part of a frame over all workers, in their order."""
-        first, second, *others = (self._slot(rank, PART, number)[part] for rank in range(self._mesh.count))
+    def _reduce(self, parts: Sequence[NDArray], total: NDArray) -> None:
+        """Reduces the parts of all workers, in their order."""
+        first, second, *others = parts
         if self._wider is None:
             self._function(first, second, out=total)
             for other in others:
@@ -215,11 +214,17 @@ class _Reduction:
                 self._function(wide, other.astype(self._wider), out=wide)
             total[:] = wide
 
+    def _slots_of_all(self, number: int) -> list[NDArray]:
+        return [self._slot(rank, PART, number) for rank in range(self._mesh.count)]
+
     def _slot(self, rank: int, kind: int, number: int) -> NDArray:
         return self._mesh.slot(rank, kind, self._mesh.frame + number, self._dtype)
 
-    def _place_of(self, piece: Piece) -> NDArray:
-        return self._totals[piece.array][piece.start : piece.stop]
+
+@functools.cache
+def _wider_than(dtype: np.dtype) -> type[np.floating] | None:
+    """The dtype in which numbers of this one are reduced, on the way to a result of one rounding; None for itself."""
+    return np.float32 if dtype.name in ("float16", "bfloat16") else None
 
 
 def _sizes_of(arrays: Sequence[NDArray]) -> tuple[int, ...]:

@@ -8,17 +8,13 @@ from typing import NamedTuple
 
 
 class Piece(NamedTuple):
-    """Elements `start` to `stop` of array number `array`, which lie in a frame from its element `place` on."""
+    """Elements `start` to `stop` of array number `array`, which are the elements `place` to `place_stop` of a frame."""
 
     array: int
     start: int
     stop: int
     place: int
-
-    @property
-    def place_stop(self) -> int:
-        """The element of the frame after the last."""
-        return self.place + self.stop - self.start
+    place_stop: int
 
 
 @functools.lru_cache(maxsize=256)
@@ -41,7 +37,7 @@ def frames_of(sizes: tuple[int, ...], room: int) -> tuple[tuple[Piece, ...], ...
                 frames.append([])
                 used = 0
             stop = min(size, start + room - used)
-            frames[-1].append(Piece(number, start, stop, used))
+            frames[-1].append(Piece(number, start, stop, used, used + stop - start))
             used += stop - start
             start = stop
     return tuple(map(tuple, frames))
@@ -57,8 +53,8 @@ def pieces_within(pieces: Sequence[Piece], part: slice) -> Iterator[Piece]:
     for piece in pieces:
         start, stop = max(piece.place, part.start), min(piece.place_stop, part.stop)
         if start < stop:
-            moved = start - piece.place
-            yield Piece(piece.array, piece.start + moved, piece.start + moved + stop - start, start)
+            moved = piece.start - piece.place
+            yield Piece(piece.array, start + moved, stop + moved, start, stop)
 
 
 def pieces_of(pieces: Sequence[Piece], part: slice) -> Iterator[Piece]:
@@ -66,4 +62,5 @@ def pieces_of(pieces: Sequence[Piece], part: slice) -> Iterator[Piece]:
     for piece in pieces:
         start, stop = max(piece.start, part.start), min(piece.stop, part.stop)
         if start < stop:
-            yield Piece(piece.array, start, stop, piece.place + start - piece.start)
+            moved = piece.place - piece.start
+            yield Piece(piece.array, start, stop, start + moved, stop + moved)

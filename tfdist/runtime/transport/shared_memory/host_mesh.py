@@ -38,10 +38,12 @@ class Contract(NamedTuple):
     Attributes:
         label: What it is, in words.
         checksum: Of all that must be the same.
+        text: The label as the others find it in memory, with its end; uint8.
     """
 
     label: str
     checksum: int
+    text: NDArray
 
 
 @functools.lru_cache(maxsize=256)
@@ -58,7 +60,8 @@ def contract_of(call: str, dtype: np.dtype, sizes: tuple[int, ...] | None = None
         shown = ", ".join(map(str, sizes[:_MOST_SIZES]))
         rest = f", ... {sum(sizes)} in {len(sizes)} arrays" if len(sizes) > _MOST_SIZES else ""
         label += f" [{shown}{rest}]"
-    return Contract(label, zlib.crc32(f"{call} {dtype} {sizes}".encode()))
+    text = np.frombuffer(label.encode()[: _LABEL_BYTES - 1] + b"\0", np.uint8)
+    return Contract(label, zlib.crc32(f"{call} {dtype} {sizes}".encode()), text)
 
 
 class HostMesh:
@@ -80,7 +83,7 @@ class HostMesh:
         self.frame = 0
         self._workers = ends.linked
         self._told = 0
-        self._contract = Contract("", 0)
+        self._contract = contract_of("nothing", np.dtype(np.uint8))
         self._broken: TfdistError | None = None
         try:
             self._memory = mmap.mmap(ends.memory, 0)
@@ -90,6 +93,8 @@ class HostMesh:
         self._labels = regions[:, :_LABEL_BYTES]
         self._slots = regions[:, _LABEL_BYTES:].reshape(self.count, KINDS, SLOTS, -1)
         self.frame_bytes = self._slots.shape[-1]
+        # To make a view costs more than to look it up.
+        self._views: dict[tuple[int, int, int, np.dtype], NDArray] = {}
         ranks = [peer for peer in self.ranks if peer != self.rank]
         self._peers = {peer: socket.socket(fileno=fd) for peer, fd in zip(ranks, ends.sockets, strict=True)}
         self._heard = dict.fromkeys(ranks, 0)
@@ -105,7 +110,11 @@ class HostMesh:
 
     def slot(self, rank: int, kind: int, frame: int, dtype: np.dtype) -> NDArray:
         """The place of a worker's frame in the shared memory, as elements of `dtype`."""
-        return self._slots[rank, kind, frame % SLOTS].view(dtype)
+        key = (rank, kind, frame % SLOTS, dtype)
+        view = self._views.get(key)
+        if view is None:
+            view = self._views[key] = self._slots[rank, kind, frame % SLOTS].view(dtype)
+        return view
 
     def begin(self, contract: Contract) -> None:
         """Begins an exchange.
@@ -115,11 +124,9 @@ class HostMesh:
         """
         if self._broken is not None:
             raise type(self._broken)(str(self._broken))
-        self._contract = contract
-        label = contract.label.encode()[: _LABEL_BYTES - 1]
-        own = self._labels[self.rank]
-        own[: len(label)] = np.frombuffer(label, np.uint8)
-        own[len(label)] = 0
+        if contract is not self._contract:
+            self._contract = contract
+            self._labels[self.rank, : contract.text.size] = contract.text
 
     def tell(self) -> None:
         """Tells all others that what this worker has written so far can be read.

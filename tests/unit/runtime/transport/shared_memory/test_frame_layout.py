@@ -20,7 +20,7 @@ def test_each_element_lies_in_one_place(sizes: list[int]) -> None:
 
 
 def test_small_arrays_share_a_frame() -> None:
-    assert frames_of((2, 3), room=4) == ((Piece(0, 0, 2, 0), Piece(1, 0, 2, 2)), (Piece(1, 2, 3, 0),))
+    assert frames_of((2, 3), room=4) == ((Piece(0, 0, 2, 0, 2), Piece(1, 0, 2, 2, 4)), (Piece(1, 2, 3, 0, 1),))
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 7, 64])
@@ -30,6 +30,6 @@ def test_shares_are_the_whole_frame(size: int) -> None:
 
 
 def test_a_piece_is_cut_to_a_share() -> None:
-    pieces = [Piece(0, 10, 14, 0), Piece(1, 0, 3, 4)]
-    assert list(pieces_within(pieces, slice(2, 5))) == [Piece(0, 12, 14, 2), Piece(1, 0, 1, 4)]
+    pieces = [Piece(0, 10, 14, 0, 4), Piece(1, 0, 3, 4, 7)]
+    assert list(pieces_within(pieces, slice(2, 5))) == [Piece(0, 12, 14, 2, 4), Piece(1, 0, 1, 4, 5)]
     assert list(pieces_within(pieces, slice(5, 5))) == []
