@@ -175,3 +175,14 @@ def test_the_workers_agree_once_and_not_on_the_time_of_the_first_execution(
     executed = make()
     executed.call(batches(), 9)
     assert executed.agreed == [-1.0, 2.0]
+
+
+def test_the_workers_agree_once_more_on_the_time_of_steps_that_run_together(
+    monkeypatch: pytest.MonkeyPatch, make: Callable[..., Executed]
+) -> None:
+    executed = make()
+    assert len(executed.agreed) == 2
+    times = iter([0.0, 99.0, 0.0, 12.0, 0.0, 8.0, 0.0, 16.0])
+    monkeypatch.setattr(multi_step_execution.time, "perf_counter", lambda: next(times, 0.0))
+    executed.call(batches(), 9 * 4)
+    assert executed.agreed[2:] == [2.0], "the first of them compiles"

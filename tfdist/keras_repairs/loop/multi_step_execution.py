@@ -52,6 +52,7 @@ class MultiStepExecutor:
         self._unreported = 0
         self._outputs: Any = None
         self._timed: list[float] = []
+        self._timed_together: list[float] = []
         self._most = 1
         self._seconds_to_compile = 0.0
         self._done = 0
@@ -70,7 +71,7 @@ class MultiStepExecutor:
         steps = batches.take(1 if watched else max(1, int(min(at_once, batches.left_of_epoch, most))))
         begun = time.perf_counter()
         self._outputs = self._run(batches, steps)
-        self._learn(time.perf_counter() - begun)
+        self._learn(time.perf_counter() - begun, steps)
         self._batches, self._unreported = weakref.ref(batches), steps - 1
         self._done += steps
         return self._outputs
@@ -82,15 +83,21 @@ class MultiStepExecutor:
         """
         return self._seconds_to_compile <= max(CHEAP, CALL * (self._done + left))
 
-    def _learn(self, seconds: float) -> None:
-        """Sets how many steps run at once after some executions, of which the first compiles."""
-        if len(self._timed) == TIMED:
-            return
-        self._timed.append(seconds)
-        if len(self._timed) == TIMED:
-            step = min(self._timed[1:])
-            self._seconds_to_compile = self._agree(self._timed[0] - step)
-            self._most = steps_at_once(self._agree(step))
+    def _learn(self, seconds: float, steps: int) -> None:
+        """Sets how many steps run at once after some executions, of which the first compiles.
+
+        Once several run together it sets it again: each of them takes less time than a step that begins an execution.
+        """
+        if len(self._timed) < TIMED:
+            self._timed.append(seconds)
+            if len(self._timed) == TIMED:
+                step = min(self._timed[1:])
+                self._seconds_to_compile = self._agree(self._timed[0] - step)
+                self._most = steps_at_once(self._agree(step))
+        elif steps > 1 and len(self._timed_together) < TIMED:
+            self._timed_together.append(seconds / steps)
+            if len(self._timed_together) == TIMED:
+                self._most = steps_at_once(self._agree(min(self._timed_together[1:])))
 
 
 def steps_at_once(seconds: float) -> int:
