@@ -37,6 +37,8 @@ FINGERPRINTS: dict[str, dict[str, str]] = {
     "BatchNormalization.call": {"f2517771b274bd5c": "3.14 3.15", "14c9e13a3179b0a4": "3.12 3.13"},
     "BinaryIoU.update_state": {"24761841866b58b3": "3.12 3.13 3.14 3.15"},
     "CallbackList.__init__": {"5ba867a813ad6c77": "3.12 3.13 3.14 3.15"},
+    "CollectiveAllReduce._all_reduce": {"fca9a98f8efc8e18": "2.19 2.20 2.21"},
+    "CollectiveAllReduce._all_reduce_per_replica_values": {"4ae7017e5ed62fb7": "2.19 2.20 2.21"},
     "CollectiveAllReduceExtended._get_variable_creator_initial_value": {"7b990fd71c4c7a36": "2.19 2.20 2.21"},
     "CompileLoss.__call__": {"70e4e09a76a5ad64": "3.12 3.13 3.14 3.15"},
     "CompileLoss.call": {"0e3e0f13121e4e4d": "3.14 3.15", "0be345d429985d41": "3.12 3.13"},

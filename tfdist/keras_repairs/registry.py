@@ -31,7 +31,7 @@ from keras.src.trainers import trainer as base_trainer
 from keras.src.trainers.data_adapters import array_data_adapter
 from keras.src.utils import file_utils
 from tensorflow.python.autograph.impl import conversion
-from tensorflow.python.distribute import mirrored_run, values
+from tensorflow.python.distribute import cross_device_ops, mirrored_run, values
 from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
 from tensorflow.python.eager import backprop
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
@@ -51,6 +51,7 @@ from tfdist.keras_repairs.base import (
     clear_session,
     global_seeds,
     initial_values,
+    strategy_reductions,
     thread_attributes,
     variable_conversions,
 )
@@ -307,11 +308,13 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
 
 
 def _of_variables() -> tuple[Repair, ...]:
-    """Where variables have their values from, and conversions that they have on one device alone."""
-    variable = values.DistributedVariable
+    """Where variables have their values from, how these are reduced, and conversions that one device's have."""
+    variable, collectives = values.DistributedVariable, cross_device_ops.CollectiveAllReduce
     initial_value = "_get_variable_creator_initial_value"
     return (
         Repair(CollectiveAllReduceExtended, initial_value, initial_values.variable_creator_initial_value),
+        Repair(collectives, "_all_reduce", strategy_reductions.all_reduce),
+        Repair(collectives, "_all_reduce_per_replica_values", strategy_reductions.all_reduce_per_replica_values),
         *(
             Repair(variable, f"__{convert.__name__}__", variable_conversions.converting(convert))
             for convert in (int, float, complex)

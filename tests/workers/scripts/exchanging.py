@@ -199,6 +199,41 @@ def initial_values() -> None:
         check("weights", tfdist.all_gather(model.weights[0].value)[-1], model.weights[0])
 
 
+def sums_of_the_strategy() -> None:
+    """What TensorFlow's own functions sum over the replicas, which nobody asked tfdist for."""
+    strategy = tfdist.strategy()
+    everyone = all_values()
+    each = strategy.run(lambda: value(index))
+    rows = tf.IndexedSlices(value(index)[None], tf.constant([index]), tf.constant([workers, 4 * workers]))
+    with strategy.scope():
+        state = tf.Variable(
+            0, synchronization=tf.VariableSynchronization.ON_READ, aggregation=tf.VariableAggregation.SUM
+        )
+    strategy.run(lambda: state.assign_add(index + 1))
+    check("read", state.read_value(), workers * (workers + 1) // 2)
+
+    def within() -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        context = tf.distribute.get_replica_context()
+        given = value(index)
+        with tf.GradientTape() as tape:
+            tape.watch(given)
+            total, mean = context.all_reduce("sum", given), context.all_reduce("mean", given)
+            loss = tf.reduce_sum(total * (index + 1))
+        return total, mean, tape.gradient(loss, given)
+
+    def slices() -> tf.Tensor:
+        return tf.convert_to_tensor(tf.distribute.get_replica_context().all_reduce("sum", rows))
+
+    gradient = np.full(4 * workers, workers * (workers + 1) / 2)
+    for name, function in {"": lambda call: call(), " in a function": lambda call: tf.function(call)()}.items():
+        check(f"reduced{name}", function(lambda: strategy.reduce("sum", each, axis=None)), everyone.sum(0))
+        check(f"reduced mean{name}", function(lambda: strategy.reduce("mean", each, axis=None)), everyone.mean(0))
+        check(f"reduced rows{name}", function(lambda: strategy.reduce("mean", each, axis=0)), everyone.mean())
+        summed = function(lambda: strategy.run(within))
+        check(f"reduced by replicas{name}", summed, (everyone.sum(0), everyone.mean(0), gradient))
+        check(f"reduced slices{name}", function(lambda: strategy.run(slices)), everyone)
+
+
 def parts_of_the_workers() -> None:
     for members in ([0, workers - 1], [0], list(range(workers)), [workers - 1, 1]):
         if len(set(members)) < len(members):
@@ -291,7 +326,7 @@ def refusals() -> dict[str, str]:
     return said
 
 
-for checks in (initial_values, eager, in_functions, gradients, parts_of_the_workers):
+for checks in (initial_values, sums_of_the_strategy, eager, in_functions, gradients, parts_of_the_workers):
     checks()
 said = {"right": right, "operations": sorted(operations), "refused": refusals()}
 print(json.dumps(said), flush=True)

@@ -51,7 +51,8 @@ def set_up_sums(
         if hosts == workers and communication == "shm+ring":
             raise UsageError(
                 "--communication shm needs several workers on the CPUs of a host, which one launcher starts: at most "
-                f"{MOST_WORKERS} of them. Received: workers that share no memory. Use --communication auto."
+                f"{MOST_WORKERS} of them. Received: workers that share no memory; where the system refuses it, the "
+                "launcher has said so. Use --communication auto."
             )
         if hosts == workers:
             settings.sums = Ring(workers)

@@ -1,0 +1,64 @@
+"""Sums that the strategy itself takes: `strategy.reduce`, a replica's `all_reduce`, metrics when they are read."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.distribute import distribute_utils, values
+
+from tfdist.runtime.strategy_settings import settings_of
+from tfdist.runtime.transport.shared_memory.shared_memory_sums import SharedMemorySums
+
+Function = Callable[..., Any]
+Tensor = tf.Tensor | tf.IndexedSlices
+
+
+def all_reduce(original: Function) -> Function:
+    """Repairs `CollectiveAllReduce._all_reduce`, which sums over the network also where all workers share memory."""
+
+    @functools.wraps(original)
+    def repaired(operations: Any, reduce_op: Any, value: Any, replica_id: int, options: Any) -> Any:
+        sums = settings_of(tf.distribute.get_strategy()).sums
+        if not isinstance(sums, SharedMemorySums):
+            return original(operations, reduce_op, value, replica_id, options)
+        tensors = [_tensor(leaf) for leaf in tf.nest.flatten(value)]
+        if not all(sums.takes(tensor) for tensor in tensors):
+            return original(operations, reduce_op, value, replica_id, options)
+        totals = sums.sum(tensors)
+        if reduce_op == tf.distribute.ReduceOp.MEAN:
+            totals = [_divided(total, operations._group_size) for total in totals]
+        return tf.nest.pack_sequence_as(value, totals)
+
+    return repaired
+
+
+def all_reduce_per_replica_values(original: Function) -> Function:
+    """Repairs `CollectiveAllReduce._all_reduce_per_replica_values`, which starts threads for each eager sum.
+
+    A worker with one device needs none. Python's pool of threads needs room in /dev/shm, where a container may have
+    none.
+    """
+
+    @functools.wraps(original)
+    def repaired(operations: Any, reduce_op: Any, per_replica_values: Sequence[Any], options: Any) -> list[Any]:
+        if len(operations._devices) > 1 or not tf.executing_eagerly():
+            result: list[Any] = original(operations, reduce_op, per_replica_values, options)
+            return result
+        with operations._lock:
+            totals = operations._all_reduce(reduce_op, [each.values[0] for each in per_replica_values], 0, options)
+        return [distribute_utils.regroup((total,), wrap_class=values.Mirrored) for total in totals]
+
+    return repaired
+
+
+def _tensor(value: Any) -> Tensor:
+    return value if isinstance(value, tf.IndexedSlices) else tf.convert_to_tensor(value)
+
+
+def _divided(total: Tensor, count: int) -> Tensor:
+    if isinstance(total, tf.IndexedSlices):
+        return tf.IndexedSlices(total.values / count, total.indices, total.dense_shape)
+    return total / count
