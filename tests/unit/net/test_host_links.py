@@ -7,6 +7,7 @@ import mmap
 import os
 import resource
 import socket
+import subprocess
 
 import pytest
 
@@ -68,6 +69,33 @@ def test_nothing_is_inherited_by_itself_and_nothing_is_left() -> None:
         assert len(descriptors()) > len(before)
     assert descriptors() == before
     assert not [name for name in os.listdir("/dev/shm") if "tfdist" in name]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a process of another user needs root")
+def test_another_user_cannot_open_the_memory() -> None:
+    """It has no name, but for those that /proc gives to whoever may trace the process."""
+    with HostLinks([0, 1]) as links:
+        path = f"/proc/{os.getpid()}/fd/{links.ends_of(0).memory}"
+        os.close(os.open(path, os.O_RDWR))
+        opening = ["sh", "-c", f"exec 9<{path}"]
+        stranger = subprocess.run(opening, user=65534, group=65534, extra_groups=[], capture_output=True, text=True)
+    assert stranger.returncode != 0
+    assert "Permission denied" in stranger.stderr
+
+
+def test_links_that_leave_no_descriptors_to_start_the_workers_are_refused() -> None:
+    before = descriptors()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with HostLinks([0, 1, 2]) as links:
+        highest = max(fd for worker in range(3) for fd in links.ends_of(worker).descriptors)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 10, limits[1]))
+    try:
+        with pytest.raises(OSError) as error:
+            HostLinks([0, 1, 2])
+        assert error.value.errno == errno.EMFILE
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert descriptors() == before
 
 
 def test_too_few_descriptors_leave_none_open() -> None:
