@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.comparison.namespace_hosts import NamespaceHost
 from tests.processes import processes_with
 from tests.waiting import until
 from tests.workers.cli_process import begun
-from tests.workers.namespace_hosts import Host
 
 STEPS = """
     import sys
@@ -81,7 +81,9 @@ def test_nothing_needs_room_in_dev_shm(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.bound(200)
-def test_a_network_that_is_cut_ends_the_workers_of_both_hosts(hosts: tuple[Host, Host], tmp_path: Path) -> None:
+def test_a_network_that_is_cut_ends_the_workers_of_both_hosts(
+    hosts: tuple[NamespaceHost, NamespaceHost], tmp_path: Path
+) -> None:
     """Two workers on one host, which wait for each other in memory while one of them waits for the other host."""
     first, second = hosts
     workers = f"{first.ipv4}:20000,{first.ipv4}:20001,{second.ipv4}:20000"
