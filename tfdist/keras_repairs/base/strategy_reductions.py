@@ -13,7 +13,6 @@ from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport.shared_memory.shared_memory_sums import SharedMemorySums
 
 Function = Callable[..., Any]
-Tensor = tf.Tensor | tf.IndexedSlices
 
 
 def all_reduce(original: Function) -> Function:
@@ -54,11 +53,11 @@ def all_reduce_per_replica_values(original: Function) -> Function:
     return repaired
 
 
-def _tensor(value: Any) -> Tensor:
+def _tensor(value: Any) -> tf.Tensor | tf.IndexedSlices:
     return value if isinstance(value, tf.IndexedSlices) else tf.convert_to_tensor(value)
 
 
-def _divided(total: Tensor, count: int) -> Tensor:
+def _divided(total: tf.Tensor | tf.IndexedSlices, count: int) -> tf.Tensor | tf.IndexedSlices:
     if isinstance(total, tf.IndexedSlices):
         return tf.IndexedSlices(total.values / count, total.indices, total.dense_shape)
     return total / count

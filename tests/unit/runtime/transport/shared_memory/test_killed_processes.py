@@ -50,5 +50,6 @@ def test_killed_at_any_moment(seed: int) -> None:
         assert "This worker waited for the others in a collective (sum float32" in said[worker]
     # One of them may miss the other, which ended before it has looked at the one that was killed.
     assert any(f"broke off: worker {killed} has ended" in said[worker] for worker in left)
-    assert set(os.listdir("/proc/self/fd")) == descriptors
+    # Those that earlier tests have left to the garbage collector may be gone.
+    assert set(os.listdir("/proc/self/fd")) <= descriptors
     assert [name for name in os.listdir("/dev/shm") if "tfdist" in name] == []
