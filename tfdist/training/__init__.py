@@ -9,7 +9,7 @@ reports and stops, and `probes/` record for `tfdist verify`.
 A room imports only from earlier ones: `supervision/`; `probes/` and `checkpoints/`; `session/`; `config_objects/`; the
 two runs.
 
-Of both kinds of run: `libraries` (versions, seeds), `legacy_keras` (Keras 2, which is refused), `announcements` (what a
-run says of itself), `provenance` (what was run), and on disk loss and metrics of each epoch: `run_record_callback` with
-`metric_values` and `tensorboard_events`.
+Of both kinds of run: `uncollected_imports` (how TensorFlow is imported), `libraries` (versions, seeds), `legacy_keras`
+(Keras 2, which is refused), `announcements` (what a run says of itself), `provenance` (what was run), and on disk loss
+and metrics of each epoch: `run_record_callback` with `metric_values` and `tensorboard_events`.
 """

@@ -17,6 +17,7 @@ from tfdist.rundir.bounded_disk import BoundedDisk
 from tfdist.training.supervision.error_report import report
 from tfdist.training.supervision.launcher_link import LauncherLink, dump_on_signal, link_of
 from tfdist.training.supervision.stop_requests import WorkerStopped
+from tfdist.training.uncollected_imports import uncollected_imports
 
 _EXIT_SECONDS = 10.0
 """How long the exit handlers of a script may take."""
@@ -82,15 +83,17 @@ def _run(assignment: Assignment, link: LauncherLink) -> int:
 def _run_target(assignment: Assignment) -> int:
     # Imported here, as it takes seconds, and the launcher must be watched from the first moment.
     if assignment.target_kind == "config":
-        from tfdist.training.config_run.run_config import run_config
-        from tfdist.training.probes.recorder import RecordingComplete
+        with uncollected_imports():
+            from tfdist.training.config_run.run_config import run_config
+            from tfdist.training.probes.recorder import RecordingComplete
 
         try:
             run_config(assignment)
         except (RecordingComplete, WorkerStopped) as end:
             return int(end.code or 0)
         return 0
-    from tfdist.training.script_run.run_script import run_script
+    with uncollected_imports():
+        from tfdist.training.script_run.run_script import run_script
 
     return run_script(assignment)
 
