@@ -140,7 +140,8 @@ def last_json(log: Path) -> dict[str, Any]:
 @contextlib.contextmanager
 def _child(command: Command, log: Path, seconds: float) -> Iterator[Child]:
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    changed = {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **command.environment}
+    # Installed packages have their bytecode; without any, modules of this repository would be compiled at every start.
+    changed = {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": None, **command.environment}
     environment = {name: value for name, value in {**os.environ, **changed}.items() if value is not None}
     moment = time.time()
     with open(log, "wb") as output:

@@ -21,14 +21,15 @@ def command(code: str, **more: object) -> Command:
     return Command((sys.executable, "-c", f"import os, sys, time, json, subprocess\n{code}"), (CORE,), **more)
 
 
-def test_processes_say_their_last_line_of_json(tmp_path: Path) -> None:
-    facts = "{'core': list(os.sched_getaffinity(0)), 'v': os.environ.get('V')}"
+def test_processes_say_their_last_line_of_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")  # with it, each start would compile
+    facts = "{'core': list(os.sched_getaffinity(0)), 'v': os.environ.get('V'), 'bytecode': not sys.dont_write_bytecode}"
     say = f"print('noise'); print('{{\"a\": 1}}'); print(json.dumps({facts}))"
     begun = time.time()
     first, second = run_together(
         [command(say, environment={"V": "x"}), command(say, afterwards=lambda: {"later": 2})], SECONDS, tmp_path
     )
-    assert first["core"] == second["core"] == [CORE]
+    assert first["core"] == second["core"] == [CORE] and first["bytecode"]
     assert (first["v"], second["v"], second["later"]) == ("x", None, 2)
     assert begun <= first["started"] <= second["started"] <= time.time()
     (tmp_path / "bad").write_text('{"half\n[1]\n')
