@@ -50,11 +50,17 @@ def test_rows_that_are_the_same_on_devices_and_on_workers(tmp_path: Path) -> Non
 @pytest.mark.bound(BOUND)
 def test_rows_with_the_options_of_a_training(tmp_path: Path) -> None:
     options = ["--only", "dense", "--only", "saving", "--only", "statistics"]
-    options += ["--compression", "bfloat16", "--batch-norm", "replica", "-o", tmp_path / "report"]
+    options += ["--compression", "bfloat16", "--batch-norm", "replica", "--kernels", "tensorflow"]
+    options += ["-o", tmp_path / "report"]
     done = tfdist("selftest", *options, timeout=BOUND - 10)
     assert done.returncode == 6, done.stdout + done.stderr
     document = json.loads((tmp_path / "report" / "report.json").read_text())
-    assert document["options"] == {"batch_norm": "replica", "communication": "auto", "compression": "bfloat16"}
+    assert document["options"] == {
+        "batch_norm": "replica",
+        "communication": "auto",
+        "compression": "bfloat16",
+        "kernels": "tensorflow",
+    }
     rows = {(row["row"], row["workers"]): row for row in document["rows"]}
     # Statistics of each replica's own are not those of one device; and what workers send is rounded, and no more.
     parted = {place for place, row in rows.items() if row["verdict"] != "passed"}

@@ -21,6 +21,7 @@ from tfdist.cli.verb import Verb
 @shared.batch_norm
 @shared.communication
 @shared.compression
+@shared.kernels
 @click.option("--only", multiple=True, metavar="ROW", help="Run this row alone; repeatable.")
 @click.option(
     "-o", "--output", metavar="DIR", help="Where the reports go: a new directory, by default selftest-HOST-DATE."
@@ -30,7 +31,13 @@ from tfdist.cli.verb import Verb
 @click.option("--verbose", is_flag=True, help="Show what the runs say, and tracebacks.")
 @click.pass_context
 def selftest(
-    ctx: click.Context, /, output: str | None, as_json: bool, batch_norm: str | None, **options: Any
+    ctx: click.Context,
+    /,
+    output: str | None,
+    as_json: bool,
+    batch_norm: str | None,
+    kernels: str | None,
+    **options: Any,
 ) -> None:
     """Shows that several devices and workers of this machine give the numbers of one device.
 
@@ -47,7 +54,8 @@ def selftest(
     from tfdist.verify.interruption import Interrupted
 
     folder = ReportFolder.chosen(output, socket.gethostname(), time.time())
-    spec = SelftestSpec(**options if batch_norm is None else {**options, "batch_norm": batch_norm})
+    chosen = {"batch_norm": batch_norm, "kernels": kernels}
+    spec = SelftestSpec(**options, **{name: value for name, value in chosen.items() if value is not None})
     lines = TableLines(spec.rows)
 
     # The terminal's: while a job runs, its launcher writes elsewhere. Where JSON is printed, the table is progress.
@@ -59,7 +67,7 @@ def selftest(
 
     listener = Listener(
         tell=lambda line: click.echo(line, file=progress),
-        begin=lambda machine, layouts: show(opening(machine, layouts, spec.replica_options), lines.head()),
+        begin=lambda machine, layouts: show(opening(machine, layouts, spec.run_options), lines.head()),
         result=lambda result: show(*lines.lines(result)),
     )
     try:

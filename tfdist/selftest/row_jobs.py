@@ -128,6 +128,7 @@ class RowJobs:
             batch_norm=self.spec.batch_norm,
             communication=self.spec.communication,
             compression=self.spec.compression,
+            kernels=self.spec.kernels,
         )
 
     @contextlib.contextmanager

@@ -80,7 +80,7 @@ def run_selftest(spec: SelftestSpec, listener: Listener) -> SelftestReport:
             test.fail_rest(f"not run: the {spec.timeout:g} s of --timeout are over")
         seconds = time.time() - began
         return SelftestReport(
-            machine, spec.replica_options, tuple(test.results), step_times(test.times), found.missing, seconds
+            machine, spec.run_options, tuple(test.results), step_times(test.times), found.missing, seconds
         )
 
 

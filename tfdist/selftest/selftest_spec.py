@@ -6,6 +6,7 @@ import difflib
 from dataclasses import dataclass
 
 from tfdist.errors import UsageError
+from tfdist.launch.worker.kernel_choice import Kernels
 from tfdist.launch.worker_options import BatchNorm, Communication, Compression
 from tfdist.selftest.rows import ROWS, Row
 
@@ -24,6 +25,7 @@ class SelftestSpec:
         batch_norm: Whose statistics BatchNormalization takes on several replicas.
         communication: The collectives.
         compression: The type in which workers send gradients; "none" for their own.
+        kernels: By which kernels all runs compute on the CPU, those on one device too.
         rows: The rows there are.
         matrix: The module that runs them in workers, as `matrix.__main__` does.
 
@@ -40,6 +42,7 @@ class SelftestSpec:
     batch_norm: BatchNorm = "synchronized"
     communication: Communication = "auto"
     compression: Compression = "none"
+    kernels: Kernels = "auto"
     rows: tuple[Row, ...] = ROWS
     matrix: str = "tfdist.selftest.matrix"
 
@@ -54,12 +57,13 @@ class SelftestSpec:
                 raise UsageError(f"--only expects one of {', '.join(names)}. Received: --only {name}.{meant}")
 
     @property
-    def replica_options(self) -> dict[str, str]:
-        """What decides how the replicas of a run work together, for reports."""
+    def run_options(self) -> dict[str, str]:
+        """What decides how runs compute and how their replicas work together, for reports."""
         return {
             "batch_norm": self.batch_norm,
             "communication": self.communication,
             "compression": self.compression,
+            "kernels": self.kernels,
         }
 
     @property

@@ -51,17 +51,17 @@ def test_the_flags_are_a_contract() -> None:
     options = [param for param in selftest.params if isinstance(param, click.Option)]
     assert {name for option in options for name in option.opts} == {
         *("--devices", "--logical-devices", "--nproc", "--only", "-o", "--output", "--json", "--timeout", "--verbose"),
-        *("--batch-norm", "--communication", "--compression"),
+        *("--batch-norm", "--communication", "--compression", "--kernels"),
     }
     assert {option.name: option.default for option in options}["timeout"] == 1800
 
 
 def test_options_reach_the_selftest(asked: list[SelftestSpec]) -> None:
     run("--devices 0,2 --logical-devices 2 --nproc 3 --only dense --only copies --timeout 60 --verbose -o out")
-    run("--batch-norm replica --communication ring --compression float16")
+    run("--batch-norm replica --communication ring --compression float16 --kernels onednn")
     assert asked == [
         SelftestSpec((0, 2), 2, 3, ("dense", "copies"), 60.0, True),
-        SelftestSpec(batch_norm="replica", communication="ring", compression="float16"),
+        SelftestSpec(batch_norm="replica", communication="ring", compression="float16", kernels="onednn"),
     ]
 
 

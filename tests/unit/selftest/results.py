@@ -61,6 +61,6 @@ def result(
 
 
 def report(*results: RowResult, gpus: int = 2, **changes: Any) -> SelftestReport:
-    options = SelftestSpec().replica_options | changes.pop("options", {})
+    options = SelftestSpec().run_options | changes.pop("options", {})
     fields: dict[str, Any] = {"times": (), "missing": (), "seconds": 90.0, **changes}
     return SelftestReport(machine(gpus), options, results, **fields)

@@ -78,14 +78,14 @@ def test_what_the_workers_found(jobs: RowJobs, monkeypatch: pytest.MonkeyPatch, 
 def test_the_options_reach_the_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = Job()
     monkeypatch.setattr(row_jobs, "run_job", job)
-    spec = SelftestSpec(batch_norm="replica", communication="ring", compression="bfloat16")
+    spec = SelftestSpec(batch_norm="replica", communication="ring", compression="bfloat16", kernels="tensorflow")
     RowJobs(spec, tmp_path, Signals(), Deadline(100.0)).run(["dense"], WORKERS, recorded=True)
     (asked,) = job.specs
     assert asked.options_in_common() == {
         "--batch-norm": "replica",
         "--communication": "ring",
         "--compression": "bfloat16",
-        "--kernels": "auto",
+        "--kernels": "tensorflow",
     }
 
 

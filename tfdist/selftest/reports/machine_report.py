@@ -64,7 +64,8 @@ class MachineReport:
             ("cores", f"{machine.cores} of {machine.all_cores}"),
             ("memory", "unknown" if machine.memory is None else format_bytes(machine.memory, binary=True)),
             *((name, local.versions.get(name, "not installed")) for name in _NAMED_VERSIONS),
-            ("oneDNN", "on" if found.onednn else "off"),
+            # What runs compute by is another matter: `--kernels`.
+            ("TensorFlow's own choice of kernels", "oneDNN's" if found.onednn else "its own"),
             *_gpu_facts(local.nvidia.gpus, local.nvidia.problem, found),
             *((f"${name}", value) for name, value in local.variables.items()),
         ]

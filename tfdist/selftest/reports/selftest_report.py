@@ -21,7 +21,7 @@ class SelftestReport:
 
     Attributes:
         machine: The machine.
-        options: What decides how replicas work together: `batch_norm`, `communication`, `compression`.
+        options: What decides how runs compute: `batch_norm`, `communication`, `compression`, `kernels`.
         results: In the order in which they came.
         times: Times of a step.
         missing: Label of a layout -> why this machine does not have it.
@@ -56,7 +56,7 @@ class SelftestReport:
 
 def chosen_flags(options: Mapping[str, str]) -> str:
     """Those options that are not the default, as the command line has them."""
-    usual = SelftestSpec().replica_options
+    usual = SelftestSpec().run_options
     return " ".join(f"--{name.replace('_', '-')} {value}" for name, value in options.items() if value != usual[name])
 
 

@@ -68,7 +68,7 @@ def test_the_verdict_counts_everything() -> None:
 
 def test_what_is_compared_with_what() -> None:
     found = Layouts(Layout("1 device", 1, 1, (0,)), (DEVICES, WORKERS))
-    assert opening(machine(), found, SelftestSpec(compression="bfloat16").replica_options) == (
+    assert opening(machine(), found, SelftestSpec(compression="bfloat16").run_options) == (
         "tfdist selftest on here (2 x Tester 9000): 2 devices and 2 workers against 1 device, --compression bfloat16\n"
         "  warn: cores: 8 of 16. Give it more.\n"
     )
@@ -126,7 +126,8 @@ def test_times_are_no_comparison() -> None:
 def test_json_holds_everything(tmp_path: Path) -> None:
     told = json.loads(json.dumps(report(result(), PARTED, FAILED, times=TIMES).to_json()))
     assert (told["format"], told["exit_code"]) == (1, 6)
-    assert told["options"] == {"batch_norm": "synchronized", "communication": "auto", "compression": "none"}
+    usual = {"batch_norm": "synchronized", "communication": "auto", "compression": "none", "kernels": "auto"}
+    assert told["options"] == usual
     assert [row["verdict"] for row in told["rows"]] == ["passed", "parted", "failed"]
     assert told["rows"][2]["detail"] == "Traceback\n  ..."
     assert told["times"][1]["scaling"] == pytest.approx(0.8)
