@@ -54,8 +54,9 @@ def selftest(
     from tfdist.verify.interruption import Interrupted
 
     folder = ReportFolder.chosen(output, socket.gethostname(), time.time())
-    chosen = {"batch_norm": batch_norm, "kernels": kernels}
-    spec = SelftestSpec(**options, **{name: value for name, value in chosen.items() if value is not None})
+    chosen: dict[str, Any] = {"batch_norm": batch_norm, "kernels": kernels}
+    options |= {name: value for name, value in chosen.items() if value is not None}
+    spec = SelftestSpec(**options)
     lines = TableLines(spec.rows)
 
     # The terminal's: while a job runs, its launcher writes elsewhere. Where JSON is printed, the table is progress.

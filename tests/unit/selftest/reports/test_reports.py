@@ -97,7 +97,7 @@ def test_markdown_has_all_that_a_stranger_needs() -> None:
         "| NCCL | 2.27.3 (nvidia-nccl-cu12) |",
         "| GPU 1 | Tester 9000, 80.0 GiB, compute capability 9.0 |",
         "| processor | A Processor (avx2, avx512f) |",
-        "| oneDNN | on |",
+        "| TensorFlow's own choice of kernels | oneDNN's |",
         "| $NCCL_DEBUG | INFO |",
         "GPU0\t X \tNV4",
         "| cores | warn | 8 of 16 | Give it more. |",
