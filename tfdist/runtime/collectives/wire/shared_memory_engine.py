@@ -37,7 +37,7 @@ class SharedMemoryEngine:
     def all_gather(self, flat: tf.Tensor, channel: Channel) -> tf.Tensor:
         """See `CollectiveEngine`."""
         size = flat.shape[0]
-        gathered = self._operations(channel).gather(flat)
+        (gathered,) = self._operations(channel).gather([flat])
         return tf.ensure_shape(gathered, [None if size is None else len(channel.workers) * size])
 
     def all_to_all(self, flat: tf.Tensor, channel: Channel) -> tf.Tensor:

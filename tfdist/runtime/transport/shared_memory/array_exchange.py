@@ -13,7 +13,8 @@ the order of the workers: all of them get the same bits, in every run.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 import numpy as np
@@ -50,33 +51,50 @@ def reduce_arrays(
     _Reduction(mesh, arrays, totals, reduction).run()
 
 
-def gather_arrays(mesh: HostMesh, array: NDArray) -> list[NDArray]:
-    """The arrays of all workers of the host, in their order; of one dtype and one dimension, each of any size.
+def gather_arrays(
+    mesh: HostMesh, arrays: Sequence[NDArray], take: Callable[[int, np.dtype], NDArray] = np.empty
+) -> list[NDArray]:
+    """For each array the elements of those of all workers of the host, one after another in the workers' order.
+
+    Args:
+        mesh: The links between the workers.
+        arrays: Of one dimension, each of any size and dtype; all workers have as many, of the same dtypes.
+        take: Returns memory for so many elements of a dtype.
 
     Raises:
         WorkerFailedError: Another worker has ended.
         UsageError: Another worker is in another exchange.
     """
-    sizes = np.zeros(mesh.count, np.int64)
-    sizes[mesh.rank] = array.size
-    reduce_arrays(mesh, [sizes], [sizes])
-    gathered = [array if rank == mesh.rank else np.empty(size, array.dtype) for rank, size in enumerate(sizes)]
+    sizes = np.zeros((mesh.count, len(arrays)), np.int64)
+    sizes[mesh.rank] = [array.size for array in arrays]
+    reduce_arrays(mesh, [sizes.reshape(-1)], [sizes.reshape(-1)])
+    return [
+        _gathered(mesh, array, of_array, take(sum(of_array), array.dtype))
+        for array, of_array in zip(arrays, sizes.T.tolist(), strict=True)
+    ]
+
+
+def _gathered(mesh: HostMesh, array: NDArray, sizes: Sequence[int], gathered: NDArray) -> NDArray:
+    begins = list(itertools.accumulate(sizes, initial=0))
+    gathered[begins[mesh.rank] : begins[mesh.rank + 1]] = array
     mesh.begin(contract_of("gather", array.dtype))
-    frames = [frames_of((int(size),), mesh.frame_bytes // array.dtype.itemsize) for size in sizes]
+    frames = [frames_of((size,), mesh.frame_bytes // array.dtype.itemsize) for size in sizes]
     count = max(map(len, frames))
     for number in _exchanged(mesh, _Frames(mesh, [array]), count):
         for rank in _others(mesh):
             for piece in frames[rank][number] if number < len(frames[rank]) else ():
-                gathered[rank][piece.start : piece.stop] = _read(mesh, rank, number, piece, array.dtype)
+                start, stop = begins[rank] + piece.start, begins[rank] + piece.stop
+                gathered[start:stop] = _read(mesh, rank, number, piece, array.dtype)
     return gathered
 
 
-def deal_array(mesh: HostMesh, array: NDArray) -> list[NDArray]:
-    """This worker's part of the array of each worker of the host, in their order.
+def deal_array(mesh: HostMesh, array: NDArray, dealt: NDArray) -> None:
+    """Gives each worker of the host its part of the arrays of all.
 
     Args:
         mesh: The links between the workers.
         array: Of one dimension; as many parts of one size as there are workers. All have arrays of one size and dtype.
+        dealt: Where this worker's parts go, in the workers' order; of the same size and dtype.
 
     Raises:
         WorkerFailedError: Another worker has ended.
@@ -84,16 +102,15 @@ def deal_array(mesh: HostMesh, array: NDArray) -> list[NDArray]:
     """
     size = array.size // mesh.count
     start = mesh.rank * size
-    dealt = [array[start : start + size] if rank == mesh.rank else np.empty_like(array[:size]) for rank in mesh.ranks]
+    dealt[start : start + size] = array[start : start + size]
     mesh.begin(contract_of("all_to_all", array.dtype, (array.size,)))
     writing = _Frames(mesh, [array])
     for number in _exchanged(mesh, writing, len(writing.frames)):
         own = list(pieces_of(writing.frames[number], slice(start, start + size)))
         for rank in _others(mesh):
+            moved = (rank - mesh.rank) * size
             for piece in own:
-                read = _read(mesh, rank, number, piece, array.dtype)
-                dealt[rank][piece.start - start : piece.stop - start] = read
-    return dealt
+                dealt[piece.start + moved : piece.stop + moved] = _read(mesh, rank, number, piece, array.dtype)
 
 
 def copy_arrays(mesh: HostMesh, arrays: Sequence[NDArray], copies: Sequence[NDArray], root: int = 0) -> None:

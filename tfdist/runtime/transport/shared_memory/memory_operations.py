@@ -21,7 +21,7 @@ from tfdist.runtime.transport.shared_memory.output_buffers import OutputBuffers
 
 
 class MemoryOperations:
-    """Sums and copies of flat tensors of one dtype between the workers of a host.
+    """Sums and copies of flat tensors between the workers of a host.
 
     All workers trace the same operations in the same order, and TensorFlow runs them in that order, one after another:
     none waits for another one in an exchange that this one has not come to.
@@ -82,13 +82,24 @@ class MemoryOperations:
         copies = self._call(copied, tensors)
         return list(tensors) if is_root else copies
 
-    def gather(self, tensor: tf.Tensor) -> tf.Tensor:
-        """The elements of all workers' tensors, of any sizes, one after another."""
-        return self._joined(gather_arrays, tensor)
+    def gather(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """For each tensor, of any size and dtype, the elements of those of all workers, one after another."""
+
+        def gathered(*arrays: NDArray) -> list[NDArray]:
+            return gather_arrays(self._mesh, arrays, self._buffers.take)
+
+        return [tf.ensure_shape(whole, [None]) for whole in self._call(gathered, tensors)]
 
     def deal(self, tensor: tf.Tensor) -> tf.Tensor:
         """This worker's part of all workers' tensors, one after another."""
-        return self._joined(deal_array, tensor)
+
+        def dealt(array: NDArray) -> list[NDArray]:
+            parts = self._buffers_for([array])
+            deal_array(self._mesh, array, *parts)
+            return parts
+
+        (parts,) = self._call(dealt, [tensor])
+        return tf.ensure_shape(parts, [None])
 
     def sum_now(self, array: NDArray) -> NDArray:
         """The sum of an array over the workers of the host, outside of functions; it has one shape on all of them."""
@@ -96,10 +107,6 @@ class MemoryOperations:
         with self._lock:
             reduce_arrays(self._mesh, [total], [total])
         return total.reshape(array.shape)
-
-    def _joined(self, exchange: Callable[[HostMesh, NDArray], list[NDArray]], tensor: tf.Tensor) -> tf.Tensor:
-        (joined,) = self._call(lambda array: [np.concatenate(exchange(self._mesh, array))], [tensor])
-        return tf.ensure_shape(joined, [None])
 
     def _call(self, function: Callable[..., list[NDArray]], tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         def exchanged(*arrays: NDArray) -> list[NDArray]:

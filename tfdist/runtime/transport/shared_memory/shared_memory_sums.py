@@ -58,8 +58,7 @@ class SharedMemorySums:
         return self._operations.sum_now(array)
 
     def _joined_slices(self, slices: tf.IndexedSlices) -> tf.IndexedSlices:
-        indices = self._operations.gather(_flat(slices.indices))
-        values = self._operations.gather(_flat(slices.values))
+        indices, values = self._operations.gather([_flat(slices.indices), _flat(slices.values)])
         rows = tf.reshape(values, tf.concat([[tf.size(indices)], tf.shape(slices.values)[1:]], 0))
         rows = tf.ensure_shape(rows, [None, *slices.values.shape[1:]])
         return tf.IndexedSlices(rows, indices, slices.dense_shape)

@@ -87,13 +87,19 @@ def test_a_sum_may_take_the_place_of_its_summand() -> None:
 
 @pytest.mark.parametrize("sizes", [[0, 0], [3, 0, 2 * FRAME + 1], [1, 4, 2, 0]])
 def test_arrays_of_any_sizes_are_gathered(sizes: list[int]) -> None:
+    def arrays(rank: int) -> list[NDArray]:
+        (array,) = numbers([sizes[rank]], rank)
+        return [array, np.arange(sizes[-1 - rank], dtype=np.int64) + rank]
+
     def work(mesh: HostMesh) -> tuple[list[NDArray], NDArray]:
-        gathered = gather_arrays(mesh, numbers([sizes[mesh.rank]], mesh.rank)[0])
+        gathered = gather_arrays(mesh, arrays(mesh.rank))
         return gathered, summed(mesh, [np.ones(2, np.int32)])[0]
 
+    of_all = [np.concatenate(each) for each in zip(*map(arrays, range(len(sizes))), strict=True)]
     for gathered, after in on_each(meshes(len(sizes)), work):
-        for rank, array in enumerate(gathered):
-            np.testing.assert_array_equal(array, numbers([sizes[rank]], rank)[0])
+        for array, right in zip(gathered, of_all, strict=True):
+            assert array.dtype == right.dtype
+            np.testing.assert_array_equal(array, right)
         assert after.tolist() == [len(sizes)] * 2
 
 
@@ -116,9 +122,14 @@ def test_other_reductions(reduction: Reduction, function: Callable[..., NDArray]
 @pytest.mark.parametrize("size", [1, 5, FRAME, 2 * FRAME + 7])
 @pytest.mark.parametrize("workers", [2, 3])
 def test_each_worker_gets_its_part_of_all_arrays(workers: int, size: int) -> None:
-    got = on_each(meshes(workers), lambda mesh: deal_array(mesh, numbers([workers * size], mesh.rank)[0]))
-    for rank, dealt in enumerate(got):
-        for other, part in enumerate(dealt):
+    def work(mesh: HostMesh) -> NDArray:
+        (array,) = numbers([workers * size], mesh.rank)
+        dealt = np.empty_like(array)
+        deal_array(mesh, array, dealt)
+        return dealt
+
+    for rank, dealt in enumerate(on_each(meshes(workers), work)):
+        for other, part in enumerate(dealt.reshape(workers, size)):
             np.testing.assert_array_equal(part, numbers([workers * size], other)[0][rank * size : (rank + 1) * size])
 
 
@@ -182,9 +193,9 @@ def test_a_worker_that_ends_anywhere_ends_the_waiting_of_all(exchange: str, step
             if exchange == "sum":
                 reduce_arrays(mesh, [array], [array])
             elif exchange == "gather":
-                gather_arrays(mesh, array)
+                gather_arrays(mesh, [array])
             elif exchange == "deal":
-                deal_array(mesh, array)
+                deal_array(mesh, array, np.empty_like(array))
             else:
                 copy_arrays(mesh, [array], [array])
             # The next exchange needs all workers again.
