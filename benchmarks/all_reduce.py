@@ -41,8 +41,8 @@ SIZES = {4_000: 300, 2_700_000: 30, 98_000_000: 3}
 
 _GPUS_ONLY = ("nccl",)
 _BETWEEN_HOSTS = "auto,ring,auto+bfloat16"
-_WAITING, _GLOO_WAITING, _WORKING = 700_000_000, 300_000_000, 300_000_000
-"""Bytes of a worker of tfdist and of gloo between its turns, and what one takes besides in its turn."""
+_WAITING, _GLOO_WAITING, _WORKING = 770_000_000, 330_000_000, 330_000_000
+"""Bytes of a worker of tfdist and of gloo between its turns, and what one takes besides in its turn, and a tenth."""
 
 _PORT = 20_000
 """The first of those between hosts. Each job has its own, as all are there at once."""

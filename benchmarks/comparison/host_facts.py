@@ -34,9 +34,8 @@ def host_facts() -> dict[str, Any]:
 
 
 def free_memory() -> int:
-    """Bytes that processes can still get without the system having to swap."""
-    fields = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
-    return 1024 * int(fields["MemAvailable"].split()[0])
+    """Bytes that new processes can have, within the limit of this one's control group; 0 when it cannot be told."""
+    return this_machine().free or 0
 
 
 def starts_with_onednn() -> bool:
