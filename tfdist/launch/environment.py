@@ -16,7 +16,7 @@ from tfdist.cluster.tf_config import tf_config_json
 from tfdist.errors import UsageError
 from tfdist.launch.recording_request import RecordingRequest
 from tfdist.launch.trace_request import TraceRequest
-from tfdist.launch.worker.core_binding import CoreBinding, choose_binding, usable_nodes
+from tfdist.launch.worker.core_binding import CoreBinding, choose_binding, own_cores, usable_nodes
 from tfdist.launch.worker.environment_defaults import (
     allocator_settings,
     keras_settings,
@@ -65,17 +65,21 @@ def choose_kernels_here(asked: Kernels = "auto", environ: Mapping[str, str] | No
     return choose_kernels(asked, source, this_processor(), has_gpu=computes_on_gpus(source))
 
 
-def choose_cores_here(size: int, environ: Mapping[str, str] | None = None) -> list[CoreBinding | None]:
+def choose_cores_here(size: int, local: int, environ: Mapping[str, str] | None = None) -> list[CoreBinding | None]:
     """The cores of each of `size` workers of this machine, by their places; None for one that may run on all.
 
     Workers that compute on GPUs are not bound: what they need to be near to is their GPU.
 
     Args:
         size: Workers of this machine.
+        local: Those of them that this process starts.
         environ: The environment that they would have; default: this process's.
     """
     if size < 2 or computes_on_gpus(os.environ if environ is None else environ):
         return [None] * size
+    own = own_cores(frozenset(os.sched_getaffinity(0)), os.cpu_count() or 1, local, size)
+    if own is not None:
+        return [own] * size
     nodes = usable_nodes()
     return [choose_binding(rank, size, nodes) for rank in range(size)]
 

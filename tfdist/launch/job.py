@@ -170,8 +170,9 @@ def _run_group(
 
 def _assignments(spec: JobSpec, formed: FormedJob, handed: Mapping[str, Any]) -> list[Assignment]:
     """What each worker of this launcher is told."""
-    bindings = choose_cores_here(len(formed.membership.machine), spec.environ)
-    return [_assignment(spec, formed, index, bindings, handed) for index in formed.membership.local]
+    membership = formed.membership
+    bindings = choose_cores_here(len(membership.machine), len(membership.local), spec.environ)
+    return [_assignment(spec, formed, index, bindings, handed) for index in membership.local]
 
 
 def _assignment(

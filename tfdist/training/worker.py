@@ -148,7 +148,7 @@ def _log_binding(assignment: Assignment, is_bound: bool) -> None:
         return
     if is_bound:
         listed = ",".join(map(str, binding.cores))
-        logger.info("kept to the cores %s of its NUMA nodes, which %d worker(s) share", listed, binding.workers)
+        logger.info("kept to the cores %s, which %d worker(s) share", listed, binding.workers)
     else:
         logger.warning("The system did not let this worker keep to the cores %s: it may run on all.", binding.cores)
 

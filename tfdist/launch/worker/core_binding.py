@@ -1,4 +1,4 @@
-"""Which cores a worker may run on: those near one part of the memory, where a machine has several.
+"""Which cores a worker may run on: those near a part of the memory, if a machine has several, or its launcher's own.
 
 A machine with several processors, or one that is divided, has NUMA nodes: a core reaches the memory of its own node
 faster than that of the others. Linux gives a process memory of the node on which it first uses it. So a worker whose
@@ -77,6 +77,27 @@ def choose_binding(rank: int, size: int, nodes: Sequence[frozenset[int]]) -> Cor
         mine = frozenset().union(*nodes[rank * nodes_each : (rank + 1) * nodes_each])
         return CoreBinding(tuple(sorted(mine)), 1)
     return None
+
+
+def own_cores(allowed: frozenset[int], all_cores: int, local: int, size: int) -> CoreBinding | None:
+    """The cores of a launcher that may run on a part of the machine, and how many workers share them.
+
+    It matters where other launchers start workers of the machine, too, as one for each task of Slurm does: each may
+    have cores of its own. The workers of the machine are taken to be spread over all of its cores.
+
+    Args:
+        allowed: The cores on which the launcher may run.
+        all_cores: How many the machine has.
+        local: The workers that the launcher starts.
+        size: Workers of the machine.
+
+    Returns:
+        None where the launcher has all cores or starts all workers, or where there are fewer cores than workers.
+    """
+    if local == size or len(allowed) >= all_cores:
+        return None
+    workers = max(local, -(-size * len(allowed) // all_cores))
+    return CoreBinding(tuple(sorted(allowed)), workers) if workers <= len(allowed) else None
 
 
 def usable_nodes(root: Path = _NODES) -> tuple[frozenset[int], ...]:

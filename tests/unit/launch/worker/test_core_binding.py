@@ -11,7 +11,7 @@ import pytest
 
 from tfdist.launch import environment
 from tfdist.launch.worker import core_binding
-from tfdist.launch.worker.core_binding import CoreBinding, choose_binding, usable_nodes
+from tfdist.launch.worker.core_binding import CoreBinding, choose_binding, own_cores, usable_nodes
 
 ONE = (frozenset(range(8)),)
 TWO = (frozenset({0, 1, 2, 3}), frozenset({4, 5, 6, 7}))
@@ -82,13 +82,41 @@ def test_a_kernel_without_numa(tmp_path: Path) -> None:
     assert usable_nodes(tmp_path / "absent") == ()
 
 
+@pytest.mark.parametrize(
+    ("allowed", "cores", "local", "size", "workers"),
+    [
+        (range(4), 8, 1, 2, 1),  # half of the machine for each of two launchers
+        (range(4), 64, 1, 2, 1),  # a job that has a part of the machine, and its tasks parts of that
+        (range(6), 8, 1, 2, 2),  # not both can have so many of their own
+        (range(4), 8, 2, 4, 2),
+        (range(4), 8, 3, 4, 3),
+        (range(8), 8, 1, 2, None),  # all cores
+        (range(4), 8, 2, 2, None),  # all workers
+        (range(1), 8, 2, 3, None),  # fewer cores than workers
+    ],
+)
+def test_a_launcher_beside_others_that_may_run_on_a_part_of_the_machine(
+    allowed: range, cores: int, local: int, size: int, workers: int | None
+) -> None:
+    expected = None if workers is None else CoreBinding(tuple(allowed), workers)
+    assert own_cores(frozenset(allowed), cores, local, size) == expected
+
+
+def test_all_workers_of_a_launcher_share_its_own_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "usable_nodes", lambda: TWO)
+    monkeypatch.setattr(environment, "computes_on_gpus", lambda environ: False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {2, 3, 4, 5})
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    assert environment.choose_cores_here(2, 1) == [CoreBinding((2, 3, 4, 5), 1)] * 2
+
+
 def test_workers_on_gpus_are_not_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "usable_nodes", lambda: TWO)
     monkeypatch.setattr(environment, "computes_on_gpus", lambda environ: False)
-    assert environment.choose_cores_here(2) == [CoreBinding((0, 1, 2, 3), 1), CoreBinding((4, 5, 6, 7), 1)]
-    assert environment.choose_cores_here(1) == [None]
+    assert environment.choose_cores_here(2, 2) == [CoreBinding((0, 1, 2, 3), 1), CoreBinding((4, 5, 6, 7), 1)]
+    assert environment.choose_cores_here(1, 1) == [None]
     monkeypatch.setattr(environment, "computes_on_gpus", lambda environ: True)
-    assert environment.choose_cores_here(2) == [None, None]
+    assert environment.choose_cores_here(2, 2) == [None, None]
 
 
 def test_a_process_and_its_threads_keep_to_the_cores() -> None:
