@@ -51,13 +51,7 @@ def agree_in_graph(
     text = shown(contract).encode()[:_TEXT_BYTES].ljust(_TEXT_BYTES, b"\0")
     static = tf.constant(np.frombuffer(call.to_bytes(4, "little") + text, np.int32))
     own = tf.concat([tf.reshape(_sum_of_shapes(tensors), [1]), static], 0)
-    # TensorFlow runs operations with effects, such as these three, in the order in which they are traced.
-    if progress is not None:
-        progress.begin()
-    heads = tf.reshape(engine.all_gather(own, lane.traced_channel("head", 0)), [len(lane.workers), -1])
-    if progress is not None:
-        with tf.control_dependencies([heads]):
-            progress.end()
+    heads = tf.reshape(engine.all_gather(own, lane.traced_channel("head", 0), progress), [len(lane.workers), -1])
     agreed = tf.reduce_all(heads[:, :_SUMS] == heads[:1, :_SUMS])
     return tf.cond(agreed, lambda: tf.constant(True), lambda: _fail(heads, lane.workers))
 

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfdist.runtime.collectives.communicator import Communicator
+from tfdist.runtime.collectives.traced_progress import TracedProgress
 from tfdist.runtime.collectives.wire.engine import Channel, Reduction
 
 BOUND = 20.0
@@ -62,7 +63,7 @@ class PlayedEngine:
     def reduce_scatter(self, flat: tf.Tensor, op: Reduction, channel: Channel) -> tf.Tensor:
         return tf.split(self.all_reduce(flat, op, channel), len(channel.workers))[channel.place]
 
-    def all_gather(self, flat: tf.Tensor, channel: Channel) -> tf.Tensor:
+    def all_gather(self, flat: tf.Tensor, channel: Channel, progress: TracedProgress | None = None) -> tf.Tensor:
         return tf.constant(np.concatenate(self._copied("all_gather", flat, channel)))
 
     def all_to_all(self, flat: tf.Tensor, channel: Channel) -> tf.Tensor:
@@ -91,7 +92,7 @@ class MirrorEngine:
     def reduce_scatter(self, flat: tf.Tensor, op: Reduction, channel: Channel) -> tf.Tensor:
         return tf.split(self.all_reduce(flat, op, channel), 2)[channel.place]
 
-    def all_gather(self, flat: tf.Tensor, channel: Channel) -> tf.Tensor:
+    def all_gather(self, flat: tf.Tensor, channel: Channel, progress: TracedProgress | None = None) -> tf.Tensor:
         self.asked.append("all_gather")
         return tf.tile(flat, [2])
 

@@ -11,6 +11,8 @@ from typing import Literal, Protocol
 
 import tensorflow as tf
 
+from tfdist.runtime.collectives.traced_progress import TracedProgress
+
 Reduction = Literal["sum", "product", "max", "min"]
 
 
@@ -49,8 +51,11 @@ class CollectiveEngine(Protocol):
     def reduce_scatter(self, flat: tf.Tensor, op: Reduction, channel: Channel) -> tf.Tensor:
         """This worker's part, `[size / workers]`, of the reduction of all workers' tensors."""
 
-    def all_gather(self, flat: tf.Tensor, channel: Channel) -> tf.Tensor:
-        """The tensors of all workers one after another, `[workers * size]`, on every worker."""
+    def all_gather(self, flat: tf.Tensor, channel: Channel, progress: TracedProgress | None = None) -> tf.Tensor:
+        """The tensors of all workers one after another, `[workers * size]`, on every worker.
+
+        In a traced call `progress` counts when it begins, and when it ends or fails.
+        """
 
     def all_to_all(self, flat: tf.Tensor, channel: Channel) -> tf.Tensor:
         """This worker's part of each worker's tensor, in the order of the workers, `[size]`."""

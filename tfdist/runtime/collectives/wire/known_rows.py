@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import tensorflow as tf
 
+from tfdist.runtime.collectives.traced_progress import TracedProgress
 from tfdist.runtime.collectives.wire.engine import Channel, Reduction
 from tfdist.runtime.collectives.wire.wire_dtypes import HALVES
 
@@ -37,7 +38,7 @@ class KnownRows:
         """See `CollectiveEngine`."""
         return tf.constant(np.split(_reduced(self._rows(flat), op), len(channel.workers))[channel.place])
 
-    def all_gather(self, flat: tf.Tensor, channel: Channel) -> tf.Tensor:
+    def all_gather(self, flat: tf.Tensor, channel: Channel, progress: TracedProgress | None = None) -> tf.Tensor:
         """See `CollectiveEngine`."""
         return tf.constant(np.concatenate(self._rows(flat)))
 

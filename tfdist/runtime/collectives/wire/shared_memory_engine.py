@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import tensorflow as tf
 
 from tfdist.runtime.collectives.groups import EVERYONE, is_pair
+from tfdist.runtime.collectives.traced_progress import TracedProgress
 from tfdist.runtime.collectives.wire.engine import Channel, Reduction
 from tfdist.runtime.transport.shared_memory.memory_operations import MemoryOperations
 from tfdist.runtime.transport.shared_memory.shared_memory import SharedMemory
@@ -34,10 +37,11 @@ class SharedMemoryEngine:
         total = self.all_reduce(flat, op, channel)
         return tf.reshape(total, [len(channel.workers), -1])[channel.place]
 
-    def all_gather(self, flat: tf.Tensor, channel: Channel) -> tf.Tensor:
+    def all_gather(self, flat: tf.Tensor, channel: Channel, progress: TracedProgress | None = None) -> tf.Tensor:
         """See `CollectiveEngine`."""
         size = flat.shape[0]
-        (gathered,) = self._operations(channel).gather([flat])
+        around = contextlib.nullcontext if progress is None else progress.exchanging
+        (gathered,) = self._operations(channel).gather([flat], around)
         return tf.ensure_shape(gathered, [None if size is None else len(channel.workers) * size])
 
     def all_to_all(self, flat: tf.Tensor, channel: Channel) -> tf.Tensor:

@@ -10,6 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfdist.runtime.collectives.traced_progress import TracedProgress
 from tfdist.runtime.collectives.wire.engine import Channel, Reduction
 
 _MERGE = {"sum": "Add", "product": "Mul", "max": "Max", "min": "Min"}
@@ -43,10 +44,16 @@ class TensorFlowEngine:
                 total = _COMBINE[op](total, part)
         return total
 
-    def all_gather(self, flat: tf.Tensor, channel: Channel) -> tf.Tensor:
+    def all_gather(self, flat: tf.Tensor, channel: Channel, progress: TracedProgress | None = None) -> tf.Tensor:
         """See `CollectiveEngine`."""
         with tf.device("CPU:0"):
+            # TensorFlow runs operations with effects, such as these three, in the order in which they are traced.
+            if progress is not None:
+                progress.begin()
             gathered = tf.raw_ops.CollectiveGatherV2(input=flat, ordering_token=[], **_common(channel))
+            if progress is not None:
+                with tf.control_dependencies([gathered]):
+                    progress.end()
             rows = _permuted(tf.reshape(gathered, [len(channel.workers), -1]), _ranks(channel))
         # The operation forgets its static shape.
         return tf.ensure_shape(tf.reshape(rows, [-1]), [_times(flat.shape[0], len(channel.workers))])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Sequence
 
@@ -82,13 +83,20 @@ class MemoryOperations:
         copies = self._call(copied, tensors)
         return list(tensors) if is_root else copies
 
-    def gather(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """For each tensor, of any size and dtype, the elements of those of all workers, one after another."""
+    def gather(
+        self,
+        tensors: Sequence[tf.Tensor],
+        around: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+    ) -> list[tf.Tensor]:
+        """For each tensor, of any size and dtype, the elements of those of all workers, one after another.
+
+        `around` is entered whenever the operation runs, and left when it ends or fails.
+        """
 
         def gathered(*arrays: NDArray) -> list[NDArray]:
             return gather_arrays(self._mesh, arrays, self._buffers.take)
 
-        return [tf.ensure_shape(whole, [None]) for whole in self._call(gathered, tensors)]
+        return [tf.ensure_shape(whole, [None]) for whole in self._call(gathered, tensors, around)]
 
     def deal(self, tensor: tf.Tensor) -> tf.Tensor:
         """This worker's part of all workers' tensors, one after another."""
@@ -108,9 +116,14 @@ class MemoryOperations:
             reduce_arrays(self._mesh, [total], [total])
         return total.reshape(array.shape)
 
-    def _call(self, function: Callable[..., list[NDArray]], tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    def _call(
+        self,
+        function: Callable[..., list[NDArray]],
+        tensors: Sequence[tf.Tensor],
+        around: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+    ) -> list[tf.Tensor]:
         def exchanged(*arrays: NDArray) -> list[NDArray]:
-            with self._lock:
+            with around(), self._lock:
                 return function(*arrays)
 
         if tf.executing_eagerly():
