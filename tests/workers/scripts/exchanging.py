@@ -186,6 +186,11 @@ def initial_values() -> None:
         check("variable of two dimensions", tf.Variable(tf.ones([2, 3]) * index), np.zeros([2, 3]))
         check("empty variable", tf.Variable(tf.ones([0, 3])), np.zeros([0, 3]))
         check("truth", tf.Variable(index == 0), True)
+        names = tf.Variable([[f"\u00e9 of {index}", ""], ["\0" * (index + 1), "x" * 70_000 * (index + 1)]])
+        right["texts"] = names.numpy().tolist() == [["\u00e9 of 0".encode(), b""], [b"\0", b"x" * 70_000]]
+        right["text"] = tf.Variable(f"{10**index}").numpy() == b"1"
+        right["no texts"] = tf.Variable(tf.zeros([0, 2], tf.string)).shape == (0, 2)
+        right["text in a function"] = "the variable 'late' of that dtype" in refused_in_a_function(strategy)
         lazy: list[tf.Variable] = []
 
         @tf.function
@@ -197,6 +202,23 @@ def initial_values() -> None:
         check("variable of a function", strategy.run(read), np.ones(2))
         model = keras.Sequential([keras.Input([3]), keras.layers.Dense(2)])
         check("weights", tfdist.all_gather(model.weights[0].value)[-1], model.weights[0])
+
+
+def refused_in_a_function(strategy: tf.distribute.Strategy) -> str:
+    """What is said of a variable that a function makes of a dtype that TensorFlow does not broadcast."""
+    late: list[tf.Variable] = []
+
+    @tf.function
+    def make() -> tf.Tensor:
+        if not late:
+            late.append(tf.Variable(f"{index}", name="late"))
+        return late[0].read_value()
+
+    try:
+        strategy.run(make)
+    except tfdist.UnsupportedError as error:
+        return str(error)
+    return ""
 
 
 def sums_of_the_strategy() -> None:

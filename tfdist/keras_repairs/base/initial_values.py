@@ -29,8 +29,9 @@ def variable_creator_initial_value(original: Function) -> Function:
         def initial_value() -> tf.Tensor:
             with tf.device(device):
                 value = _own_value(kwargs["initial_value"], kwargs.get("dtype"))
-                if is_taken(value, strategy):
-                    return value_from_chief(value, kwargs.get("name") or "Variable", strategy)
+                name = kwargs.get("name") or "Variable"
+                if is_taken(value, name, strategy):
+                    return value_from_chief(value, name, strategy)
             as_before = {**kwargs, "initial_value": value}
             return original(extended, replica_id, device, primary_var, **as_before)()
 

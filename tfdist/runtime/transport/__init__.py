@@ -6,5 +6,6 @@
 - `worker_sums`: sums over the workers outside of steps
 - `emulated_replicas`: replicas in threads, where a step is tried out
 - `object_exchange`: texts and objects of any size, between steps
-- `chief_broadcast`: the chief's files and variables, copied to all workers; `initial_values`: those of new variables
+- `chief_broadcast`: the chief's files and variables, copied to all workers; `initial_values`: those of new variables,
+  with `text_tensors` as bytes
 """

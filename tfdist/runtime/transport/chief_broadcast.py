@@ -63,9 +63,13 @@ def array_from_chief(array: NDArray, strategy: tf.distribute.Strategy) -> NDArra
 
 def text_from_chief(text: str, strategy: tf.distribute.Strategy) -> str:
     """The chief's text, on every worker; the others' texts are ignored."""
-    content = text.encode()
+    return content_from_chief(text.encode(), strategy).decode()
+
+
+def content_from_chief(content: bytes, strategy: tf.distribute.Strategy) -> bytes:
+    """The chief's bytes, however many, on every worker; those of the others are ignored."""
     size = int(broadcast(np.int64(len(content)), strategy=strategy))
-    return _in_pieces(content[:size].ljust(size, b"\0"), strategy).decode()
+    return _in_pieces(content[:size].ljust(size, b"\0"), strategy)
 
 
 def _in_pieces(content: bytes, strategy: tf.distribute.Strategy) -> bytes:
