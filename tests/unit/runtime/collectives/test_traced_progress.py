@@ -53,12 +53,16 @@ def test_a_collective_in_shared_memory_that_fails_is_over(
         if error is not None:
             raise error
 
+    def connect() -> Any:
+        play(connections)
+        return SimpleNamespace()
+
     def gather(mesh: Any, arrays: list[np.ndarray], _: Any) -> list[np.ndarray]:
         play(exchanges)
         return [np.tile(array, 2) for array in arrays]
 
     monkeypatch.setattr(memory_operations, "gather_arrays", gather)
-    memory: Any = SimpleNamespace(of_functions=MemoryOperations(0, lambda: play(connections) or SimpleNamespace()))
+    memory: Any = SimpleNamespace(of_functions=MemoryOperations(0, connect))
     own = Communicator(0, 2, SharedMemoryEngine(memory), progress=lambda: progress)
 
     @tf.function
