@@ -116,7 +116,7 @@ def make(
         devices: This process's devices.
         addresses: `host:port` of every worker, for several workers.
         index: This worker's place among them.
-        links: Its ends of two sets of links to the others on its host, or none; what the choice does without is closed.
+        links: Its ends of the sets of links to the others on its host, or none; what the choice does without is closed.
 
     Returns:
         The strategy, and the choice as all workers have it: what a host can do may depend on the others.

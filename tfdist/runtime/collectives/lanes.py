@@ -109,7 +109,7 @@ class Lanes:
         return self._lane(workers, group_key(workers, self._workers))
 
     def between(self, sender: int, receiver: int) -> Lane:
-        """The lane from one worker to another; the other direction has its own, so that both may send at first."""
+        """The lane from one worker to another; the other direction has its own, as their calls come in either order."""
         ends = (min(sender, receiver), max(sender, receiver))
         return self._lane(ends, pair_key(sender, receiver, self._workers))
 

@@ -100,7 +100,8 @@ class HostMesh:
         self._heard = dict.fromkeys(ranks, 0)
         for end in self._peers.values():
             end.setblocking(True)
-            # Programs that the worker starts must not keep a link open when it has ended.
+            # Programs that the worker starts must not keep a link open when it has ended. What it only forks does: then
+            # the launcher, which sees the worker's end itself, ends the others.
             end.set_inheritable(False)
 
     @property

@@ -95,8 +95,8 @@ class LinkMailbox:
         The sender keeps the descriptors.
 
         Raises:
-            WorkerFailedError: The other worker has ended.
-            OSError: The system does not take it.
+            WorkerFailedError: The other worker has ended, or the system does not take a message without descriptors.
+            OSError: The system does not take the descriptors.
         """
         content = _SEPARATOR.join((part, message.kind, message.text)).encode()[:_MOST_BYTES]
         try:
@@ -104,6 +104,10 @@ class LinkMailbox:
         except ConnectionError as error:
             self._end(to)
             raise has_ended(to, self._waiting[part]) from error
+        except OSError as error:
+            if message.descriptors:
+                raise
+            raise broken_off(self._waiting[part], f"the link to worker {to} fails: {error}") from error
 
     def close(self) -> None:
         """Hangs up."""
@@ -165,7 +169,12 @@ class LinkMailbox:
 
 def has_ended(worker: int, workers: Sequence[int]) -> WorkerFailedError:
     """The error of a part of the workers of which one has ended."""
+    return broken_off(workers, f"worker {worker} has ended")
+
+
+def broken_off(workers: Sequence[int], why: str) -> WorkerFailedError:
+    """The error of a part of the workers whose exchange cannot go on."""
     return WorkerFailedError(
         f"This worker waited for the others in a collective of workers {', '.join(map(str, workers))}, and it broke "
-        f"off: worker {worker} has ended."
+        f"off: {why}."
     )

@@ -51,7 +51,8 @@ class MemoryOperations:
 
     def close(self) -> None:
         """Hangs up."""
-        self._mesh.close()
+        if self._connected is not None:
+            self._connected.close()
 
     @property
     def _mesh(self) -> HostMesh:
