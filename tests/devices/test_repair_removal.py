@@ -24,6 +24,7 @@ from tfdist.keras_repairs.registry import repairs
 SAMPLES = 65
 
 TRAINER = "TensorFlowTrainer"
+SUMS = "CollectiveAllReduce"
 OPERATIONS = "tensorflow.python.ops.gen_stateless_random_ops"
 
 TAKEN_OUT = [
@@ -156,6 +157,9 @@ ON_WORKERS = {
     "keras.src.saving.saving_lib.save_weights_only": "test_scripts_together.test_saved_by_the_chief",
     "keras.src.legacy.saving.legacy_h5_format.save_model_to_hdf5": "test_scripts_together.test_saved_by_the_chief",
     "Model.export": "test_scripts_together.test_saved_by_the_chief",
+    f"{SUMS}Extended._get_variable_creator_initial_value": "test_collectives.test_each_worker_gets_what_it_should",
+    f"{SUMS}._all_reduce": "test_collectives.test_each_worker_gets_what_it_should",
+    f"{SUMS}._all_reduce_per_replica_values": "test_shared_memory_faults.test_nothing_needs_room_in_dev_shm",
     "SavedModelExportArchive.write_out": "test_scripts_together.test_saved_by_the_chief",
     "keras.src.saving.saving_api.load_model": "test_scripts_together.test_saved_by_the_chief",
     "keras.src.saving.saving_api.load_weights": "test_scripts_together.test_saved_by_the_chief",
