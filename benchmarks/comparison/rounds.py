@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,20 +44,24 @@ def run_rounds(
         report: Called with the round, a name and its record after each run.
     """
     records = {name: Record() for name in contestants}
-    for number in range(rounds):
-        for name in order(list(contestants), number):
-            record = records[name]
-            if record.failure is not None:
-                continue
-            with tempfile.TemporaryDirectory(prefix="tfdist-bench-") as scratch:
-                folder = Path(scratch)
-                try:
-                    with contestants[name](folder) as commands:
-                        record.said.append(run_together(commands, seconds, folder))
-                except (ContestantError, TfdistError) as error:
-                    record.failure = str(error)
-            report(number, name, record)
+    for number, name, record in those_left(records, range(rounds)):
+        with tempfile.TemporaryDirectory(prefix="tfdist-bench-") as scratch:
+            folder = Path(scratch)
+            try:
+                with contestants[name](folder) as commands:
+                    record.said.append(run_together(commands, seconds, folder))
+            except (ContestantError, TfdistError) as error:
+                record.failure = str(error)
+        report(number, name, record)
     return records
+
+
+def those_left(records: Mapping[str, Record], numbers: Iterable[int]) -> Iterator[tuple[int, str, Record]]:
+    """For each round its number, and each contestant that has not dropped out by then, in the order of that round."""
+    for number in numbers:
+        for name in order(list(records), max(0, number)):
+            if records[name].failure is None:
+                yield number, name, records[name]
 
 
 def order(names: Sequence[str], number: int) -> list[str]:

@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmarks.comparison.process_ending import descriptor_of
 from benchmarks.comparison.process_group import Child, ContestantError, started, too_long, wait_for
-from benchmarks.comparison.rounds import Processes, Record, order
+from benchmarks.comparison.rounds import Processes, Record, those_left
 from benchmarks.workers.turn_taking import SAID, TURN
 from tfdist.errors import TfdistError
 
@@ -88,24 +88,20 @@ def run_in_turns(
     with contextlib.ExitStack() as stack:
         stacks = {name: stack.enter_context(contextlib.ExitStack()) for name in contestants}
         jobs: dict[str, Job] = {}
-        for number in range(-1, rounds):
-            for name in order(list(contestants), max(0, number)):
-                record = records[name]
-                if record.failure is not None:
-                    continue
-                try:
-                    if number < 0:
-                        life = lifetime(len(contestants), rounds, seconds)
-                        jobs[name] = stacks[name].enter_context(_job(contestants[name], life))
-                        jobs[name].answer(seconds)
-                    else:
-                        record.said.append([jobs[name].take_turn(seconds)])
-                    if number == rounds - 1:
-                        jobs[name].leave(seconds)
-                except (ContestantError, TfdistError) as error:
-                    record.failure = str(error)
-                    stacks[name].close()
-                report(number, name, record)
+        for number, name, record in those_left(records, range(-1, rounds)):
+            try:
+                if number < 0:
+                    life = lifetime(len(contestants), rounds, seconds)
+                    jobs[name] = stacks[name].enter_context(_job(contestants[name], life))
+                    jobs[name].answer(seconds)
+                else:
+                    record.said.append([jobs[name].take_turn(seconds)])
+                if number == rounds - 1:
+                    jobs[name].leave(seconds)
+            except (ContestantError, TfdistError) as error:
+                record.failure = str(error)
+                stacks[name].close()
+            report(number, name, record)
     return records
 
 
@@ -117,15 +113,11 @@ def run_with_starts(
 ) -> dict[str, Record]:
     """The same with contestants that work for one turn: they start in every round, and are not there all at once."""
     records = {name: Record() for name in contestants}
-    for number in range(rounds):
-        for name in order(list(contestants), number):
-            record = records[name]
-            if record.failure is not None:
-                continue
-            came = run_in_turns({name: contestants[name]}, 1, seconds, lambda number, name, record: None)[name]
-            record.said += came.said
-            record.failure = came.failure
-            report(number, name, record)
+    for number, name, record in those_left(records, range(rounds)):
+        came = run_in_turns({name: contestants[name]}, 1, seconds, lambda number, name, record: None)[name]
+        record.said += came.said
+        record.failure = came.failure
+        report(number, name, record)
     return records
 
 
