@@ -91,13 +91,13 @@ def sections(folder: Path) -> dict[str, SourceConfig]:
     ],
 )
 def test_every_format(folder: Path, name: str, shape: tuple[int, ...]) -> None:
-    batches, samples, _ = from_config(sections(folder)[name], batch_size=2)
+    batches, samples, *_ = from_config(sections(folder)[name], batch_size=2)
     ((x, y),) = list(batches)
     assert (samples, x.shape, y.numpy().tolist()) == (2, shape, [0, 1])
 
 
 def test_records_that_a_function_parses(folder: Path) -> None:
-    batches, samples, _ = from_config(sections(folder)["parsed"], batch_size=2)
+    batches, samples, *_ = from_config(sections(folder)["parsed"], batch_size=2)
     (lengths,) = list(batches)
     assert (samples, lengths.shape) == (2, (2,))
 
@@ -107,7 +107,7 @@ def test_an_image_of_a_tar_file_that_cannot_be_decoded_is_named(folder: Path) ->
     content = (folder / "a.tar").read_bytes()
     place = content.rindex(b"IHDR")
     (folder / "a.tar").write_bytes(content[:place] + b"????" + content[place + 4 :])
-    batches, _, _ = from_config(section, batch_size=1)
+    batches = from_config(section, batch_size=1).batches
     with pytest.raises(tf.errors.OpError) as failed:
         list(batches)
     assert f"{folder / 'a.tar'}, sample 1 (dog) does not fit the features" in str(data_error_in(failed.value))

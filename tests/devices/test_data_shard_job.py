@@ -76,7 +76,7 @@ def make(section: SourceConfig, folder: Path, **more: Any) -> tuple[dict[str, An
 
 
 def read(section: SourceConfig) -> list[tuple[Any, Any]]:
-    batches, samples, _ = from_config(section, batch_size=5)
+    batches, samples, *_ = from_config(section, batch_size=5)
     found = [(x, y) for xs, ys in batches for x, y in zip(xs.numpy(), ys.numpy(), strict=True)]
     assert len(found) == samples
     return found

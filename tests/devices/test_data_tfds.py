@@ -50,7 +50,7 @@ def doubled(example: Any) -> Any:
 
 
 def test_every_example_once_an_epoch(strategy: tf.distribute.Strategy, section: Callable[..., TfdsSource]) -> None:
-    batches, samples, _ = from_config(section(shuffle=True), 8, seed=3, strategy=strategy)
+    batches, samples, *_ = from_config(section(shuffle=True), 8, seed=3, strategy=strategy)
     orders = [flat(batches, strategy) for _ in range(2)]
     assert samples == SAMPLES and all(sorted(n.tolist()) == list(range(SAMPLES)) for _, n in orders)
     assert orders[0][1].tolist() != orders[1][1].tolist()
@@ -67,7 +67,7 @@ def test_every_example_once_an_epoch(strategy: tf.distribute.Strategy, section: 
     ],
 )
 def test_parts_of_splits(section: Callable[..., TfdsSource], split: str, numbers: Any) -> None:
-    batches, samples, _ = from_config(section(split=split), 100)
+    batches, samples, *_ = from_config(section(split=split), 100)
     ((_, n),) = list(batches)
     assert n.numpy().tolist() == list(numbers) and samples == len(n)
     assert measure(section(split=split)).samples == samples

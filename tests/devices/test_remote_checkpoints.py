@@ -16,14 +16,15 @@ import pytest
 import tensorflow as tf
 
 from tfdist import keras_repairs
-from tfdist.checkpoint import CheckpointManager, CheckpointSummary, RetentionPolicy, SavePolicy, remote_path
+from tfdist.checkpoint import CheckpointManager, CheckpointSummary, RetentionPolicy, SavePolicy
 from tfdist.checkpoint.background_writer import writer
 from tfdist.checkpoint.checkpoint_files import MARKER
 from tfdist.checkpoint.checkpoint_store import CheckpointStore, open_store
-from tfdist.checkpoint.remote_path import RemotePath
 from tfdist.checkpoint.remote_store import RemoteCheckpointStore
 from tfdist.errors import RunDirError
-from tfdist.runtime import remote_file_calls
+from tfdist.runtime.stores import remote_file_calls, tensorflow_store
+from tfdist.runtime.stores.object_stores import path_of
+from tfdist.storage.object_path import ObjectPath
 from tfdist.training.checkpoints.checkpoint_callback import CheckpointCallback
 
 CONTENT = {"model.weights.h5": b"weights" * 9, "replicas.npz": b"rows", "summary.json": b"{}"}
@@ -86,20 +87,20 @@ def test_what_fails_at_any_file_leaves_the_last_one_whole(
 ) -> None:
     store = open_store(url)
     write(store, 5)
-    write_bytes = RemotePath.write_bytes
+    write_bytes = ObjectPath.write_bytes
     for failing in range(len(CONTENT) + 1):
         left = [failing]
 
-        def fail(self: RemotePath, content: Any, left: list[int] = left) -> None:
+        def fail(self: ObjectPath, content: Any, left: list[int] = left) -> None:
             if not left[0]:
                 raise failure
             left[0] -= 1
             write_bytes(self, content)
 
         with monkeypatch.context() as patch, pytest.raises(Killed if isinstance(failure, Killed) else RunDirError):
-            patch.setattr(RemotePath, "write_bytes", fail)
+            patch.setattr(ObjectPath, "write_bytes", fail)
             if isinstance(failure, Killed):
-                patch.setattr(RemotePath, "rmtree", lambda self: None)  # who is killed tidies nothing up
+                patch.setattr(ObjectPath, "rmtree", lambda self: None)  # who is killed tidies nothing up
             write(store, 10)
         assert whole(store) == ["step-00000005"]
         store.remove_unfinished()
@@ -110,7 +111,7 @@ def test_what_fails_at_any_file_leaves_the_last_one_whole(
 
 def test_errors_are_those_of_the_system(url: str) -> None:
     with pytest.raises(FileNotFoundError) as caught:
-        (RemotePath(url) / "absent").read_bytes()
+        (path_of(url) / "absent").read_bytes()
     assert caught.value.filename == f"{url}/absent"
 
 
@@ -121,7 +122,7 @@ def test_a_file_system_without_an_answer_is_waited_for_no_longer(url: str, monke
     monkeypatch.setattr(remote_file_calls, "ANSWER_SECONDS", 0.01)
     for name, act in (
         ("listdir", lambda store: store.stored()),
-        ("exists", lambda store: store.stored()[0].is_marked),
+        ("stat", lambda store: store.stored()[0].is_marked),
         ("remove", lambda store: store.stored()[0].path.unlink()),
         ("rmtree", lambda store: store.stored()[0].path.rmtree()),
     ):
@@ -143,7 +144,7 @@ def test_what_is_out_of_reach_is_not_taken_for_absent_or_damaged(url: str, monke
     entry = store.stored()[0]
     for name, act in (
         ("listdir", store.stored),
-        ("exists", store.remove_unfinished),
+        ("stat", store.remove_unfinished),
         ("stat", entry.fault),
     ):
         with monkeypatch.context() as patch, pytest.raises(RunDirError, match="are out of reach: gone. Expected a dir"):
@@ -162,7 +163,7 @@ def as_if_absent(path: str) -> Any:
 
 
 def test_large_files_are_written_in_blocks(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_path, "BLOCK_BYTES", 7)
+    monkeypatch.setattr(tensorflow_store, "BLOCK_BYTES", 7)
     content = np.random.default_rng(1).bytes(100)
     store = open_store(url)
     with store.writing(5) as draft:

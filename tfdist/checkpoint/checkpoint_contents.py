@@ -11,13 +11,12 @@ import contextlib
 import math
 import zipfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import IO, Any
 
 import h5py
 import numpy as np
 
-from tfdist.checkpoint.checkpoint_files import REPLICAS, WEIGHTS, StoredCheckpoint, opened, summary_of
+from tfdist.checkpoint.checkpoint_files import REPLICAS, WEIGHTS, StoredCheckpoint, StoredPath, opened, summary_of
 from tfdist.checkpoint.checkpoint_summary import CheckpointSummary
 from tfdist.errors import RunDirError
 
@@ -102,8 +101,8 @@ def check_arrays(file: IO[bytes]) -> None:
                 _check_header(member.filename, content, member.file_size)
 
 
-def load_arrays(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of a local file of `numpy.savez` by name.
+def load_arrays(path: StoredPath) -> dict[str, np.ndarray]:
+    """The arrays of a file of `numpy.savez` by name.
 
     Raises:
         ValueError: It holds something else; see `check_arrays`.

@@ -21,9 +21,11 @@ from typing import Any, BinaryIO
 
 from tfdist import bounded_json
 from tfdist.checkpoint.pending_checkpoint import FileDigest, PendingCheckpoint
-from tfdist.errors import RunDirError
+from tfdist.errors import RunDirError, StoreError
 from tfdist.rundir import atomic_files, direct_io
 from tfdist.rundir.regular_files import MOST_JSON_BYTES, is_bare_name, open_regular, regular_size
+from tfdist.storage.object_path import ObjectPath
+from tfdist.storage.object_store import NoAnswerError
 
 MARKER = "checkpoint.json"
 
@@ -50,7 +52,10 @@ _NAME = re.compile(r"step-(\d+)(?:\.(\d+))?")
 _TEMPORARY = ".step-*.tmp"
 
 
-FileComparison = Callable[[Path, FileDigest], str | None]
+StoredPath = Path | ObjectPath
+"""A folder or a file of this machine, or a URL, which reads like one."""
+
+FileComparison = Callable[[StoredPath, FileDigest], str | None]
 """Says what is wrong with a file that exists, for people; None for nothing."""
 
 
@@ -66,7 +71,7 @@ class StoredCheckpoint:
 
     step: int
     number: int
-    path: Path
+    path: StoredPath
 
     @property
     def is_marked(self) -> bool:
@@ -74,15 +79,32 @@ class StoredCheckpoint:
 
         Raises:
             RunDirError: That cannot be read.
+            StoreError: Its store does not answer at the moment.
         """
-        with _error_when_out_of_reach(self.path):
+        with error_when_out_of_reach(self.path):
             return (self.path / MARKER).exists()
+
+    @property
+    def generation(self) -> int:
+        """That of the start that made it, see `GenerationClaim`, by its marker; 0 where that tells none.
+
+        Raises:
+            RunDirError: That cannot be read.
+            StoreError: Its store does not answer at the moment.
+        """
+        try:
+            with error_when_out_of_reach(self.path):
+                number = _json_of(self.path / MARKER, _MOST_MARKER_BYTES)["generation"]
+        except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
+            return 0
+        return number if type(number) is int and number > 0 else 0
 
     def fault(self) -> str | None:
         """What is wrong with it, for people; None when every byte is as it was written. Reads all of it.
 
         Raises:
             RunDirError: It cannot be reached, so whether it is whole is unknown.
+            StoreError: Its store does not answer at the moment.
         """
         return next(self.faults(other_bytes), None)
 
@@ -94,8 +116,9 @@ class StoredCheckpoint:
 
         Raises:
             RunDirError: It cannot be reached, so whether it is whole is unknown.
+            StoreError: Its store does not answer at the moment.
         """
-        with _error_when_out_of_reach(self.path):
+        with error_when_out_of_reach(self.path):
             yield from self._faults(look)
 
     def _faults(self, look: FileComparison) -> Iterator[str]:
@@ -120,13 +143,13 @@ class StoredCheckpoint:
                 yield fault
 
 
-def wrong_size(file: Path, digest: FileDigest) -> str | None:
+def wrong_size(file: StoredPath, digest: FileDigest) -> str | None:
     """What is wrong with a file's size."""
     size = regular_size(file) if isinstance(file, Path) else file.stat().st_size
     return None if size == digest.size else f"{file.name} has {size:,} bytes instead of {digest.size:,}"
 
 
-def other_bytes(file: Path, digest: FileDigest) -> str | None:
+def other_bytes(file: StoredPath, digest: FileDigest) -> str | None:
     """What is wrong with a file's size or bytes, all of which are read."""
     wrong = wrong_size(file, digest)
     if wrong is None and checksum(file, digest.size) != digest.checksum:
@@ -140,8 +163,9 @@ def summary_of(checkpoint: StoredCheckpoint) -> dict[str, Any]:
     Raises:
         ValueError: It cannot be read, or is no JSON object.
         RunDirError: It cannot be reached, so whether it is whole is unknown.
+        StoreError: Its store does not answer at the moment.
     """
-    with _error_when_out_of_reach(checkpoint.path):
+    with error_when_out_of_reach(checkpoint.path):
         try:
             content = _json_of(checkpoint.path / SUMMARY, MOST_JSON_BYTES)
         except OSError as error:
@@ -155,7 +179,7 @@ def summary_of(checkpoint: StoredCheckpoint) -> dict[str, Any]:
     return content
 
 
-def opened(file: Path) -> BinaryIO:
+def opened(file: StoredPath) -> BinaryIO:
     """Opens a file of a checkpoint for reading bytes; a local one must be a regular file, and no link.
 
     Raises:
@@ -164,17 +188,18 @@ def opened(file: Path) -> BinaryIO:
     return open_regular(file) if isinstance(file, Path) else file.open("rb")
 
 
-def stored(folder: Path) -> list[StoredCheckpoint]:
+def stored(folder: StoredPath) -> list[StoredCheckpoint]:
     """The checkpoints in a folder, the latest first; whether they are whole is not checked.
 
     Args:
-        folder: A local one, or a `RemotePath`, which reads like one. It need not exist.
+        folder: It need not exist.
 
     Raises:
         RunDirError: It cannot be read, which must not be taken for an empty folder in which a run may start anew.
+        StoreError: Its store does not answer at the moment.
     """
     try:
-        with _error_when_out_of_reach(folder):
+        with error_when_out_of_reach(folder):
             names = [entry.name for entry in folder.iterdir()]
     except (FileNotFoundError, NotADirectoryError):
         return []
@@ -184,12 +209,13 @@ def stored(folder: Path) -> list[StoredCheckpoint]:
 
 
 @contextlib.contextmanager
-def writing(folder: Path, step: int) -> Iterator[PendingCheckpoint]:
+def writing(folder: Path, step: int, generation: int = 0) -> Iterator[PendingCheckpoint]:
     """Yields an empty checkpoint; at a clean exit it is the latest of `step`.
 
     Args:
         folder: Made if it does not exist. One process writes into it.
         step: Steps of the run that are done.
+        generation: Of the start that writes it, see `GenerationClaim`; 0 where none has claimed the folder.
 
     Raises:
         RunDirError: The disk is full, or cannot be written. Nothing half-written is left.
@@ -197,7 +223,7 @@ def writing(folder: Path, step: int) -> Iterator[PendingCheckpoint]:
     temporary = made = folder / f".step-{step:08d}.{secrets.token_hex(4)}.tmp"
     try:
         temporary.mkdir(parents=True)
-        draft = PendingCheckpoint(lambda name, content: direct_io.write_uncached(temporary / name, content))
+        draft = PendingCheckpoint(lambda name, content: direct_io.write_uncached(temporary / name, content), generation)
         yield draft
         atomic_files.sync(temporary)
         target = folder / free_name(stored(folder), step)
@@ -214,7 +240,8 @@ def writing(folder: Path, step: int) -> Iterator[PendingCheckpoint]:
 
 
 def remove(checkpoint: StoredCheckpoint) -> None:
-    """Removes a checkpoint, its marker first, so that what is left of it is not taken for whole."""
+    """Removes a checkpoint of this machine, its marker first, so that what is left of it is not taken for whole."""
+    assert isinstance(checkpoint.path, Path)
     with contextlib.suppress(OSError):  # what cannot be removed now is tried again with the next one
         (checkpoint.path / MARKER).unlink(missing_ok=True)
         shutil.rmtree(checkpoint.path)
@@ -229,13 +256,19 @@ def remove_unfinished(folder: Path) -> None:
             remove(checkpoint)
 
 
-def free_name(entries: Sequence[StoredCheckpoint], step: int) -> str:
-    """The name of the next checkpoint of `step`, next to those that exist."""
-    taken = [entry.number for entry in entries if entry.step == step]
-    return f"step-{step:08d}" + (f".{max(taken) + 1}" if taken else "")
+def free_name(entries: Sequence[StoredCheckpoint], step: int, least: int = 0) -> str:
+    """The name of the next checkpoint of `step`, next to those that exist.
+
+    Args:
+        entries: Those that exist.
+        step: Steps of the run that are done.
+        least: The least number among those of the same step.
+    """
+    number = max([least, *(entry.number + 1 for entry in entries if entry.step == step)])
+    return f"step-{step:08d}" + (f".{number}" if number else "")
 
 
-def checksum(file: Path, size: int) -> int:
+def checksum(file: StoredPath, size: int) -> int:
     """The CRC-32 of the first `size` bytes of a file, and of one more, where there is one."""
     found, left = 0, size + 1
     with opened(file) as content:
@@ -245,7 +278,7 @@ def checksum(file: Path, size: int) -> int:
     return found
 
 
-def _json_of(file: Path, most_bytes: int) -> Any:
+def _json_of(file: StoredPath, most_bytes: int) -> Any:
     with opened(file) as content:
         return bounded_json.parse(content.read(most_bytes + 1), most_bytes)
 
@@ -262,11 +295,23 @@ def _named(marker: Any) -> dict[str, FileDigest]:
 
 
 @contextlib.contextmanager
-def _error_when_out_of_reach(place: Path) -> Iterator[None]:
+def error_when_out_of_reach(place: StoredPath) -> Iterator[None]:
+    """Says of the checkpoints in a place why they cannot be read.
+
+    Raises:
+        RunDirError: They are refused, or there is no such place.
+        StoreError: Their store does not answer at the moment.
+    """
     try:
         yield
     except (FileNotFoundError, NotADirectoryError):
         raise
+    except NoAnswerError as error:
+        raise StoreError(
+            f"The checkpoints in {place} cannot be read, as the store does not answer: {error.strerror or error}. "
+            "Expected a bucket that answers. Start it again then; if it never has answered, check the address and the "
+            "network."
+        ) from error
     except OSError as error:
         raise RunDirError(
             f"The checkpoints in {place} are out of reach: {error.strerror or error}. Expected a directory, or a "

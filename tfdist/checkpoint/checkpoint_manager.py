@@ -6,7 +6,7 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,6 +21,7 @@ from tfdist.checkpoint.checkpoint_pruner import CheckpointPruner
 from tfdist.checkpoint.checkpoint_store import is_remote, open_store
 from tfdist.checkpoint.checkpoint_summary import CheckpointSummary
 from tfdist.checkpoint.checkpoint_writer import CheckpointWriter, WeightsSnapshot
+from tfdist.checkpoint.generation_claim import by_generation, claim_on
 from tfdist.checkpoint.retention_policy import RetentionPolicy
 from tfdist.checkpoint.temporary_folder import temporary_folder
 from tfdist.errors import RunDirError
@@ -36,7 +37,14 @@ _LONG_SECONDS = 1.0
 
 WhenBusy = Literal["wait", "skip"]
 
+ShapeOf = Callable[[Any], Sequence[int]]
+
 _log = logging.getLogger("tfdist")
+
+
+def _own_shape(variable: Any) -> Sequence[int]:
+    shape: Sequence[int] = variable.shape
+    return shape
 
 
 class CheckpointManager:
@@ -48,11 +56,17 @@ class CheckpointManager:
         folder: Where they lie on the chief's machine, or a URL.
 
     Args:
-        folder: Where they lie on the chief's machine, made when the first is saved; or a URL such as gs://bucket/run.
+        folder: Where they lie on the chief's machine, made when the first is saved; or a URL such as s3://bucket/run.
         retention: Which are kept.
         strategy: The process's strategy.
         when_busy: Whether a checkpoint that is due while another is written waits for it, or is skipped.
         restoring: Entered while a checkpoint is searched and read.
+        claimed_by: The start of the job that has the folder from now on, see `GenerationClaim`; empty without a
+            launcher.
+        is_elastic: Whether another start may be under way. A folder that such a one has claimed is claimed anyhow.
+
+    Raises:
+        RunDirError: The folder cannot be claimed.
     """
 
     def __init__(
@@ -62,6 +76,8 @@ class CheckpointManager:
         strategy: tf.distribute.Strategy,
         when_busy: WhenBusy = "wait",
         restoring: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+        claimed_by: str = "",
+        is_elastic: bool = False,
     ) -> None:
         self.folder = folder
         self._strategy = strategy
@@ -75,8 +91,13 @@ class CheckpointManager:
         self._store = open_store(folder)
         self._pruner = CheckpointPruner(self._store, retention)
         self._has_warned = False
+        self._claim = claim_on(self._store.folder, claimed_by) if claimed_by and self._is_chief else None
         if self._is_chief:
             writer().wait(WAIT_SECONDS)  # of an earlier training in this process
+            if self._claim is not None and not (is_elastic or self._claim.has_others()):
+                self._claim = None
+            if self._claim is not None:
+                _log.info("generation %d of the checkpoints in %s", self._claim.take(), folder)
             self._store.remove_unfinished()
 
     def ready(self, step: int, *, must: bool = False) -> bool:
@@ -85,7 +106,12 @@ class CheckpointManager:
         Args:
             step: Steps of the run that are done.
             must: Whether to wait, whatever `when_busy` says.
+
+        Raises:
+            SupersededError: A later start of the run has the checkpoints, as was found when the last one was written.
         """
+        if self._job is not None and self._job.superseded is not None:
+            raise self._job.superseded
         if not writer().is_busy:
             self._hangs = False
             return True
@@ -108,7 +134,8 @@ class CheckpointManager:
         """
         weights.take()
         self._seconds = self.background_seconds
-        self._job = CheckpointWriter(self._store, weights, values, summary, self._pruner)
+        check, generation = ((lambda: None), 0) if self._claim is None else (self._claim.check, self._claim.number)
+        self._job = CheckpointWriter(self._store, weights, values, summary, self._pruner, check, generation)
         writer().start(self._job.run)
 
     def finish(self, seconds: float = WAIT_SECONDS) -> bool:
@@ -168,17 +195,20 @@ class CheckpointManager:
         self._restored_from = found["path"]
         return CheckpointSummary.from_dict(found["summary"]), found["path"]
 
-    def restore_weights(self, model: keras.Model, summary: CheckpointSummary) -> None:
+    def restore_weights(
+        self, model: keras.Model, summary: CheckpointSummary, shape_of: ShapeOf = _own_shape
+    ) -> None:
         """Gives a model the weights, and its optimizer the state, of the checkpoint that `latest` found.
 
         Args:
             model: Built and compiled, with its optimizer.
             summary: The checkpoint's.
+            shape_of: Returns the shape that a checkpoint has for a variable of the optimizer.
 
         Raises:
             RunDirError: The saved model was another one.
         """
-        there, here = [_shown(entry) for entry in summary.variables], [_shown(entry) for entry in variables_of(model)]
+        there, here = [_shown(entry) for entry in summary.variables], [_shown(e) for e in variables_of(model, shape_of)]
         if there != here:
             raise RunDirError(_another_model(self._restored_from, here, there))
         with self._restoring(), self._copies((WEIGHTS,)) as (weights,):
@@ -190,7 +220,8 @@ class CheckpointManager:
             return load_arrays(path)
 
     def _find_latest(self) -> str:
-        for entry in self._store.stored():
+        stored = self._store.stored()
+        for entry in stored if self._claim is None else by_generation(stored):
             fault = entry.fault() or contents_fault(entry)
             if fault is None:
                 return json.dumps({"path": str(entry.path), "summary": summary_of(entry)})
@@ -227,9 +258,15 @@ def of_another_run(folder: str | Path) -> RunDirError:
     )
 
 
-def variables_of(model: keras.Model) -> list[tuple[list[int], str]]:
-    """Shape and dtype of each variable in a file of `model`'s weights: the model's, then the optimizer's."""
-    return [(list(variable.shape), str(variable.dtype)) for variable in (*model.weights, *model.optimizer.variables)]
+def variables_of(model: keras.Model, shape_of: ShapeOf = _own_shape) -> list[tuple[list[int], str]]:
+    """Shape and dtype of each variable in a file of `model`'s weights: the model's, then the optimizer's.
+
+    Args:
+        model: Built and compiled, with its optimizer.
+        shape_of: Returns the shape that the file has for a variable of the optimizer.
+    """
+    weights = [(list(variable.shape), str(variable.dtype)) for variable in model.weights]
+    return weights + [(list(shape_of(variable)), str(variable.dtype)) for variable in model.optimizer.variables]
 
 
 def _shown(entry: Any) -> str:

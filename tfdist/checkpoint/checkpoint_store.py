@@ -1,14 +1,15 @@
-"""Stores of a run's checkpoints: a folder of this machine, or one that TensorFlow reaches by a URL."""
+"""Stores of a run's checkpoints: a folder of this machine, or one that is reached by a URL."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib
 from pathlib import Path
 from typing import Any, Protocol
 
 from tfdist.checkpoint import checkpoint_files
 from tfdist.checkpoint.pending_checkpoint import PendingCheckpoint
+from tfdist.checkpoint.remote_store import RemoteCheckpointStore
+from tfdist.url_schemes import is_url
 
 
 class CheckpointStore(Protocol):
@@ -19,7 +20,7 @@ class CheckpointStore(Protocol):
     def stored(self) -> list[checkpoint_files.StoredCheckpoint]:
         """The checkpoints, the latest first."""
 
-    def writing(self, step: int) -> contextlib.AbstractContextManager[PendingCheckpoint]:
+    def writing(self, step: int, generation: int = 0) -> contextlib.AbstractContextManager[PendingCheckpoint]:
         """Yields an empty checkpoint, which becomes the latest of `step`."""
 
     def remove(self, checkpoint: checkpoint_files.StoredCheckpoint) -> None:
@@ -43,9 +44,9 @@ class LocalCheckpointStore:
         """The checkpoints, the latest first."""
         return checkpoint_files.stored(self.folder)
 
-    def writing(self, step: int) -> contextlib.AbstractContextManager[PendingCheckpoint]:
+    def writing(self, step: int, generation: int = 0) -> contextlib.AbstractContextManager[PendingCheckpoint]:
         """Yields an empty checkpoint, which becomes the latest of `step`."""
-        return checkpoint_files.writing(self.folder, step)
+        return checkpoint_files.writing(self.folder, step, generation)
 
     def remove(self, checkpoint: checkpoint_files.StoredCheckpoint) -> None:
         """Removes a checkpoint."""
@@ -58,13 +59,15 @@ class LocalCheckpointStore:
 
 def is_remote(folder: str | Path) -> bool:
     """Whether a folder is given by a URL."""
-    return "://" in str(folder)
+    return is_url(folder)
 
 
 def open_store(folder: str | Path) -> CheckpointStore:
-    """The store in a folder, given by a path, or by a URL such as `gs://bucket/run`, which loads TensorFlow."""
+    """The store in a folder, given by a path, or by a URL such as `s3://bucket/run`.
+
+    Raises:
+        UsageError: Nothing here reaches such URLs.
+    """
     if is_remote(folder):
-        remote_store = importlib.import_module("tfdist.checkpoint.remote_store")
-        remote: CheckpointStore = remote_store.RemoteCheckpointStore(str(folder))
-        return remote
+        return RemoteCheckpointStore(str(folder))
     return LocalCheckpointStore(Path(folder))

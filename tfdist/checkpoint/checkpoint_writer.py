@@ -6,7 +6,7 @@ import io
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,7 +15,8 @@ from tfdist.checkpoint.checkpoint_files import REPLICAS, SUMMARY, WEIGHTS
 from tfdist.checkpoint.checkpoint_pruner import CheckpointPruner
 from tfdist.checkpoint.checkpoint_store import CheckpointStore
 from tfdist.checkpoint.checkpoint_summary import CheckpointSummary
-from tfdist.errors import RunDirError
+from tfdist.checkpoint.generation_claim import SupersededError
+from tfdist.errors import RunDirError, StoreError
 
 _log = logging.getLogger("tfdist")
 
@@ -39,10 +40,13 @@ class CheckpointWriter:
         values: The values of the replicas.
         summary: The rest.
         pruner: Removes old ones afterwards.
+        check: Called when all is written, before it is whole: raises RunDirError where it must not be published.
+        generation: Of the start that writes it, which its marker tells; 0 where none has claimed the folder.
 
     Attributes:
         is_whole: Whether it is on the disk.
         seconds: How long it took, or took to fail; 0 before.
+        superseded: Why it must not be published, where a later start of the run has its checkpoints; None else.
     """
 
     def __init__(
@@ -52,14 +56,19 @@ class CheckpointWriter:
         values: Mapping[str, np.ndarray],
         summary: CheckpointSummary,
         pruner: CheckpointPruner,
+        check: Callable[[], None] = lambda: None,
+        generation: int = 0,
     ) -> None:
         self.is_whole = False
         self.seconds = 0.0
+        self.superseded: SupersededError | None = None
         self._store = store
         self._weights = weights
         self._values = values
         self._summary = summary
         self._pruner = pruner
+        self._check = check
+        self._generation = generation
 
     def run(self) -> None:
         """Writes it; a failure is logged as a warning, and the training continues."""
@@ -75,7 +84,9 @@ class CheckpointWriter:
     def _is_written(self) -> bool:
         try:
             self._write()
-        except RunDirError as error:
+        except SupersededError as error:
+            self.superseded = error
+        except (RunDirError, StoreError) as error:
             _log.warning("No checkpoint at step %d. The training continues without it. %s", self._summary.total, error)
         except Exception:
             # At the bottom of a thread nothing else would report it.
@@ -89,14 +100,15 @@ class CheckpointWriter:
     def _prune(self, step: int) -> None:
         try:
             self._pruner.prune(step)
-        except RunDirError as error:
+        except (RunDirError, StoreError) as error:
             _log.warning("Old checkpoints stay until the next one is written. %s", error)
 
     def _write(self) -> None:
         replicas = io.BytesIO()
         values: Mapping[str, Any] = self._values
         np.savez(replicas, **values)
-        with self._store.writing(self._summary.total) as draft:
+        with self._store.writing(self._summary.total, self._generation) as draft:
             draft.add(WEIGHTS, self._weights.content())
             draft.add(REPLICAS, replicas.getbuffer())
             draft.add(SUMMARY, json.dumps(self._summary.to_dict()).encode())
+            self._check()

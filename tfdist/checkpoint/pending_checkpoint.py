@@ -31,10 +31,12 @@ class PendingCheckpoint:
 
     Args:
         write: Writes a whole file by its name; when it returns, a local file is on the disk.
+        generation: Of the start that makes it, see `GenerationClaim`; 0 where none has claimed the folder.
     """
 
-    def __init__(self, write: Callable[[str, FileContent], None]) -> None:
+    def __init__(self, write: Callable[[str, FileContent], None], generation: int = 0) -> None:
         self._write = write
+        self._generation = generation
         self._digests: dict[str, FileDigest] = {}
 
     def add(self, name: str, content: FileContent) -> None:
@@ -54,4 +56,4 @@ class PendingCheckpoint:
     def marker(self) -> dict[str, Any]:
         """The content of the marker, in JSON's types."""
         files = {name: {"bytes": file.size, "crc32": file.checksum} for name, file in sorted(self._digests.items())}
-        return {"format": FORMAT, "files": files}
+        return {"format": FORMAT, **({"generation": self._generation} if self._generation else {}), "files": files}

@@ -1,4 +1,4 @@
-"""Checkpoints on a file system that TensorFlow reaches by a URL, such as `gs://bucket/run`.
+"""Checkpoints in a store that is reached by a URL, such as `gs://bucket/run` or `s3://bucket/run`.
 
 An object store has no rename and no flush: a file is whole once it is closed, and a directory is only a part of names.
 So files are written where they stay, and the marker, which is written last, makes the checkpoint whole.
@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
-from typing import Any
 
 from tfdist.checkpoint import checkpoint_files
 from tfdist.checkpoint.pending_checkpoint import PendingCheckpoint
-from tfdist.checkpoint.remote_path import RemotePath
 from tfdist.rundir import atomic_files
+from tfdist.runtime.stores.object_stores import path_of
+from tfdist.storage.object_path import ObjectPath
 
 
 class RemoteCheckpointStore:
@@ -25,21 +25,24 @@ class RemoteCheckpointStore:
     """
 
     def __init__(self, url: str) -> None:
-        self.folder: Any = RemotePath(url)  # reads as a Path does
+        self.folder = path_of(url)
 
     def stored(self) -> list[checkpoint_files.StoredCheckpoint]:
         """The checkpoints, the latest first; whether they are whole is not checked."""
         return checkpoint_files.stored(self.folder)
 
     @contextlib.contextmanager
-    def writing(self, step: int) -> Iterator[PendingCheckpoint]:
+    def writing(self, step: int, generation: int = 0) -> Iterator[PendingCheckpoint]:
         """Yields an empty checkpoint; at a clean exit it is the latest of `step`.
+
+        An earlier start of an elastic job may be writing one of the same step, so each generation has names of its own.
 
         Raises:
             RunDirError: It cannot be written.
         """
-        target = self.folder / checkpoint_files.free_name(self.stored(), step)
-        draft = PendingCheckpoint(lambda name, content: (target / name).write_bytes(content))
+        least = generation if generation > 1 else 0
+        target = self.folder / checkpoint_files.free_name(self.stored(), step, least)
+        draft = PendingCheckpoint(lambda name, content: (target / name).write_bytes(content), generation)
         try:
             target.mkdir()
             yield draft
@@ -56,8 +59,8 @@ class RemoteCheckpointStore:
         with contextlib.suppress(OSError):  # what cannot be removed now is tried again with the next one
             if checkpoint.is_marked:
                 (checkpoint.path / checkpoint_files.MARKER).unlink()
-            folder: Any = checkpoint.path
-            folder.rmtree()
+            assert isinstance(checkpoint.path, ObjectPath)
+            checkpoint.path.rmtree()
 
     def remove_unfinished(self) -> None:
         """Removes what a writer that was killed left."""

@@ -88,7 +88,7 @@ def tfrecords(
     """Batches of the records of TFRecord files.
 
     Local files that are not compressed are read in any order. What is compressed (GZIP or ZLIB) or on another file
-    system (`gs://`) is read in sequence, see `tfdist.order.sequential_order`.
+    system (`gs://`, `s3://`) is read in sequence, see `tfdist.order.sequential_order`.
 
     Args:
         files: A path, a pattern, or a list of these. Files are read in the order of their names; some may be empty.

@@ -37,11 +37,15 @@ class OpenedDataset(NamedTuple):
         batches: What `fit` takes.
         samples: Samples of an epoch, over all workers.
         order: What the order of the samples depends on, by name; JSON.
+        source: This worker's samples.
+        begin: Makes the batches from a position on, in place of `batches`.
     """
 
     batches: Batches
     samples: int
     order: Mapping[str, Any]
+    source: SampleSource
+    begin: Callable[[Position], Batches]
 
 
 def open_and_build(
@@ -67,8 +71,9 @@ def open_and_build(
     """
     strategy = strategy or tf.distribute.get_strategy()
     agreed = agree(open_source, sharding, strategy)
-    batches, order = _build(agreed, strategy, **options)
-    return OpenedDataset(batches, agreed.samples, order)
+    batches, feed = _build(agreed, strategy, **options)
+    begin = functools.partial(replica_batches, feed, strategy)
+    return OpenedDataset(batches, agreed.samples, feed.facts, agreed.source, begin)
 
 
 def build(source: SampleSource, *, strategy: tf.distribute.Strategy | None = None, **options: Any) -> Batches:
@@ -89,8 +94,8 @@ def _build(
     classes: int | None = None,
     class_weight: Mapping[int, float] | None = None,
     steps_per_epoch: int | None = None,
-) -> tuple[Batches, Mapping[str, Any]]:
-    """Returns the batches of a source, and what their order depends on; every iterator is the next epoch.
+) -> tuple[Batches, SampleFeed]:
+    """Returns the batches of a source, and the feed that they come from; every iterator is the next epoch.
 
     An epoch has `ceil(samples / batch_size)` steps on every worker and visits every sample once, or takes
     `steps_per_epoch` steps of such passes one after another. A global batch is cut into near-equal pieces, one a
@@ -113,7 +118,7 @@ def _build(
 
     Returns:
         A `tf.data.Dataset` of global batches for one replica, a `tf.distribute.DistributedDataset` for several; and
-        what `OpenedDataset.order` holds.
+        the feed, whose `facts` are `OpenedDataset.order`.
 
     Raises:
         UsageError: An argument is impossible.
@@ -125,10 +130,10 @@ def _build(
     replicas = strategy.num_replicas_in_sync
     feed = SampleFeed.of(agreed, batch_size, seed, shuffle, replicas, augment, checks, class_weight, steps_per_epoch)
     if not begin.step:
-        return replica_batches(feed, strategy, begin), feed.facts
+        return replica_batches(feed, strategy, begin), feed
     later = replica_batches(feed, strategy, Position(begin.epoch + 1))
     description_of(later).partial_epoch = PartialEpoch(begin.step, lambda: replica_batches(feed, strategy, begin))
-    return later, feed.facts
+    return later, feed
 
 
 def replica_batches(feed: SampleFeed, strategy: tf.distribute.Strategy, begin: Position = START) -> Batches:

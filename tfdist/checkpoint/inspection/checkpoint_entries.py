@@ -11,7 +11,7 @@ from typing import Any
 
 from tfdist.checkpoint import checkpoint_files
 from tfdist.checkpoint.inspection.locations import folder_of
-from tfdist.errors import DataError, RunDirError
+from tfdist.errors import DataError, RunDirError, StoreError
 from tfdist.rundir.json_record import is_finite
 from tfdist.rundir.layout import RunDir
 from tfdist.rundir.run_snapshot import read_run
@@ -126,7 +126,7 @@ def damages_or_obstacle(entry: CheckpointEntry) -> list[str]:
     """As `damages`; for a checkpoint that cannot be reached, why."""
     try:
         return damages(entry)
-    except RunDirError as error:
+    except (RunDirError, StoreError) as error:
         return [str(error.__cause__ or error)]
 
 
@@ -140,7 +140,7 @@ def _held(stored: checkpoint_files.StoredCheckpoint) -> CheckpointEntry:
         return CheckpointEntry(stored, size, checkpoint_files.summary_of(stored), fault)
     except ValueError as error:
         return CheckpointEntry(stored, size, fault=fault or str(error))
-    except RunDirError as error:
+    except (RunDirError, StoreError) as error:
         return CheckpointEntry(stored, size, fault=str(error.__cause__ or error))
 
 

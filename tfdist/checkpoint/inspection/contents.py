@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from tfdist.checkpoint.checkpoint_files import StoredPath
 from tfdist.checkpoint.inspection.checkpoint_entries import CheckpointEntry, finite, mapping
 from tfdist.checkpoint.inspection.comparison import VariableChange, changed_facts, changes
 from tfdist.checkpoint.inspection.stored_variables import StoredVariable, StoredVariables, reading
@@ -21,7 +22,8 @@ def inspected(entry: CheckpointEntry) -> dict[str, Any]:
     with StoredVariables(entry) as variables:
         found = [_document(variable) for variable in variables.values()]
     with reading(entry.stored.path):
-        sizes = {file.name: file.stat().st_size for file in sorted(entry.stored.path.iterdir())}
+        files: list[StoredPath] = list(entry.stored.path.iterdir())
+        sizes = dict(sorted((file.name, file.stat().st_size) for file in files))
     return {"path": str(entry.stored.path), **finite(entry.summary), "files": sizes, "variables": found}
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from tfdist.checkpoint.checkpoint_contents import weights_fault
-from tfdist.checkpoint.checkpoint_files import WEIGHTS
+from tfdist.checkpoint.checkpoint_files import WEIGHTS, StoredPath
 from tfdist.checkpoint.inspection.checkpoint_entries import CheckpointEntry, damages
+from tfdist.checkpoint.temporary_folder import temporary_folder
 from tfdist.errors import DataError, UsageError
 from tfdist.rundir import atomic_files
 from tfdist.rundir.layout import RunDir
@@ -52,7 +53,7 @@ def export(run: RunDir, entry: CheckpointEntry, target: Path, *, load_model: Cal
             f"The checkpoint {entry.stored.path} is damaged: {'; '.join(damaged)}. Choose another with --step."
         )
     # Before the file is made, so that an error of the model's code is not taken for one of the file.
-    model = load_model(run, entry.stored.path / WEIGHTS) if is_model else None
+    model = _model(run, entry, load_model) if is_model else None
     with atomic_files.replacing(target, named_by="DEST") as temporary:
         if model is not None:
             model.save(temporary)
@@ -61,7 +62,19 @@ def export(run: RunDir, entry: CheckpointEntry, target: Path, *, load_model: Cal
                 file.writelines(_blocks(entry.stored.path / WEIGHTS))
 
 
-def _blocks(source: Path) -> Iterator[bytes]:
+def _model(run: RunDir, entry: CheckpointEntry, load_model: Callable[[RunDir, Path], Any]) -> Any:
+    """The run's model with the weights of a checkpoint, which are copied here where they lie in a bucket."""
+    source = entry.stored.path / WEIGHTS
+    if isinstance(source, Path):
+        return load_model(run, source)
+    with temporary_folder() as folder:
+        copy = folder / WEIGHTS
+        with copy.open("wb") as file:
+            file.writelines(_blocks(source))
+        return load_model(run, copy)
+
+
+def _blocks(source: StoredPath) -> Iterator[bytes]:
     """The bytes of a file; an error of reading it names it, and not the file that is written."""
     try:
         with source.open("rb") as file:

@@ -11,12 +11,15 @@ from tfdist.config.section import build
 from tfdist.errors import ConfigError, RunDirError
 from tfdist.rundir.layout import RunDir
 from tfdist.rundir.regular_files import open_regular
+from tfdist.runtime.stores.object_stores import path_of
+from tfdist.storage.object_path import ObjectPath
+from tfdist.url_schemes import is_bucket, is_url
 
 _FIT = re.compile(r"fit-(\d+)")
 
 
-def folder_of(run: RunDir, fit: int) -> Path:
-    """The folder with the checkpoints of one `fit`.
+def folder_of(run: RunDir, fit: int) -> Path | ObjectPath:
+    """The folder with the checkpoints of one `fit`: a path, or a URL in a bucket, which reads like one.
 
     Args:
         run: The run.
@@ -28,10 +31,12 @@ def folder_of(run: RunDir, fit: int) -> Path:
     directory = _section(run).directory
     if directory is None:
         return run.checkpoints_dir / f"fit-{fit}" if fit > 1 else run.checkpoints_dir
-    if "://" in directory:
+    if is_bucket(directory):
+        return path_of(directory)
+    if is_url(directory):
         raise RunDirError(
-            f"The checkpoints of {run} lie in {directory}. Expected a path on this machine. Copy that directory to "
-            f"{run.checkpoints_dir}, and set checkpoint.directory in {run.config_file} to null."
+            f"The checkpoints of {run} lie in {directory}. Expected a path on this machine, or s3://. Copy that "
+            f"directory to {run.checkpoints_dir}, and set checkpoint.directory in {run.config_file} to null."
         )
     return Path(directory)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
-from tfdist.checkpoint import checkpoint_files
+from tfdist.checkpoint.checkpoint_store import open_store
 from tfdist.checkpoint.inspection.checkpoint_entries import CheckpointEntry
 from tfdist.errors import RunDirError
 from tfdist.launch.run_dir.run_lock import RunLock
@@ -35,8 +36,14 @@ def obsolete(
 
 def remove(entry: CheckpointEntry) -> bool:
     """Removes a checkpoint; returns whether nothing of it is left."""
-    checkpoint_files.remove(entry.stored)
-    return not os.path.lexists(entry.stored.path)
+    path = entry.stored.path
+    open_store(path.parent if isinstance(path, Path) else str(path.parent)).remove(entry.stored)
+    if isinstance(path, Path):
+        return not os.path.lexists(path)
+    try:
+        return not any(path.iterdir())
+    except FileNotFoundError:
+        return True
 
 
 @contextlib.contextmanager

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import h5py
 import numpy as np
 
 from tfdist.checkpoint.checkpoint_contents import check_weights, load_arrays
-from tfdist.checkpoint.checkpoint_files import REPLICAS, WEIGHTS
+from tfdist.checkpoint.checkpoint_files import REPLICAS, WEIGHTS, StoredPath, opened
 from tfdist.checkpoint.inspection.checkpoint_entries import CheckpointEntry
 from tfdist.errors import DataError
-from tfdist.rundir.regular_files import regular_size
 
 _BFLOAT16 = "bfloat16"
 """NumPy has no such type: Keras stores its two bytes as they are, with this name as an attribute."""
@@ -56,7 +55,7 @@ class StoredVariables:
 
     def __init__(self, entry: CheckpointEntry) -> None:
         self._folder = entry.stored.path
-        self._h5: h5py.File | None = None
+        self._files = contextlib.ExitStack()
 
     def __enter__(self) -> dict[str, StoredVariable]:
         """The variables by their names, in the order of the files.
@@ -66,22 +65,22 @@ class StoredVariables:
         """
         try:
             with reading(self._folder):
-                size = regular_size(self._folder / WEIGHTS)
-                self._h5 = h5py.File(self._folder / WEIGHTS, "r")
-                check_weights(self._h5, size)
-                found = [*_of_weights(self._h5, self._folder), *_of_replicas(self._folder / REPLICAS)]
+                file = self._files.enter_context(opened(self._folder / WEIGHTS))
+                size = file.seek(0, os.SEEK_END)
+                h5 = self._files.enter_context(h5py.File(file, "r"))
+                check_weights(h5, size)
+                found = [*_of_weights(h5, self._folder), *_of_replicas(self._folder / REPLICAS)]
         except BaseException:
             self.__exit__()
             raise
         return {variable.name: variable for variable in found}
 
     def __exit__(self, *_: object) -> None:
-        if self._h5 is not None:
-            self._h5.close()
+        self._files.close()
 
 
 @contextlib.contextmanager
-def reading(folder: Path) -> Iterator[None]:
+def reading(folder: StoredPath) -> Iterator[None]:
     """Turns every exception of reading the files of a checkpoint into a `DataError`.
 
     For a damaged file, HDF5, zip and NumPy raise exceptions of many types.
@@ -98,7 +97,7 @@ def reading(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def _of_weights(file: h5py.File, folder: Path) -> Iterator[StoredVariable]:
+def _of_weights(file: h5py.File, folder: StoredPath) -> Iterator[StoredVariable]:
     found: list[tuple[str, h5py.Dataset]] = []
     file.visititems(lambda name, item: found.append((name, item)) if isinstance(item, h5py.Dataset) else None)
     for name, data in sorted(found, key=lambda pair: _natural(pair[0])):
@@ -112,7 +111,7 @@ def _of_weights(file: h5py.File, folder: Path) -> Iterator[StoredVariable]:
         yield StoredVariable(f"{place}/{key}".lstrip("/"), shown, tuple(data.shape), dtype, read)
 
 
-def _reader(data: h5py.Dataset, is_bfloat16: bool, folder: Path) -> Callable[[], np.ndarray | None]:
+def _reader(data: h5py.Dataset, is_bfloat16: bool, folder: StoredPath) -> Callable[[], np.ndarray | None]:
     def read() -> np.ndarray | None:
         with reading(folder):
             values = np.asarray(data[()])
@@ -121,7 +120,7 @@ def _reader(data: h5py.Dataset, is_bfloat16: bool, folder: Path) -> Callable[[],
     return read
 
 
-def _of_replicas(path: Path) -> Iterator[StoredVariable]:
+def _of_replicas(path: StoredPath) -> Iterator[StoredVariable]:
     if not path.exists():
         return
     for name, values in sorted(load_arrays(path).items(), key=lambda item: _natural(item[0])):

@@ -9,14 +9,23 @@ from pathlib import Path
 from typing import TypeAlias
 
 from tfdist.errors import DataError
+from tfdist.url_schemes import fault_of, is_url
 
 FilePatterns: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 """A path, a pattern such as `train-*.tfrecord`, or a list of these."""
 
 
+def check_scheme(path: str | os.PathLike[str]) -> None:
+    """Raises a DataError for a URL that nothing here reads."""
+    fault = fault_of(path)
+    if fault is not None:
+        raise DataError(fault)
+
+
 def check_local(path: str | os.PathLike[str]) -> None:
     """Raises a DataError for a path on a remote file system, from which only TFRecord files are read."""
-    if "://" in os.fspath(path):
+    check_scheme(path)
+    if is_url(path):
         raise DataError(
             f"{path} is on another file system. Expected files of this machine, or TFRecord files, which are read from "
             "there in sequence. Copy it here; tfdist data shard makes TFRecord files of it."

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tfdist.config import RunConfig, SourceConfig
+from tfdist.config.data_sections import TfrecordSource
 from tfdist.config.load import listed
 from tfdist.config.yaml_document import Document
-from tfdist.data.files.file_patterns import matching
+from tfdist.data.files.file_patterns import check_local, check_scheme, matching
 from tfdist.data.files.remote_files import is_remote
 from tfdist.errors import DataError, RunDirError
 from tfdist.rundir.bounded_disk import BoundedDisk
@@ -47,6 +48,8 @@ def missing_files(sources: Mapping[str, SourceConfig | None]) -> dict[str, str]:
             value = getattr(source, name)
             patterns = [value] if isinstance(value, str) else list(value or ())
             try:
+                for pattern in patterns:
+                    (check_scheme if isinstance(source, TfrecordSource) else check_local)(pattern)
                 _check(f"{key}.{name}", [pattern for pattern in patterns if not is_remote(pattern)])
             except DataError as error:
                 found[f"{key}.{name}"] = str(error)

@@ -1,18 +1,20 @@
-"""Files on any file system: those whose name has a scheme, such as `gs://`, are read by TensorFlow."""
+"""Files on any file system: those whose name has a scheme, such as `gs://` or `s3://`, are in a store."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 from collections.abc import Callable, Iterator
-from types import ModuleType
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
-from tfdist.data.files.file_patterns import FilePatterns, matching
+from tfdist.data.files.file_patterns import FilePatterns, check_scheme, matching
 from tfdist.data.files.file_stamps import FileStamp
-from tfdist.errors import DataError
+from tfdist.errors import DataError, StoreError
+from tfdist.runtime.stores.object_stores import store_of
+from tfdist.storage.object_store import NoAnswerError, ObjectStore
+from tfdist.url_schemes import is_url
 
-_SCHEME = "://"
+T = TypeVar("T")
 
 
 class Readable(Protocol):
@@ -24,7 +26,7 @@ class Readable(Protocol):
 
 def is_remote(path: str | os.PathLike[str]) -> bool:
     """Whether a path or pattern names files of a remote file system."""
-    return _SCHEME in os.fspath(path)
+    return is_url(path)
 
 
 def names_of(files: FilePatterns) -> tuple[str, ...]:
@@ -32,8 +34,11 @@ def names_of(files: FilePatterns) -> tuple[str, ...]:
 
     Raises:
         DataError: A pattern matches no file, or a file does not exist or cannot be looked for.
+        StoreError: A store does not answer at the moment.
     """
     patterns = [files] if isinstance(files, (str, os.PathLike)) else list(files)
+    for pattern in patterns:
+        check_scheme(pattern)
     remote = [os.fspath(pattern) for pattern in patterns if is_remote(pattern)]
     local = [pattern for pattern in patterns if not is_remote(pattern)]
     found = {name for pattern in remote for name in _matching(pattern)}
@@ -71,8 +76,8 @@ def stamp_of(name: str) -> FileStamp:
             return FileStamp.of(os.stat(name))
         except OSError as error:
             raise DataError(f"Cannot read {name}: {error.strerror or error}.") from error
-    status = _asked("read", name, lambda gfile: gfile.stat(name))
-    return FileStamp(int(status.length), int(status.mtime_nsec))
+    status = _asked("read", name, lambda store: store.status(name))
+    return FileStamp(status.size, status.modified_ns)
 
 
 class _Remote:
@@ -80,7 +85,7 @@ class _Remote:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._file = _asked("read", name, lambda gfile: gfile.GFile(name, "rb"))
+        self._file = _asked("read", name, lambda store: store.open(name))
 
     def read(self, size: int, /) -> bytes:
         content: bytes = _asked("read", self._name, lambda _: self._file.read(size))
@@ -94,21 +99,21 @@ class _Remote:
 
 
 def _matching(pattern: str) -> list[str]:
-    found: list[str] = _asked("look for", pattern, lambda gfile: gfile.glob(pattern))
+    found: list[str] = _asked("look for", pattern, lambda store: store.matching(pattern))
     if not found:
         raise DataError(f"No file matches {pattern}.")
     return found
 
 
-def _asked(what: str, name: str, call: Callable[[ModuleType], Any]) -> Any:
-    """What a call of `tf.io.gfile` returns."""
-    # Imported here: a plan of local files need not load TensorFlow.
-    import tensorflow as tf
-
-    from tfdist.runtime.remote_file_calls import bounded_call
-
+def _asked(what: str, name: str, call: Callable[[ObjectStore], T]) -> T:
+    """What a call of the store of a name returns."""
     try:
-        return bounded_call(name, lambda: call(tf.io.gfile))
+        return call(store_of(name))
+    except NoAnswerError as error:
+        raise StoreError(
+            f"Cannot {what} {name}, as the store does not answer: {error.strerror}. Expected one that does. Start it "
+            "again then; if it never has answered, check the address and the network."
+        ) from error
     except OSError as error:
         raise DataError(
             f"Cannot {what} {name}: {error.strerror}. Expected files that this user may read, on a file system that "

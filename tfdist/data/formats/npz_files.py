@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfdist.config.data_sections import NpzSource
+from tfdist.data.files.file_patterns import check_local
 from tfdist.data.files.file_systems import local_file_system
 from tfdist.data.sample_source import ArraySpec, SampleSource, SampleSpecs
 from tfdist.errors import DataError
@@ -34,12 +35,14 @@ def open_source(section: NpzSource, key: str) -> SampleSource:
 
 def sample_specs(section: NpzSource) -> SampleSpecs:
     """See `FormatModule.sample_specs`."""
+    check_local(section.path)
     x, y = read_headers(section.path, (f"x_{section.split}", f"y_{section.split}"))
     return SampleSpecs(_spec(x), _spec(y))
 
 
 def measure(section: NpzSource, key: str) -> SourceSizes:
     """See `FormatModule.measure`."""
+    check_local(section.path)
     x, y = read_headers(section.path, (f"x_{section.split}", f"y_{section.split}"))
     samples, labels = x.shape[0], y.shape[0]
     if samples != labels:
@@ -67,6 +70,7 @@ def npz_source(path: str | os.PathLike[str], split: str) -> SampleSource:
     # Imported here: to look up sizes takes no TensorFlow.
     from tfdist.data.formats.array_samples import array_source
 
+    check_local(path)
     x, y = read_npz(path, split)
     try:
         return array_source(x, y, f"{path}, split {split}")

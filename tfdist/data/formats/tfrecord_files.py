@@ -78,7 +78,7 @@ def open_tfrecords(
     """Finds the records of files: in any order where they allow it, else in sequence.
 
     Args:
-        files: A path, a pattern, or a list of these; with a scheme, such as `gs://`, TensorFlow reads them.
+        files: A path, a pattern, or a list of these; with a scheme, such as `gs://`, in a store.
         on_corrupt: See `Records.open`.
         shuffle_buffer: For files that are read in sequence; see `Lanes.of`.
         interleave: For these files: how many are read at the same time, at most.

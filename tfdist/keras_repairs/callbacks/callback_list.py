@@ -13,11 +13,14 @@ import tensorflow as tf
 from tfdist.errors import UnsupportedError, UsageError
 from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.callbacks.batch_hooks import any_watches
+from tfdist.keras_repairs.callbacks.callback_paths import check_paths
 from tfdist.keras_repairs.callbacks.callback_placement import runs_here
 from tfdist.keras_repairs.callbacks.chief_decisions import ChiefDecisions, DecisionPoints
 from tfdist.keras_repairs.loop.fit_listeners import CallbackProgress, FitListener
 from tfdist.keras_repairs.optimizer import accumulator_reduction
+from tfdist.keras_repairs.sharded_optimizer.whole_slots import take_part
 from tfdist.runtime.collectives.decisions import all_gather
+from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.workers import worker_count, worker_rank
 
 Function = Callable[..., Any]
@@ -45,6 +48,7 @@ def callback_list_init(original: Function, extra: ExtraCallbacks, listener: FitL
         if model is None:
             original(self, given, *args, **kwargs)
             return
+        check_paths(given)
         kept, watch, together = _shared(given, model.distribute_strategy)
         original(self, kept, *args, **kwargs)
         self.callbacks = _with_listener_between(self.callbacks, kept, listener)
@@ -81,7 +85,8 @@ def save_checkpoint(original: Function) -> Function:
             original(self, epoch, batch, logs)
             return
         # The others note which epoch was best, as a script may ask for it.
-        self._should_save_model(epoch, batch, logs, self._get_file_path(epoch, batch, logs))
+        if self._should_save_model(epoch, batch, logs, self._get_file_path(epoch, batch, logs)):
+            take_part(self.model)
 
     return repaired
 
@@ -98,6 +103,8 @@ def _shared(given: Sequence[Any], strategy: tf.distribute.Strategy) -> tuple[lis
     *_, chief_lacks_tensorboard = rows[0]
     points = [DecisionPoints.of_row(row) for *row, _, _ in rows]
     same_frequencies = len({frequencies for *_, frequencies, _ in rows}) == 1
+    if settings_of(strategy).shard is not None:
+        _check_savers(kept, strategy)
     _check_tensorboard(chief_lacks=bool(chief_lacks_tensorboard))
     _check_backups([each.backups for each in points])
     return kept, DecisionPoints.of_any(points), same_frequencies
@@ -126,6 +133,17 @@ def _check_orbax(given: Sequence[Any], strategy: tf.distribute.Strategy) -> None
         raise UnsupportedError(
             "keras.callbacks.OrbaxCheckpoint does not know TensorFlow's workers: all would write into one directory. "
             "Use keras.callbacks.ModelCheckpoint or BackupAndRestore, which write on the chief."
+        )
+
+
+def _check_savers(kept: Sequence[Any], strategy: tf.distribute.Strategy) -> None:
+    """Where workers hold parts of what is saved, all of them come to every checkpoint."""
+    own = accumulator_reduction.checkpoint_frequency_digest(kept, with_epochs=True)
+    if len(set(all_gather(np.int32(own), strategy).tolist())) > 1:
+        raise UsageError(
+            "With --shard every worker has a part of what ModelCheckpoint and BackupAndRestore save, and all workers "
+            "come to each checkpoint together. Received: other such callbacks on some workers than on others. Give "
+            "them to fit on every worker; only the chief writes."
         )
 
 

@@ -47,9 +47,9 @@ def on_chief(callback: AnyCallback) -> AnyCallback:
         The callback itself. On one worker the mark changes nothing.
 
     Raises:
-        UsageError: `callback` is no Keras callback, or one of Keras's that changes weights.
+        UsageError: `callback` is no Keras callback, or one of Keras's or tfdist's that changes weights.
     """
-    if isinstance(callback, _TAKES_ALL):
+    if isinstance(callback, _TAKES_ALL) or getattr(callback, "changes_weights", False):
         raise UsageError(
             "tfdist.on_chief(...) takes a callback that can run on the chief alone. Received: "
             f"{type(callback).__name__}, which changes the weights of the model and so belongs on every worker. Pass "

@@ -1,8 +1,10 @@
 """Repairs of saving, loading and downloading: one worker does it for all.
 
 - `model_saving`: saved models and weights, which the chief writes
+- `models_in_buckets`: the same under s3://, where Keras cannot write
 - `loaded_functions`: what was exported, called by a script
 - `weights_copy`, `hdf5_memory_file`: a checkpoint's weights, copied at once and written later
 - `training_state`: the variables of a checkpoint that differ from replica to replica
+- `nested_policies`: what the file of a quantized model says of layers inside of layers
 - `downloads`: `keras.utils.get_file`, one worker of a machine at a time
 """

@@ -1,13 +1,15 @@
 """Repairs of saving: the chief alone writes models and weights, beside their place, and renames them when complete.
 
-Every worker holds the same values of the variables that Keras saves, so the chief needs nobody to write them. Another
-worker that loads next waits there for the chief.
+Every worker holds the same values of the variables that Keras saves, so the chief needs nobody to write them; where
+workers hold parts of an optimizer's state, all of them first put it together for the chief. Another worker that loads
+next waits there for the chief.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import io
 import os
 import shutil
@@ -19,12 +21,15 @@ from unittest import mock
 import tensorflow as tf
 from keras.src.utils import io_utils
 
+from tfdist.keras_repairs.files.models_in_buckets import copied_here, is_in_bucket, write_through
 from tfdist.keras_repairs.loop.fit_listeners import FitListener
+from tfdist.keras_repairs.sharded_optimizer.whole_slots import take_part, whole_state
 from tfdist.rundir.directory_exchange import replace_directory
 from tfdist.rundir.temp_names import remove_abandoned, temp_path
 from tfdist.runtime.collectives.decisions import barrier
 from tfdist.runtime.local_variables import local_variables
 from tfdist.runtime.workers import worker_count, worker_rank
+from tfdist.url_schemes import is_url
 
 Function = Callable[..., Any]
 
@@ -36,9 +41,11 @@ def writer(original: Function, listener: FitListener) -> Function:
         strategy = tf.distribute.get_strategy()
         # What is in memory, as when a model is pickled, each worker has for itself.
         if worker_count(strategy) > 1 and worker_rank(strategy) != 0 and not isinstance(filepath, io.BytesIO):
+            with listener.saving():
+                take_part(model)
             return None
         # While it saves, Keras makes objects to compare with, which have variables; the other workers do not save.
-        with listener.saving(), local_variables(), _unchanged_compile_config(model):
+        with listener.saving(), whole_state(model), local_variables(), _unchanged_compile_config(model):
             return _write_whole(functools.partial(original, model), filepath, *args, **kwargs)
 
     return repaired
@@ -52,7 +59,9 @@ def reader(original: Function) -> Function:
 
     def repaired(*args: Any, **kwargs: Any) -> Any:
         barrier()
-        return original(*args, **kwargs)
+        given = inspect.signature(original).bind(*args, **kwargs)
+        with copied_here(given.args) as positional:
+            return original(*positional, **given.kwargs)
 
     return repaired
 
@@ -74,7 +83,9 @@ def _unchanged_compile_config(model: Any) -> Iterator[None]:
 
 def _write_whole(write: Function, filepath: Any, *args: Any, **kwargs: Any) -> Any:
     """Writes into a directory beside `filepath`, under the same name, by which Keras chooses the format."""
-    if not isinstance(filepath, str | os.PathLike) or "://" in str(filepath):
+    if is_in_bucket(filepath):
+        return write_through(write, _naming, filepath, *args, **kwargs)
+    if not isinstance(filepath, str | os.PathLike) or is_url(filepath):
         return write(filepath, *args, **kwargs)
     target = Path(filepath)
     if not target.parent.is_dir():
@@ -95,7 +106,7 @@ def _write_whole(write: Function, filepath: Any, *args: Any, **kwargs: Any) -> A
 
 
 @contextlib.contextmanager
-def _naming(target: Path, instead_of: Path) -> Iterator[None]:
+def _naming(target: str | Path, instead_of: Path) -> Iterator[None]:
     """Makes Keras print the path of `target` where it prints the temporary one."""
     original = io_utils.print_msg
 

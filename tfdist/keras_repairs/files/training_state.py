@@ -17,6 +17,7 @@ from tfdist.keras_repairs.base.replica_copies import copies
 from tfdist.keras_repairs.forward.whole_metrics import is_whole
 from tfdist.keras_repairs.inputs.symbolic_build import build_parts
 from tfdist.keras_repairs.optimizer.model_optimizers import optimizers_of
+from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import is_cut
 from tfdist.runtime.replica_values import ReplicaCopies
 
 _GLOBAL_SEEDS = "global_seed_generator"
@@ -30,7 +31,10 @@ def persistent_state(model: keras.Model) -> dict[str, ReplicaCopies]:
         model: Built and compiled, with its optimizer and its metrics.
     """
     found = {f"weights/{number}": ReplicaCopies(copies(v), False, True) for number, v in enumerate(_not_trained(model))}
-    found |= {f"accumulated/{number}": ReplicaCopies(copies(v), True) for number, v in enumerate(_accumulators(model))}
+    found |= {
+        f"accumulated/{number}": ReplicaCopies(copies(v), adds_up=True, is_saved=True)
+        for number, v in enumerate(_accumulators(model))
+    }
     return found | {f"never_reset/{number}": _of_metric(v) for number, v in enumerate(_never_reset(model))}
 
 
@@ -81,7 +85,13 @@ def _seeds(model: keras.Model) -> list[keras.Variable]:
 
 
 def _accumulators(model: keras.Model) -> list[keras.Variable]:
-    return [v for optimizer in optimizers_of(model) for v in getattr(optimizer, "_accumulated_gradients", None) or ()]
+    """Without those of which each worker holds a part of the sum over all: these are saved with the optimizer."""
+    return [
+        variable
+        for optimizer in optimizers_of(model)
+        if not is_cut(optimizer)
+        for variable in getattr(optimizer, "_accumulated_gradients", None) or ()
+    ]
 
 
 def _metrics(model: keras.Model) -> Iterator[tuple[str, ReplicaCopies]]:

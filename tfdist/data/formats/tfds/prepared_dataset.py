@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tfdist.data.files.file_patterns import check_local
 from tfdist.data.files.remote_files import is_remote
 from tfdist.data.random_access.tfrecord_reader import TFRecordReader
 from tfdist.data.sample_source import ArraySpec, SampleSpecs
@@ -47,6 +48,8 @@ class PreparedDataset:
         plain, _, version = name.partition(":")
         plain, _, config = plain.partition("/")
         wanted = {key: value for key, value in (("version", version), ("config", config)) if value}
+        if data_dir is not None:
+            check_local(data_dir)
         where = None if data_dir is None else os.fspath(data_dir)
         try:
             builder = _read_only_builder().builder_from_files(plain, data_dir=where, **wanted)

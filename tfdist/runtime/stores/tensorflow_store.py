@@ -1,0 +1,98 @@
+"""The store of URLs that TensorFlow has a file system for, such as `gs://`."""
+
+from __future__ import annotations
+
+import io
+from typing import Any, BinaryIO, cast
+
+import tensorflow as tf
+
+from tfdist.runtime.stores.remote_file_calls import as_os_error, bounded_call
+from tfdist.storage.object_store import Content, ObjectStatus
+
+BLOCK_BYTES = 4 << 20
+"""Bytes of a file that are read or written at a time."""
+
+
+class TensorFlowStore:
+    """The store of URLs that `tf.io.gfile` reaches; see `ObjectStore`."""
+
+    def status(self, url: str) -> ObjectStatus:
+        """The status of a file."""
+        found = bounded_call(url, lambda: tf.io.gfile.stat(url))
+        return ObjectStatus(int(found.length), int(found.mtime_nsec))
+
+    def open(self, url: str) -> BinaryIO:
+        """Opens a file for reading."""
+        return cast(BinaryIO, io.BufferedReader(_Reader(url), BLOCK_BYTES))
+
+    def write(self, url: str, content: Content) -> None:
+        """Writes a file, in one call of any length, which the caller waits for with a bound."""
+        try:
+            with tf.io.gfile.GFile(url, "wb") as target:
+                for begin in range(0, len(content), BLOCK_BYTES):
+                    target.write(bytes(content[begin : begin + BLOCK_BYTES]))
+        except tf.errors.OpError as error:
+            raise as_os_error(url, error) from error
+
+    def children(self, url: str) -> list[str]:
+        """The names of what lies directly below a URL."""
+        try:
+            names = bounded_call(url, lambda: tf.io.gfile.listdir(url))
+        except FileNotFoundError:
+            self.status(url)  # `listdir` raises the same for what it cannot reach
+            raise
+        return [name.rstrip("/") for name in names]
+
+    def matching(self, pattern: str) -> list[str]:
+        """The URLs of files that match a pattern."""
+        found: list[str] = bounded_call(pattern, lambda: tf.io.gfile.glob(pattern))
+        return found
+
+    def make_folder(self, url: str) -> None:
+        """Makes a folder and those above it, where the file system has folders."""
+        bounded_call(url, lambda: tf.io.gfile.makedirs(url))
+
+    def remove(self, url: str) -> None:
+        """Removes a file."""
+        bounded_call(url, lambda: tf.io.gfile.remove(url))
+
+    def remove_below(self, url: str) -> None:
+        """Removes a folder and all in it."""
+        bounded_call(url, lambda: tf.io.gfile.rmtree(url))
+
+
+class _Reader(io.RawIOBase):
+    """An open file. Each read has a bound in time."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self._url = url
+        self._file = bounded_call(url, lambda: tf.io.gfile.GFile(url, "rb"))
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        bounded_call(self._url, lambda: self._file.seek(offset, whence))
+        return self.tell()
+
+    def tell(self) -> int:
+        return int(bounded_call(self._url, self._file.tell))
+
+    def readall(self) -> bytes:
+        content: bytes = bounded_call(self._url, self._file.read)
+        return content
+
+    def readinto(self, buffer: Any) -> int:
+        block = bounded_call(self._url, lambda: self._file.read(len(buffer)))
+        buffer[: len(block)] = block
+        return len(block)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()

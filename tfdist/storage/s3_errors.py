@@ -1,0 +1,127 @@
+"""What the errors of an S3 store mean: which are worth another attempt, and what a user has to do about the others."""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+_CREDENTIALS = (
+    "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, on every host, or give the machine a role"
+)
+_ANSWERS = {
+    "NoSuchBucket": (errno.EREMOTEIO, "there is no such bucket. Make it, or correct the URL or AWS_ENDPOINT_URL"),
+    "AccessDenied": (errno.EACCES, "forbidden. Let these credentials list, read, write and delete there"),
+    "403": (errno.EACCES, "forbidden. Let these credentials list, read, write and delete there"),
+    "InvalidAccessKeyId": (errno.EACCES, f"the store does not know this access key. {_CREDENTIALS}"),
+    "SignatureDoesNotMatch": (errno.EACCES, f"the secret key is not that of this access key. {_CREDENTIALS}"),
+    "ExpiredToken": (errno.EACCES, "the credentials have expired. Get new ones"),
+    "ExpiredTokenException": (errno.EACCES, "the credentials have expired. Get new ones"),
+    "InvalidToken": (errno.EACCES, f"AWS_SESSION_TOKEN is not valid. {_CREDENTIALS}"),
+    "RequestTimeTooSkewed": (errno.EACCES, "this machine's clock is not the store's. Set it, as NTP does"),
+    "PermanentRedirect": (errno.EREMOTEIO, "the bucket is in another region. Set AWS_DEFAULT_REGION"),
+    "301": (errno.EREMOTEIO, "the bucket is in another region. Set AWS_DEFAULT_REGION"),
+    "AuthorizationHeaderMalformed": (errno.EREMOTEIO, "the bucket is in another region. Set AWS_DEFAULT_REGION"),
+    "NoSuchUpload": (errno.EREMOTEIO, "the parts of it are gone, as after an answer that was lost"),
+    "QuotaExceeded": (errno.ENOSPC, "the quota of the bucket is used up"),
+    "XMinioStorageFull": (errno.ENOSPC, "the store is full"),
+}
+_ABSENT = frozenset({"NoSuchKey", "404"})
+_EXISTS = frozenset({"PreconditionFailed", "ConditionalRequestConflict", "412"})
+_AGAIN = frozenset(
+    {
+        *("SlowDown", "RequestTimeout", "InternalError", "ServiceUnavailable", "RequestLimitExceeded"),
+        *("Throttling", "ThrottlingException", "TooManyRequests", "XAmzContentSHA256Mismatch", "IncompleteBody"),
+    }
+)
+_MOST_CAUSES = 10
+_MOST_LETTERS = 200
+_USER = re.compile(r"//[^/\s]*@")
+_AGAIN_STATUS = frozenset({408, 429, 500, 502, 503, 504})
+_WITHOUT_CREDENTIALS = ("NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError", "ProfileNotFound")
+
+
+@dataclass(frozen=True)
+class S3Fault:
+    """What an error of one request means.
+
+    Attributes:
+        number: The system's number of such an error.
+        text: What happened, in a few words.
+        again: Whether another attempt may succeed.
+        is_answer: Whether the store said so, and not the network or this machine.
+    """
+
+    number: int
+    text: str
+    again: bool = False
+    is_answer: bool = False
+
+
+def fault_of(error: BaseException, endpoint: str) -> S3Fault:
+    """What an error means.
+
+    Args:
+        error: What s3fs, botocore or aiohttp raised.
+        endpoint: Where the request went, for the text.
+    """
+    chain = list(_chain(error))
+    for each in chain:
+        response = getattr(each, "response", None)
+        if isinstance(response, dict):
+            return _answered(response, endpoint)
+    kinds = [type(each).__name__ for each in chain]
+    for kind in kinds:
+        if kind in _WITHOUT_CREDENTIALS:
+            return S3Fault(errno.EACCES, f"no credentials for S3 were found ({kind}). {_CREDENTIALS}")
+    if any(isinstance(each, TimeoutError) or "Timeout" in type(each).__name__ for each in chain):
+        text = f"no answer from {endpoint} ({kinds[0]}). Check AWS_ENDPOINT_URL and the network"
+        return S3Fault(errno.ETIMEDOUT, text, True)
+    said = _shown(error)
+    if any(map(_is_of_network, chain)):
+        text = f"no whole answer from {endpoint} ({kinds[0]}: {said}). Check AWS_ENDPOINT_URL, its name and the network"
+        return S3Fault(errno.EREMOTEIO, text, True)
+    return S3Fault(errno.EREMOTEIO, f"the request failed ({kinds[0]}: {said})")
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An exception and its causes: s3fs and aiohttp put theirs around others."""
+    for _ in range(_MOST_CAUSES):
+        if error is None:
+            return
+        yield error
+        error = error.__cause__
+
+
+def _answered(response: dict[str, Any], endpoint: str) -> S3Fault:
+    """What an answer of the store means."""
+    parts = map(response.get, ("Error", "ResponseMetadata"))
+    error, metadata = [part if isinstance(part, dict) else {} for part in parts]
+    code, status = str(error.get("Code", "")), metadata.get("HTTPStatusCode", 0)
+    shown = f"{status} {code}" if code != str(status) else code
+    if code in _ABSENT:
+        return S3Fault(errno.ENOENT, "there is no such object", is_answer=True)
+    if code in _EXISTS:
+        is_conflict = code == "ConditionalRequestConflict"
+        return S3Fault(errno.EEXIST, "it was written meanwhile, or is there already", is_conflict, True)
+    if code in _ANSWERS:
+        number, text = _ANSWERS[code]
+        return S3Fault(number, f"{endpoint} answered {shown}: {text}", is_answer=True)
+    if code in _AGAIN or (isinstance(status, int) and status in _AGAIN_STATUS):
+        text = f"{endpoint} answered {shown}, as a store does that is overloaded or failing"
+        return S3Fault(errno.EREMOTEIO, text, True, True)
+    said = _shown(error.get("Message", ""))
+    return S3Fault(errno.EREMOTEIO, f"{endpoint} answered {shown}: {said}", is_answer=True)
+
+
+def _shown(said: object) -> str:
+    """What others said, in one line, without the names and passwords of addresses."""
+    return _USER.sub("//", " ".join(str(said).split()))[:_MOST_LETTERS]
+
+
+def _is_of_network(error: BaseException) -> bool:
+    """Whether a connection could not be made, or broke."""
+    names = {kind.__name__ for kind in type(error).__mro__}
+    return bool(names & {"HTTPClientError", "ClientError", "IncompleteReadError", "ConnectionError"})
