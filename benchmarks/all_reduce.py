@@ -20,13 +20,6 @@ from benchmarks.all_reduce_report import Place, figures, picture, report
 from benchmarks.comparison.common_options import add_common, cores_of, folder_of, positive_numbers, torch_of
 from benchmarks.comparison.failure_section import exit_code
 from benchmarks.comparison.host_facts import describe, free_memory, host_facts
-from benchmarks.comparison.namespace_hosts import (
-    LINK,
-    NamespaceHost,
-    NamespacesUnavailableError,
-    check_rate,
-    namespace_hosts,
-)
 from benchmarks.comparison.other_work import OtherWork
 from benchmarks.comparison.process_group import Command
 from benchmarks.comparison.rounds import Processes, Record
@@ -35,6 +28,13 @@ from benchmarks.comparison.turns import lifetime, run_in_turns, run_with_starts
 from benchmarks.workers.all_reduce_spec import AllReduceSpec
 from tfdist.cli.train import train
 from tfdist.text import format_count
+from tfdist.verify.hosts.namespace_hosts import (
+    LINK,
+    NamespaceHost,
+    NamespacesUnavailableError,
+    check_rate,
+    namespace_hosts,
+)
 
 SIZES = {4_000: 300, 2_700_000: 30, 98_000_000: 3}
 """Bytes -> how often they are summed in a round: a bias, and all gradients of `mlp` and of `wide`."""

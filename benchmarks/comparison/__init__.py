@@ -9,7 +9,6 @@
     turns               the same with jobs that start once and then work in turn
     process_group       starts processes and bounds them
     process_ending      ends a process with all that it has started
-    namespace_hosts     network namespaces as hosts, with links of a rate
     spread              medians with their range, and ratios round by round
     training_report     tables and picture of contestants that trained
     failure_section     what a page says of those that failed

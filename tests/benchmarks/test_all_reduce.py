@@ -10,13 +10,13 @@ import pytest
 from benchmarks import all_reduce
 from benchmarks.all_reduce_report import Place
 from benchmarks.comparison import common_options
-from benchmarks.comparison.namespace_hosts import NamespaceHost, NamespacesUnavailableError, namespace_hosts
 from benchmarks.comparison.rounds import Record
 from benchmarks.comparison.torch_python import TorchPython
 from benchmarks.workers.all_reduce_spec import AllReduceSpec, timed
 from benchmarks.workers.turn_taking import SAID, TURN
 from tfdist.launch.worker_options import Communication, Compression
 from tfdist.runtime.collectives.calls import Call
+from tfdist.verify.hosts.namespace_hosts import NamespaceHost, NamespacesUnavailableError, namespace_hosts
 
 TORCH = TorchPython("torch-python", {"torch": "2.13.0"})
 
@@ -172,7 +172,7 @@ def test_jobs_stay_while_they_fit_into_memory(
         (["--communication", "auto+int8"], "each also with +bfloat16 or +float16. Received: 'auto+int8'"),
         (["--communication", "auto+"], "Received: 'auto+'"),
         (["--hosts", "2", "--rate", "fast"], "such as 100mbit or 1gbit. Received: 'fast'"),
-        (["--hosts", "2"], "--hosts: network namespaces need root. Without --hosts"),
+        (["--hosts", "2"], "--hosts: network namespaces need root: start this with sudo. Without --hosts"),
     ],
 )
 def test_what_is_wrong_is_said(

@@ -1,4 +1,4 @@
-"""Files of a dataset: npz, CSV, text, and manifests of shards."""
+"""Files of a dataset: npz, CSV, text, and manifests of shards and of parts of predictions."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ from tfdist.data.formats.text_files import TextReader
 from tfdist.data.tools.line_checks import CsvRules, TextRules, make_line_checker
 from tfdist.data.tools.shard_manifest import ShardManifest
 from tfdist.errors import DataError, UsageError
+from tfdist.training.inference.output_columns import OutputColumn
+from tfdist.training.inference.part_manifest import Part, PartManifest
+from tfdist.training.inference.part_store import MANIFEST_FILE, PartStore
 
 ARRAYS = {"x_train": np.arange(12, dtype=np.float32).reshape(4, 3), "y_train": np.arange(4)}
 NPZ = (npz(ARRAYS), npz(ARRAYS, packed=True), npz({**ARRAYS, "y_train": np.array([None] * 4)}))
@@ -30,6 +33,9 @@ MANIFEST = ShardManifest(
 )
 
 _FIELDS = st.sampled_from(["1", "-2.5", "1e999", "nan", "1_0", '"', '"1"', '"a""b"', "", " ", "\0", "x" * 140_000, "é"])
+PARTS = PartManifest(
+    {"model": "a"}, (OutputColumn("p", "float32", (3,)),), (Part("part-000000000000.npz", 0, 4, 100, 7),)
+)
 rows = st.lists(st.lists(_FIELDS, max_size=4).map(",".join), max_size=5).map(lambda lines: "\n".join(lines).encode())
 
 
@@ -85,3 +91,21 @@ def test_a_manifest_of_shards(content: bytes, name: str, tmp_path: Path) -> None
         assert all("/" not in shard for shard in found.sizes)
         with contextlib.suppress(DataError):
             found.with_shard(name, 5, {"x": {"dtype": "float32"}})
+
+
+@fuzzed(40, content=changed_json(json.loads(json.dumps(PARTS.to_json()))))
+def test_a_manifest_of_parts(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / MANIFEST_FILE
+    path.write_bytes(content)
+    mine = tmp_path / "part-mine.txt"
+    mine.write_text("mine")
+    with contextlib.suppress(UsageError):
+        found = PartManifest.read(path)
+        assert found is not None
+        assert found.done >= 0 and all("/" not in part.name for part in found.parts)
+        json.dumps(found.to_json())
+        PARTS.differences(found.work)
+    # A manifest that says more than is there: what is damaged is not believed, and nothing of the user's goes.
+    with contextlib.suppress(UsageError), contextlib.closing(PartStore(tmp_path, PARTS.work)) as store:
+        assert store.done == 0
+    assert mine.read_text() == "mine"

@@ -7,6 +7,7 @@ import json
 import string
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 
 from tests.fuzz.hostile_values import changed_json, texts
@@ -14,6 +15,7 @@ from tests.fuzz.properties import fuzzed
 from tfdist.cluster import discover
 from tfdist.cluster.cluster_spec import Cluster
 from tfdist.cluster.environment_variables import run_variables
+from tfdist.cluster.kubernetes import MOST_WORKERS
 from tfdist.errors import ClusterError, UsageError
 from tfdist.launch.environment import Assignment, check_environment, choose_kernels_here, read_token
 
@@ -26,6 +28,9 @@ SLURM = {
     "SLURM_STEP_NODELIST": "node[2,10]",
     "SLURM_STEP_TASKS_PER_NODE": "2,1",
     "SLURM_DISTRIBUTION": "block",
+    "CUDA_VISIBLE_DEVICES": "1",
+    "SLURM_GPUS_ON_NODE": "2",
+    "SLURMD_TRES_BIND": "gpu:map_gpu:0,1",
 }
 OPEN_MPI = {
     "OMPI_COMM_WORLD_RANK": "1",
@@ -33,9 +38,13 @@ OPEN_MPI = {
     "OMPI_COMM_WORLD_LOCAL_SIZE": "3",
     "PMIX_NAMESPACE": "job",
 }
+POD = {"JOB_COMPLETION_INDEX": "1", "TFDIST_WORKERS": "digits-{0-3}.digits:20000"}
+HYDRA = {"PMI_RANK": "1", "PMI_SIZE": "3", "MPI_LOCALNRANKS": "3", "PMI_PORT": "host:20000"}
 ASSIGNMENT = Assignment("/r", 7, 1, 2, "script", "x.py", cluster="a:1,b:2", devices=(0, 1), args=("a",))
 
+_BINDINGS = ["gpu:", "mask_gpu:", "0x3", "1*99"]
 _LISTS = ["n[0-9]", "[0-99999999]", "[1,2]", "(x99999)", "1(x2)", ",", "-", "[", "]", "(", "0", "9" * 30, "n", "é"]
+_LISTS += _BINDINGS
 hosts = st.lists(st.sampled_from(_LISTS) | st.text(string.printable, max_size=4), max_size=8).map("".join)
 _PARTS = [":", "[", "]", ",", "::1", "a", "1", "%", "0.0.0.0", " ", ".", "65536"]
 addresses = st.lists(st.sampled_from(_PARTS), max_size=8)
@@ -70,6 +79,30 @@ def test_a_task_of_slurm(changes: dict[str, str]) -> None:
 def test_a_rank_of_open_mpi(changes: dict[str, str]) -> None:
     with contextlib.suppress(ClusterError):
         assert discover(environ={**OPEN_MPI, **changes}, find_local=find_local).local
+
+
+_RANGES = st.sampled_from(["{0-2}", "{1-0}", "{0-99999999}", "{0-65535}", "{00-09}", "{", "}", "-", ":1", "a", ","])
+workers_of_pods = st.lists(_RANGES, max_size=8).map("".join) | addresses.map("".join) | variables
+
+
+@fuzzed(40, workers=workers_of_pods, index=st.just("1") | variables)
+def test_a_pod_of_kubernetes(workers: str, index: str) -> None:
+    with contextlib.suppress(ClusterError):
+        environ = {**POD, "TFDIST_WORKERS": workers, "JOB_COMPLETION_INDEX": index}
+        found = discover(environ=environ, find_local=find_local)
+        assert found.local and found.num_workers <= MOST_WORKERS
+
+
+@fuzzed(25, changes=st.dictionaries(st.sampled_from([*HYDRA, "PMIX_RANK"]), variables, min_size=1, max_size=3))
+def test_a_rank_of_mpich(changes: dict[str, str]) -> None:
+    with contextlib.suppress(ClusterError):
+        assert discover(environ={**HYDRA, **changes}, find_local=find_local).local
+
+
+@fuzzed(10, rank=variables)
+def test_a_rank_that_pmix_alone_knows(rank: str) -> None:
+    with pytest.raises(ClusterError, match="no variable says of how many"):
+        discover(environ={"PMIX_RANK": rank}, find_local=find_local)
 
 
 @fuzzed(40, text=addresses.map("".join) | variables)

@@ -21,15 +21,17 @@ from tfdist.doctor.mesh.doctor_hello import DoctorHello, disagreement, doctor_in
 from tfdist.doctor.mesh.link_measurement import PINGS, Clocks, Measurement, answer
 from tfdist.doctor.mesh.pair import Pair, judge
 from tfdist.launch.rendezvous import hello_agreement
+from tfdist.launch.rendezvous.followers import Follower
 from tfdist.launch.rendezvous.join_barrier import _given_up
-from tfdist.launch.rendezvous.peer_discovery import Follower
+from tfdist.launch.rendezvous.overview import Overview
 from tfdist.net.connector import Connector
 from tfdist.net.dial_outcome import DialStatus
 from tfdist.net.handshake import AnswererSide, CallerSide, Introduction
 from tfdist.net.hello import Hello
-from tfdist.net.line_socket import LineError, LineSocket, Message
+from tfdist.net.line_socket import LineBuffer, LineError, LineSocket, Message
 from tfdist.net.listener import Listener
 from tfdist.net.shared_token import Token
+from tfdist.net.told_list import count_of, difference, have_same_workers
 
 CLUSTER = Cluster.parse("a:20000,b:20000")
 MINE, THEIRS = Hello.own(CLUSTER, (0,)), Hello.own(CLUSTER, (1,))
@@ -140,6 +142,26 @@ def test_a_follower_says_whatever_it_likes(said: list[bytes]) -> None:
         assert all(isinstance(index, int) and isinstance(seen, str) for index, seen in (follower.missing or {}).items())
         if follower.abort is not None:
             assert 0 < _given_up(follower.abort).exit_code < 256
+
+
+_hex = st.text("0123456789abcdef", min_size=60, max_size=66)
+_told = st.builds("digests:{}:{}:{}:{}".format, st.integers(-1, 200), _hex, _hex, st.text("0123456789abcdef:"))
+
+
+@fuzzed(30, here=_told | st.text(max_size=100), there=_told | st.text(max_size=100))
+def test_lists_are_compared_whatever_is_told_of_them(here: str, there: str) -> None:
+    assert count_of(here) >= 1
+    assert have_same_workers(here, here) and isinstance(have_same_workers(here, there), bool)
+    assert len(difference(here, there)) < 1000
+
+
+@fuzzed(25, said=changed_json({"host": "a", "waiting": "1 of 2", "missing": 1, "lines": ["  worker 1 (b:20000)"]}))
+def test_an_overview_is_a_line_error_or_one_that_can_be_printed(said: bytes) -> None:
+    with contextlib.suppress(LineError):
+        [message] = LineBuffer().feed(said + b"\n")
+        overview = Overview.from_message(message)
+        assert all(text.isprintable() for text in (overview.host, overview.waiting, *overview.lines))
+        assert Overview.from_message(overview.to_message()["overview"]) == overview
 
 
 @fuzzed(25, said=changed_json(json.loads(json.dumps(DOCTOR.to_message(link=True))), *MEASURED))

@@ -20,6 +20,8 @@ from tests.fuzz.valid_files import run_of_everything
 from tfdist.cli.main import main
 from tfdist.errors import RunDirError
 from tfdist.launch.environment import Assignment
+from tfdist.launch.requeues.requeue_policy import RequeuePolicy
+from tfdist.launch.requeues.run_starts import is_saved, read_starts
 from tfdist.launch.run_dir.run_location import create_run_location
 from tfdist.rundir import RunDir
 from tfdist.rundir.run_snapshot import read_run
@@ -96,6 +98,16 @@ def test_what_is_shown_of_a_run(valid: RunDir, tmp_path: Path, data: st.DataObje
             assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
             assert result.exit_code in (0, 2, 4, 5), result.output
             assert result.exit_code == 0 or result.stderr.startswith("error: "), result.stderr
+        assert contents_of(run.path) == before
+
+
+@fuzzed(25, data=st.data())
+def test_the_starts_of_a_run(valid: RunDir, tmp_path: Path, data: st.DataObject) -> None:
+    with changed_run(valid, tmp_path, data) as run:
+        before = contents_of(run.path)
+        with contextlib.suppress(RunDirError):
+            starts = read_starts(run)
+            assert RequeuePolicy().idle_starts(starts, is_saved=is_saved(run)) <= len(starts)
         assert contents_of(run.path) == before
 
 

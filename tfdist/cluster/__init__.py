@@ -1,9 +1,12 @@
 """The cluster of a job: the ordered list of its workers, and which of them run on this machine.
 
-`discover` is the entry point. It takes the command line, `tf_config`, `slurm` or `open_mpi`, in this order, and returns
-a `membership`: the cluster as a `cluster_spec`, with the workers that this launcher starts. For that `local_hosts`
-finds the entries that are this machine, and `ports` chooses ports. `interfaces` lists the machine's addresses, and
-`environment_variables` the variables that affect a run, for reports.
+`discover` is the entry point. It takes the command line, `tf_config`, `kubernetes`, `open_mpi`, `hydra` or `slurm`, in
+this order, and returns a `membership`: the cluster as a `cluster_spec`, with the workers that this launcher starts. For
+that `local_hosts` finds the entries that are this machine, and `ports` chooses ports. `slurm_lists` reads Slurm's short
+forms of lists, `slurm_gpus` tells whose GPUs a task sees, and `slurm_allocation` which nodes a launch may use; `mpi/`
+has `open_mpi` and `hydra`.
+`interfaces` lists the machine's addresses, and `environment_variables` the variables that affect a run, for reports;
+`passed_environment` is what one host gives another.
 """
 
 from tfdist.cluster.cluster_spec import Address, Cluster

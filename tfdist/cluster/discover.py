@@ -1,4 +1,4 @@
-"""Discovers the cluster: from the command line, an existing TF_CONFIG or a scheduler, in this order."""
+"""Discovers the cluster: from the command line, an existing TF_CONFIG, Kubernetes or a scheduler, in this order."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 
 from tfdist.cluster.cluster_spec import Address, Cluster
+from tfdist.cluster.kubernetes import indexed_job_membership
 from tfdist.cluster.local_hosts import local_hosts
 from tfdist.cluster.membership import Membership
-from tfdist.cluster.open_mpi import is_open_mpi_rank, open_mpi_membership
+from tfdist.cluster.mpi.hydra import hydra_membership, is_bare_pmix_rank, is_hydra_rank, refuse_bare_pmix
+from tfdist.cluster.mpi.open_mpi import is_open_mpi_rank, open_mpi_membership
 from tfdist.cluster.ports import candidate_ports
 from tfdist.cluster.slurm import slurm_membership
 from tfdist.cluster.tf_config import parse_tf_config
@@ -32,7 +34,7 @@ def discover(
         workers: `--workers`: the whole cluster as host:port, comma-separated.
         index: `--index`: start this entry of `workers` only.
         nproc: `--nproc`: this many workers on this machine, on chosen ports.
-        environ: Has TF_CONFIG and the schedulers' variables; None for this process's environment.
+        environ: Has TF_CONFIG, and the variables of Kubernetes and of schedulers; None for this process's environment.
         find_local: Returns which of some hosts are this machine.
 
     Raises:
@@ -52,9 +54,18 @@ def discover(
         return _from_count(nproc)
     if environ.get("TF_CONFIG", "").strip():
         return _from_tf_config(environ["TF_CONFIG"], find_local)
+    return indexed_job_membership(environ) or _from_scheduler(environ) or Membership(None, (0,))
+
+
+def _from_scheduler(environ: Mapping[str, str]) -> Membership | None:
     # The ranks of an mpirun in a Slurm job's script have the job's variables too: mpirun has started this process.
-    membership = open_mpi_membership(environ) if is_open_mpi_rank(environ) else slurm_membership(environ)
-    return membership or Membership(None, (0,))
+    if is_open_mpi_rank(environ):
+        return open_mpi_membership(environ)
+    if is_hydra_rank(environ):
+        return hydra_membership(environ)
+    if is_bare_pmix_rank(environ):
+        raise refuse_bare_pmix(environ)
+    return slurm_membership(environ)
 
 
 def _from_list(cluster: Cluster, index: int | None, find_local: FindLocal) -> Membership:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 _PREFIXES = (
     "CUDA_VISIBLE_DEVICES",
     "DNNL_",
+    "JOB_COMPLETION_INDEX",
     "KERAS_",
     "LD_PRELOAD",
     "MALLOC_",

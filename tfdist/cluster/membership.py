@@ -17,6 +17,8 @@ class Membership:
         local: Indices of the workers that this launcher starts, ascending, at least one.
         machine: Indices of the workers on this machine, whichever launcher starts them: they share its devices and
             cores. Includes `local`, which is the default.
+        own_gpus: Whether each worker sees only GPUs that no other one uses; else the machine's workers share those that
+            they see.
         ports_chosen: Whether tfdist chose the addresses, so that a port that is taken may be replaced by another.
         source: Where the cluster was given, for the log.
 
@@ -27,6 +29,7 @@ class Membership:
     cluster: Cluster | None
     local: tuple[int, ...]
     machine: tuple[int, ...] = ()
+    own_gpus: bool = False
     ports_chosen: bool = False
     source: str = "the default: one worker"
 

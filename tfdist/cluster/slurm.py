@@ -6,14 +6,14 @@ nodes without GPUs, and sorts host names as text, so that node10 comes before no
 
 from __future__ import annotations
 
-import itertools
-import math
 import re
 from collections.abc import Mapping, Sequence
 
 from tfdist.cluster.cluster_spec import Address, Cluster, whole_number
 from tfdist.cluster.membership import Membership
 from tfdist.cluster.ports import END_PORT, FIRST_PORT
+from tfdist.cluster.slurm_gpus import has_own_gpus
+from tfdist.cluster.slurm_lists import expand_counts, expand_hosts
 from tfdist.errors import ClusterError
 
 # Ports of one job step: other jobs on the same node, which have nearby ids, get other blocks.
@@ -21,10 +21,6 @@ _BLOCK = 64
 _BLOCKS = (END_PORT - FIRST_PORT) // _BLOCK
 _STEP_STRIDE = 31
 
-_MOST_TASKS = 1 << 16
-"""Of one job step; text of a few letters could stand for more than a machine's memory holds."""
-_MOST_LETTERS = 253
-"""Of a host name (RFC 1035)."""
 _SHOWN = 8
 
 
@@ -32,7 +28,7 @@ def slurm_membership(environ: Mapping[str, str]) -> Membership | None:
     """This task's membership; None outside an srun task, or when the step has one task.
 
     Raises:
-        ClusterError: The variables contradict one another.
+        ClusterError: The variables contradict one another, or several tasks have the same GPU.
     """
     if "SLURM_PROCID" not in environ or "SLURM_JOB_ID" not in environ:
         return None
@@ -62,7 +58,8 @@ def slurm_membership(environ: Mapping[str, str]) -> Membership | None:
     places = [(node, rank) for node, count in enumerate(counts) for rank in range(count)]
     cluster = Cluster(tuple(Address(hosts[node], base + rank) for node, rank in places))
     machine = tuple(other for other, (node, _) in enumerate(places) if node == places[index][0])
-    return Membership(cluster, (index,), machine, source="Slurm")
+    own_gpus = has_own_gpus(environ, len(machine))
+    return Membership(cluster, (index,), machine, own_gpus=own_gpus, source="Slurm")
 
 
 def _is_in_blocks(counts: list[int], distribution: str) -> bool:
@@ -76,67 +73,6 @@ def _is_in_blocks(counts: list[int], distribution: str) -> bool:
 def base_port(job: int, step: int) -> int:
     """The first port of a job step on each of its nodes, the same on every node, below the ephemeral ports."""
     return FIRST_PORT + (job + _STEP_STRIDE * step) % _BLOCKS * _BLOCK
-
-
-def expand_counts(text: str) -> list[int]:
-    """`2(x3),1` -> [2, 2, 2, 1].
-
-    Raises:
-        ClusterError: The text is not of that form.
-    """
-    counts: list[int] = []
-    for part in text.split(","):
-        match = re.fullmatch(r"([0-9]{1,9})(?:\(x([0-9]{1,9})\))?", part)
-        if match is None or len(counts) + int(match[2] or 1) > _MOST_TASKS:
-            raise ClusterError(
-                f"Slurm's tasks per node must look like 2(x3),1, for {_MOST_TASKS:,} nodes at most. "
-                f"Received: {text[:200]!r}"
-            )
-        counts += [int(match[1])] * int(match[2] or 1)
-    return counts
-
-
-def expand_hosts(text: str) -> list[str]:
-    """`gpu[8-10,12],login` -> gpu8, gpu9, gpu10, gpu12, login: the order in which Slurm numbers the tasks.
-
-    Raises:
-        ClusterError: The text is not of that form.
-    """
-    parts = re.findall(r"(?:[^,\[\]]|\[[^\[\]]*\])+", text)
-    if not text or ",".join(parts) != text:
-        raise _bad_hosts(text)
-    hosts: list[str] = []
-    for part in parts:
-        hosts += _expand_part(part, text, _MOST_TASKS - len(hosts))
-    return hosts
-
-
-def _expand_part(part: str, text: str, most: int) -> list[str]:
-    """The names of one part of the list `text`, at most so many."""
-    choices: list[list[str]] = []
-    for piece in re.findall(r"\[[^\[\]]*\]|[^\[\]]+", part):
-        choices.append(_expand_ranges(piece[1:-1], text, most) if piece.startswith("[") else [piece])
-        if math.prod(map(len, choices)) > most or sum(len(each[-1]) for each in choices) > _MOST_LETTERS:
-            raise _bad_hosts(text)
-    return ["".join(names) for names in itertools.product(*choices)]
-
-
-def _expand_ranges(ranges: str, text: str, most: int) -> list[str]:
-    numbers: list[str] = []
-    for piece in ranges.split(","):
-        match = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", piece)
-        first, last = ("1", "0") if match is None else (match[1], match[2] or match[1])
-        if not 0 <= int(last) - int(first) < most - len(numbers):
-            raise _bad_hosts(text)
-        numbers += [str(number).zfill(len(first)) for number in range(int(first), int(last) + 1)]
-    return numbers
-
-
-def _bad_hosts(text: str) -> ClusterError:
-    return ClusterError(
-        f"Slurm's list of nodes must look like gpu[8-10,12],login, with {_MOST_TASKS:,} names at most. "
-        f"Received: {text[:200]!r}"
-    )
 
 
 def _shown(entries: Sequence[object]) -> str:

@@ -7,11 +7,14 @@ that it goes through. In the order of a run:
   `trace_request` are what `tfdist verify` asks besides
 - `object_check`: the objects that a config describes are made on trial, for `tfdist config check`
 - `network_isolation`: whether the workers get a network of their own; `signals`: Ctrl-C and SIGTERM to the launcher
-- `rendezvous/`: the launchers of the job find one another; `peers/`: they talk until its end
+- `job_terms`: what all launchers of the job must have alike; `rendezvous/`: they find one another; `peers/`: they talk
+  until its end
 - `run_dir/`: the run directory is taken, and what happens is recorded there
 - `metrics/`: what it knows of the job is served to Prometheus
-- `agent/`: the job as a state machine: starts, watches, stops and restarts the worker group
+- `agent/`: the job as a state machine: starts, watches, stops and restarts the worker group;
+  `requeues/`: whether a scheduler may start a run again that it has stopped
 - `worker/`: one worker process and the channel to it, by the `environment` that it is given
 - `logs/`: what workers print goes to their logs and to the terminal; `progress/`: how far a run from a config is
 - `run_result`: how it ended
+- `elastic/`: a job of which hosts may be lost is a sequence of such jobs
 """

@@ -36,7 +36,7 @@ from tfdist.net import shared_token
 
 VARIABLE = "TFDIST_WORKER"
 
-TargetKind = Literal["config", "script", "module"]
+TargetKind = Literal["config", "script", "module", "inference"]
 _TUPLES = ("args", "devices", "linked")
 
 
@@ -94,6 +94,17 @@ def variables_added(variables: Mapping[str, str]) -> dict[str, str]:
     return {**os.environ, **variables}
 
 
+def enter_environment(assignment: Assignment) -> None:
+    """Makes this process's environment that of a worker, where somebody else than a launcher has started it.
+
+    Before TensorFlow is imported. What only counts at the start of a process comes too late.
+    """
+    environ = assignment.to_environ()
+    for name in os.environ.keys() - environ.keys():
+        del os.environ[name]
+    os.environ.update(environ)
+
+
 @dataclass(frozen=True)
 class Assignment(WorkerOptions):
     """Everything that a launcher tells one worker process. What is the same for all workers is in `WorkerOptions`.
@@ -103,13 +114,16 @@ class Assignment(WorkerOptions):
         seed: The run's random seed, the same for every worker; not negative.
         index: This worker's place in the cluster; 0 is the chief.
         num_workers: Workers of the whole cluster.
-        target_kind: What `target` is: a YAML config, a Python script or a module's dotted name.
+        target_kind: What `target` is: a YAML config, a Python script, a module's dotted name, or a model whose
+            inference `args` describe.
         target: Path or dotted name of what to run.
         local_rank: This worker's place among the workers of this machine.
         local_size: Workers of this machine: they share its devices and cores.
+        own_gpus: Whether all GPUs that it sees are its own; else the workers of this machine share those that they see.
         binding: The cores that it may run on; None for all that its launcher may.
         attempt: Starts of the group before this one.
         job: Different for every job, and the same in all of its attempts.
+        is_elastic: Whether another start of the run may be under way, which this one cannot know of.
         address: This worker's host:port; None when there is one worker.
         cluster: Every worker's host:port, comma-separated; None when there is one worker.
         config_fd: File descriptor of the config (`config_handover`); None for a script or module.
@@ -130,9 +144,11 @@ class Assignment(WorkerOptions):
     target: str
     local_rank: int = 0
     local_size: int = 1
+    own_gpus: bool = False
     binding: CoreBinding | None = None
     attempt: int = 0
     job: str = ""
+    is_elastic: bool = False
     address: str | None = None
     cluster: str | None = None
     config_fd: int | None = None

@@ -7,6 +7,7 @@ import importlib.util
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, BinaryIO
 
 from tfdist.cluster.membership import Membership
@@ -47,14 +48,23 @@ def run_job(spec: JobSpec) -> int:
         TfdistError: As `run_to_result`.
     """
     result = run_to_result(spec)
-    report = render_report(result, verbose=spec.verbose)
-    if report:
-        _say_at_the_end(spec, report, **failure_fields(result))
+    say_report(spec, result)
     return result.code
 
 
-def run_to_result(spec: JobSpec) -> RunResult:
+def say_report(spec: JobSpec, result: RunResult) -> None:
+    """Prints how a job failed or was stopped on stderr; nothing where it ended by itself."""
+    report = render_report(result, verbose=spec.verbose)
+    if report:
+        _say_at_the_end(spec, report, **failure_fields(result))
+
+
+def run_to_result(spec: JobSpec, signals: Signals | None = None) -> RunResult:
     """Runs this launcher's part of a job, and leaves it to the caller to tell of its failure.
+
+    Args:
+        spec: What this launcher is asked to do.
+        signals: Those of the caller, who has entered them; None for the job's own.
 
     Raises:
         UsageError: The workers cannot have a network of their own, TFDIST_TOKEN is empty, a variable of the
@@ -75,7 +85,7 @@ def run_to_result(spec: JobSpec) -> RunResult:
     with MetricsEndpoint(spec.metrics_address, spec.metrics_port, metrics) as endpoint:
         membership = enter_network(spec.network, spec.membership)
         endpoint.start()
-        return _run_with_ports(spec, membership, lifecycle, begun, endpoint)
+        return _run_with_ports(spec, membership, lifecycle, begun, endpoint, signals)
 
 
 def _say_at_the_end(spec: JobSpec, report: str, **fields: Any) -> None:
@@ -88,11 +98,16 @@ def _say_at_the_end(spec: JobSpec, report: str, **fields: Any) -> None:
 
 
 def _run_with_ports(
-    spec: JobSpec, membership: Membership, lifecycle: JobLifecycle, begun: float, endpoint: MetricsEndpoint
+    spec: JobSpec,
+    membership: Membership,
+    lifecycle: JobLifecycle,
+    begun: float,
+    endpoint: MetricsEndpoint,
+    outer: Signals | None,
 ) -> RunResult:
     """Runs the job with its workers' ports held."""
     with (
-        Signals() as signals,
+        contextlib.nullcontext(outer) if outer is not None else Signals() as signals,
         handed_over(spec.config, spec.document) as config_fd,
         PortLease() as ports,
         RunLock() as runs,
@@ -103,11 +118,12 @@ def _run_with_ports(
             with formed_job(spec, membership, runs, signals) as formed:
                 if formed.location.completed:
                     _say_completion(spec, formed)
-                    return RunResult(0)
+                    return RunResult(0, run_dir=str(formed.location.run_dir))
                 run, has_chief = formed.location.run_dir, membership.has_chief
                 endpoint.follow(run, has_chief=has_chief)
-                ledger = LauncherLedger(run.ledger_file if has_chief else None, begun)
-                return _run_group(spec, formed, signals, ledger, lifecycle, config_fd, endpoint)
+                ledger = LauncherLedger(run.ledger_file if has_chief else None, None if spec.goes_on else begun)
+                result = _run_group(spec, formed, signals, ledger, lifecycle, config_fd, endpoint)
+                return replace(result, run_dir=str(run))
         except LauncherStopped as stopped:
             lifecycle.enter(JobPhase.FAILED)
             return RunResult(stopped.exit_code, stop=Stop(stopped.exit_code, str(stopped)))
@@ -156,14 +172,17 @@ def _run_group(
         grace=spec.grace,
         observe=effects.observe,
         progress=effects.progress,
+        judge_stop=effects.judge_stop,
     )
     lifecycle.call(effects.enter)
     with generated_code_dir() as code_dir:
         handed = {"config_fd": config_fd, "generated_code_dir": code_dir}
         assignments = _assignments(spec, formed, handed)
-        result = WorkerGroup(assignments, dependencies, lifecycle, spec.max_restarts, effects.restart).run()
+        result = WorkerGroup(
+            assignments, dependencies, lifecycle, spec.max_restarts if spec.restarts else 0, effects.restart
+        ).run()
     effects.close(assignments, result)
-    if spec.target_kind != "config" and membership.has_chief and not spec.quiet:
+    if spec.target_kind in ("script", "module") and membership.has_chief and not spec.quiet:
         terminal.say(closing_line(result, time.monotonic() - begun, location.run_dir))
     return result
 
@@ -193,9 +212,11 @@ def _assignment(
         target=spec.target,
         local_rank=place,
         local_size=len(membership.machine),
+        own_gpus=membership.own_gpus,
         binding=bindings[place],
         attempt=location.attempt,
         job=location.job,
+        is_elastic=spec.elastic is not None,
         cluster=None if membership.cluster is None else str(membership.cluster),
         **handed,
         **where(membership, index),

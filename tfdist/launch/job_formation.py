@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from tfdist.cluster.membership import Membership
 from tfdist.errors import TfdistError
 from tfdist.launch.agent.failure_diagnosis import from_start
-from tfdist.launch.environment import choose_kernels_here, read_token
+from tfdist.launch.environment import read_token
 from tfdist.launch.job_spec import JobSpec
+from tfdist.launch.job_terms import JobTerms
 from tfdist.launch.peers.coordinator import Coordinator, SoleLauncher
 from tfdist.launch.peers.messages import AttemptEnded
 from tfdist.launch.run_dir.run_location import RunLocation, create_run_location, join_run_location
@@ -88,14 +89,12 @@ def formed_job(spec: JobSpec, membership: Membership, runs: RunLock, signals: Si
         spec.check()
         return disk.call(make)
 
-    kernels = choose_kernels_here(spec.kernels, spec.environ)
+    terms = JobTerms(spec)
     if membership.cluster is None or not membership.remote:
-        yield FormedJob(membership, create(), SoleLauncher(), kernels)
+        yield FormedJob(membership, create(), SoleLauncher(), terms.kernels)
         return
     # Imported here: a job of one launcher has no other one to meet.
     from tfdist.launch.rendezvous.cluster_formation import form
-    from tfdist.launch.rendezvous.config_agreement import check_agreement, terms_of
-    from tfdist.launch.rendezvous.kernel_agreement import agreed_kernels
 
     created: list[RunLocation] = []
 
@@ -103,13 +102,6 @@ def formed_job(spec: JobSpec, membership: Membership, runs: RunLock, signals: Si
         created.append(create())
         return created[0].go()
 
-    def check(theirs: Mapping[str, Any]) -> None:
-        nonlocal kernels
-        check_agreement(theirs, *in_common)
-        kernels = agreed_kernels(kernels, theirs)
-        spec.check()
-
-    in_common = _settings(spec), spec.options_in_common()
     formed = form(
         membership,
         membership.cluster,
@@ -117,12 +109,13 @@ def formed_job(spec: JobSpec, membership: Membership, runs: RunLock, signals: Si
         spec.start_timeout,
         signals,
         token=read_token(spec.environ),
-        terms=terms_of(*in_common, kernels.kernels),
-        check=check,
+        terms=terms.offer(),
+        check=terms.accept,
+        watch=spec.while_forming,
     )
     with contextlib.closing(formed.links) as links:
         location = created[0] if created else _join(spec, membership, formed, disk)
-        yield FormedJob(membership, location, links, kernels)
+        yield FormedJob(membership, location, links, terms.kernels)
 
 
 def _join(spec: JobSpec, membership: Membership, formed: FormedCluster, disk: BoundedDisk) -> RunLocation:
@@ -134,12 +127,3 @@ def _join(spec: JobSpec, membership: Membership, formed: FormedCluster, disk: Bo
         failure = from_start(index, error, **where(membership, index))
         formed.links.tell(AttemptEnded((failure,)))
         raise
-
-
-def _settings(spec: JobSpec) -> dict[str, Any] | None:
-    """What all launchers must have alike in their configs; None without a config."""
-    if spec.config is None:
-        return None
-    from tfdist.config.load import shared_settings
-
-    return shared_settings(spec.config)

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from tfdist.cluster.membership import Membership
 from tfdist.errors import UsageError
+from tfdist.launch.elastic.elastic_options import ElasticOptions
 from tfdist.launch.environment import TargetKind
 from tfdist.launch.logs.terminal import Show
 from tfdist.launch.network_isolation import Network
 from tfdist.launch.progress.progress_display import Progress
+from tfdist.launch.requeues.requeue_policy import MAX_REQUEUES
 from tfdist.launch.worker.worker_process import WORKER_MODULE
 from tfdist.launch.worker_options import WorkerOptions, check_seconds
+from tfdist.url_schemes import CHECKPOINTS_INSTEAD, fault_as_local
 
 if TYPE_CHECKING:
     from tfdist.config import RunConfig
@@ -38,6 +41,7 @@ class JobSpec(WorkerOptions):
         config: What is trained, as the launcher read it; None for a script or a module.
         document: The file of `config`, for the lines of what is found to be wrong with it; None where it has none.
         start_timeout: Seconds in which the cluster must form.
+        max_requeues: How often a scheduler may start the run again without progress after it was terminated.
         network: `host`, or `private` for workers of one machine that nobody else can reach.
         show: Whose output the terminal shows.
         progress: How the progress of a run from a config is shown.
@@ -47,6 +51,10 @@ class JobSpec(WorkerOptions):
         metrics_port: The port of this machine on which metrics are served; None for none.
         metrics_address: The IP address of this machine on which they are.
         check: Called on every host before the run directory is made; what it raises refuses the run.
+        while_forming: Called again and again while the launchers meet; what it raises ends that.
+        elastic: How few workers it may go on with; None for a job that needs all of them.
+        restarts: Whether the job restarts by itself, `max_restarts` times; if not, whoever runs it does.
+        goes_on: Whether it goes on with what the same launcher has begun: one start of the run for its ledger.
 
     Raises:
         UsageError: A value is not one that its option takes.
@@ -62,6 +70,7 @@ class JobSpec(WorkerOptions):
     config: RunConfig | None = None
     document: Document | None = None
     start_timeout: float = 120.0
+    max_requeues: int = MAX_REQUEUES
     network: Network = "host"
     show: Show = "chief"
     progress: Progress = "none"
@@ -71,6 +80,10 @@ class JobSpec(WorkerOptions):
     metrics_port: int | None = None
     metrics_address: str = LOOPBACK
     check: Callable[[], None] = lambda: None
+    while_forming: Callable[[], None] = lambda: None
+    elastic: ElasticOptions | None = None
+    restarts: bool = True
+    goes_on: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -86,12 +99,20 @@ class JobSpec(WorkerOptions):
             )
         if self.run_dir == "":
             raise UsageError("--run-dir is empty. Expected a directory, or no --run-dir at all. Received: --run-dir ''")
+        fault = None if self.run_dir is None else fault_as_local(self.run_dir, "--run-dir", CHECKPOINTS_INSTEAD)
+        if fault is not None:
+            raise UsageError(fault)
         check_seconds("start_timeout", self.start_timeout)
         if self.metrics_port is None and self.metrics_address != LOOPBACK:
             raise UsageError(
                 "--metrics-address says where --metrics-port listens. Expected both. Received: --metrics-address "
                 f"{self.metrics_address} alone. Add --metrics-port, such as 9400."
             )
+
+    def options_in_common(self) -> dict[str, str]:
+        """Those options that must be the same on every host of a job, as the command line has them."""
+        elastic = {} if self.elastic is None else {"--min-workers": str(self.elastic.min_workers)}
+        return {**super().options_in_common(), **elastic}
 
     @classmethod
     def for_config(
@@ -119,6 +140,7 @@ class JobSpec(WorkerOptions):
             seed=config.seed if seed is None else seed,
             batch_norm=config.batch_norm,
             kernels=config.kernels,
+            shard=config.shard,
             logical_devices=logical_devices or config.devices.logical,
             memory_limit=memory_limit or config.devices.memory_limit,
             **options,

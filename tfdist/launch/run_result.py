@@ -19,6 +19,7 @@ class RunResult:
         stop: The stop that somebody asked for, if any.
         step: The greatest step that a worker is known to have reached.
         advice: What the user is told besides: about restarts, or how the workers stopped.
+        run_dir: The run directory on this machine; None where the job came to none.
     """
 
     code: int
@@ -26,6 +27,7 @@ class RunResult:
     stop: Stop | None = None
     step: int = 0
     advice: str = ""
+    run_dir: str | None = None
 
     def failed_meanwhile(self) -> tuple[Failure, ...]:
         """The failures of a job that was stopped, without those workers that the stop itself ended."""

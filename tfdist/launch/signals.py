@@ -6,11 +6,16 @@ import contextlib
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+AT_ONCE_SECONDS = 2.0
+"""Within it, several SIGTERM count as one."""
 
 
 class LauncherStopped(Exception):
@@ -46,10 +51,15 @@ class Signals:
     jobs: it is sent on purpose. SIGHUP stays ignored where it was, which is what nohup is for. A worker that is started
     meanwhile has the default actions, since handlers do not outlive exec. Outside the main thread Python allows no
     handlers, and no signal is handled.
+
+    SIGTERM that comes again within `AT_ONCE_SECONDS` is the same: Slurm sends two when it preempts a job, and a second
+    signal is to end a job that does not stop, not one that has just been asked.
     """
 
     def __init__(self) -> None:
         self.received: list[int] = []
+        self.asked: str | None = None
+        self._last: dict[int, float] = {}
         self._wake, self._woken = socket.socketpair()
         self._wake.setblocking(False)
         self._woken.setblocking(False)
@@ -63,6 +73,15 @@ class Signals:
         with contextlib.suppress(BlockingIOError):
             while self._woken.recv(4096):
                 pass
+
+    def ask(self, why: str) -> None:
+        """Asks, from another thread, that the workers stop as for a signal, once they train; `why` says what for.
+
+        What was asked stays in `asked` until that is set to None.
+        """
+        self.asked = why
+        with contextlib.suppress(BlockingIOError):
+            self._wake.send(b"\0")
 
     def check(self) -> None:
         """Raises `LauncherStopped` when a signal has come."""
@@ -94,4 +113,8 @@ class Signals:
         self._restore.append(lambda: signal.signal(number, signal.SIG_DFL if before is None else before))
 
     def _remember(self, number: int, frame: FrameType | None) -> None:
+        now, before = time.monotonic(), self._last.get(number)
+        self._last[number] = now
+        if number == signal.SIGTERM and before is not None and now - before < AT_ONCE_SECONDS:
+            return
         self.received.append(number)

@@ -12,6 +12,7 @@ from tfdist.launch.recording_request import RecordingRequest
 from tfdist.launch.trace_request import TraceRequest
 from tfdist.launch.worker.kernel_choice import Kernels
 from tfdist.rundir.run_dir_creation import Resume
+from tfdist.sharding.sharding_mode import ShardMode, check_devices
 
 BatchNorm = Literal["synchronized", "replica"]
 Communication = Literal["auto", "nccl", "ring", "shm"]
@@ -23,8 +24,9 @@ _CHOICES = {
     "kernels": Kernels,
     "log_format": LogFormat,
     "resume": Resume,
+    "shard": ShardMode,
 }
-_IN_COMMON = ("batch_norm", "communication", "compression", "kernels")
+_IN_COMMON = ("batch_norm", "communication", "compression", "kernels", "shard")
 """Decide which collectives the workers run, or how they round, so that they must be the same on every host."""
 
 _SECONDS = ("first_step_timeout", "step_timeout", "grace")
@@ -43,6 +45,7 @@ class WorkerOptions:
         communication: Which collectives to use.
         compression: The type in which gradients are sent between workers; "none" for their own.
         kernels: By which kernels workers compute on the CPU.
+        shard: What each worker holds a part of; "none" where all of them hold all.
         first_step_timeout: Seconds that the first step of a `fit`, `evaluate` or `predict` may take, and any one call
             into TensorFlow outside of them.
         step_timeout: Seconds without a step, a callback or a batch after which the worker hangs.
@@ -57,7 +60,7 @@ class WorkerOptions:
         trace: What to trace for `tfdist verify --kill`; None in any other run.
 
     Raises:
-        UsageError: A value is not one that its option takes.
+        UsageError: A value is not one that its option takes, or options exclude each other.
     """
 
     args: tuple[str, ...] = ()
@@ -68,6 +71,7 @@ class WorkerOptions:
     communication: Communication = "auto"
     compression: Compression = "none"
     kernels: Kernels = "auto"
+    shard: ShardMode = "none"
     first_step_timeout: float = 1800.0
     step_timeout: float = 600.0
     grace: float = 30.0
@@ -86,6 +90,7 @@ class WorkerOptions:
                 raise UsageError(f"{_option(name)} must be one of {expected}. Received: {getattr(self, name)!r}")
         for name in _SECONDS:
             check_seconds(name, getattr(self, name))
+        check_devices(self.shard, self.logical_devices or 1, f"--logical-devices {self.logical_devices}")
 
     def worker_options(self) -> dict[str, Any]:
         """These options by name, as arguments for another object that has them."""

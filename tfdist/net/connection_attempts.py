@@ -42,6 +42,11 @@ class Lookup:
         self._found: list[Any] = []
         self._until: float | None = None
 
+    @property
+    def is_running(self) -> bool:
+        """Whether a look-up was begun whose result nobody has taken."""
+        return self._thread is not None
+
     def targets(self) -> list[Any] | None:
         """The targets, in a new list; None while the look-up runs."""
         if self._thread is None:

@@ -73,6 +73,21 @@ class Connector(Generic[HelloT]):
         """The line, if the other side takes what is said on it now."""
         return self.line if self._introduction.token is None or self.met is not None else None
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no attempt is under way, and nobody was met."""
+        is_dialling = self._connecting is not None or bool(self._targets) or self._lookup.is_running
+        return self.line is None and self.met is None and not is_dialling
+
+    @property
+    def is_due(self) -> bool:
+        """Whether `step` begins an attempt, where none is under way."""
+        return self._clock() >= self._next_try
+
+    def hurry(self) -> None:
+        """Makes the next attempt due at once: somebody is known to listen there now."""
+        self._next_try = self._clock()
+
     def waiting_for(self) -> tuple[list[LineSocket], list[Any]]:
         """What must become readable, and what writable, before `step` gets on."""
         return [self.line] if self.line else [], [self._connecting] if self._connecting else []

@@ -10,9 +10,10 @@ from typing import Any, ClassVar, Self
 
 from tfdist.cluster.cluster_spec import Cluster
 from tfdist.net.line_socket import LineError, Message
+from tfdist.net.told_list import count_of, told_list
 from tfdist.versions import installed_version
 
-PROTOCOL = 3
+PROTOCOL = 4
 _PACKAGES = ("tfdist", "tensorflow", "keras")
 
 
@@ -24,7 +25,7 @@ class Hello:
         speaker: What says it, in words.
         sender: Different for every process.
         host: Its machine's name.
-        cluster: The worker list that it was given.
+        cluster: The worker list that it was given, see `told_list`.
         local: The workers of its machine that it speaks for.
         versions: Of what must be the same on every host.
         protocol: The version of the protocol that it speaks.
@@ -42,7 +43,7 @@ class Hello:
     @classmethod
     def own(cls, cluster: Cluster, local: tuple[int, ...]) -> Self:
         """This process's hello."""
-        return cls(secrets.token_hex(8), socket.gethostname(), str(cluster), local, versions())
+        return cls(secrets.token_hex(8), socket.gethostname(), told_list(cluster), local, versions())
 
     def to_message(self, *, link: bool = False) -> Message:
         """The hello as it is sent; `link` asks the other side to keep the connection."""
@@ -66,7 +67,7 @@ class Hello:
         texts = [fields["sender"], fields["host"], fields["cluster"]]
         if not all(map(_is_text, texts)) or not _is_versions(fields["versions"]):
             raise LineError("a hello whose texts are not texts")
-        if type(fields["protocol"]) is not int or not _are_indices(local, fields["cluster"].count(",") + 1):
+        if type(fields["protocol"]) is not int or not _are_indices(local, count_of(fields["cluster"])):
             raise LineError("a hello without workers of its cluster")
         return cls(local=local, **fields)
 

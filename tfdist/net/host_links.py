@@ -31,10 +31,6 @@ LEAST_REGION_BYTES = 4096
 MOST_WORKERS = 16
 """With more, the sockets would be more descriptors than a process may have by default."""
 
-_SPARE_DESCRIPTORS = 8
-_SPARE_DESCRIPTORS_OF_WORKER = 4
-"""What the launcher needs besides, to start a worker and to read what it writes."""
-
 
 @dataclass(frozen=True)
 class LinkEnds:
@@ -84,7 +80,7 @@ class HostLinks:
         region_bytes: The memory that each of them has.
 
     Raises:
-        OSError: The system gives no memory, or not enough descriptors to start the workers as well.
+        OSError: The system gives no memory or no descriptors.
         ValueError: There are too many workers.
     """
 
@@ -100,7 +96,6 @@ class HostLinks:
                 # Of packets, so that a message is received whole or not at all.
                 ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
                 self._sockets[one, other], self._sockets[other, one] = ends
-            _check_spare_descriptors(self._memory, len(workers))
             undo.pop_all()
 
     def __enter__(self) -> Self:
@@ -134,13 +129,6 @@ class HostLinks:
             os.close(memory)
 
     _memory = -1
-
-
-def _check_spare_descriptors(any_one: int, workers: int) -> None:
-    """Raises where links leave too few descriptors: workers are better started without them than not at all."""
-    with contextlib.ExitStack() as taken:
-        for _ in range(_SPARE_DESCRIPTORS + _SPARE_DESCRIPTORS_OF_WORKER * workers):
-            taken.callback(os.close, os.dup(any_one))
 
 
 def _memory(size: int) -> int:

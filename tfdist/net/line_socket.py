@@ -26,6 +26,11 @@ class LineError(ValueError):
     """The peer sent a line that is not a JSON object, or one that is too long."""
 
 
+def encode(message: Message) -> bytes:
+    """The message as it is sent, without its end."""
+    return json.dumps(message).encode()
+
+
 class LineBuffer:
     """Splits a stream of bytes into lines, and reads the JSON objects on them."""
 
@@ -107,9 +112,18 @@ class LineSocket:
     def send(self, message: Message) -> None:
         """Sends `message`, or keeps it for `flush`. To a peer that is gone it does nothing."""
         if not self._closed:
-            body = json.dumps(message).encode()
+            self.send_encoded(encode(message))
+
+    def send_encoded(self, body: bytes) -> None:
+        """`send` for a message that many are sent, and that is therefore encoded already."""
+        if not self._closed:
             self._outgoing += (body if self._sending is None else self._sending.close(body)) + b"\n"
             self.flush()
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether something waits in memory for `flush`."""
+        return bool(self._outgoing) and not self._closed
 
     def flush(self) -> None:
         """Sends what the socket takes now."""

@@ -12,6 +12,7 @@ from tfdist.errors import PortTakenError
 from tfdist.net.handshake import ONE_TOKEN, AnswererSide, HelloT, Introduction, Met, Reply
 from tfdist.net.line_socket import MAX_HELLO_BYTES, LineError, LineSocket
 from tfdist.net.port_lease import bind_reusable
+from tfdist.net.ready_set import ReadySet
 
 MAX_STRANGERS = 256
 _MAX_REFUSED = 4
@@ -37,6 +38,9 @@ class _Stranger(Generic[HelloT]):
     host: str
     deadline: float
     side: AnswererSide[HelloT]
+
+    def fileno(self) -> int:
+        return self.line.fileno()
 
 
 class Listener(Generic[HelloT]):
@@ -69,7 +73,9 @@ class Listener(Generic[HelloT]):
         self._clock = clock
         self._keeps = keeps
         self._listeners: list[socket.socket] = []
-        self._strangers: list[_Stranger[HelloT]] = []
+        # From the oldest to the newest, so that those whose time is up come first.
+        self._strangers: dict[_Stranger[HelloT], None] = {}
+        self._speaking = ReadySet[_Stranger[HelloT]]()
         self._arrived: list[Caller[HelloT]] = []
 
     def open(self) -> None:
@@ -92,7 +98,7 @@ class Listener(Generic[HelloT]):
 
     def sources(self) -> list[Any]:
         """What becomes readable when there is something to do."""
-        return [*self._listeners, *(stranger.line for stranger in self._strangers)]
+        return [*self._listeners, self._speaking] if self._strangers else list(self._listeners)
 
     def step(self) -> list[Caller[HelloT]]:
         """Accepts connections and hears hellos, without waiting; returns who has introduced itself since."""
@@ -102,10 +108,10 @@ class Listener(Generic[HelloT]):
                 while len(self._strangers) < 2 * MAX_STRANGERS:
                     self._accept(*listener.accept())
         # Heard before the oldest are dropped: a launcher's hello may have come behind a thousand others' silence.
-        self._strangers = [stranger for stranger in self._strangers if self._still_strange(stranger)]
-        for stranger in self._strangers[:-MAX_STRANGERS]:
-            stranger.line.close()
-        self._strangers = self._strangers[-MAX_STRANGERS:]
+        for stranger in self._speaking.ready():
+            if not self._still_strange(stranger):
+                self._forget(stranger)
+        self._drop_the_oldest()
         arrived, self._arrived = self._arrived, []
         return arrived
 
@@ -117,6 +123,7 @@ class Listener(Generic[HelloT]):
             stranger.line.close()
         self._listeners.clear()
         self._strangers.clear()
+        self._speaking.close()
 
     def _accept(self, connection: socket.socket, address: tuple[Any, ...]) -> None:
         line = LineSocket(connection, MAX_HELLO_BYTES)
@@ -125,7 +132,24 @@ class Listener(Generic[HelloT]):
             line.send(side.opening)
         # An IPv4 address comes as ::ffff:1.2.3.4 on a socket that takes both kinds.
         host = str(address[0]).removeprefix("::ffff:")
-        self._strangers.append(_Stranger(line, host, self._clock() + self._introduction.seconds, side))
+        stranger = _Stranger(line, host, self._clock() + self._introduction.seconds, side)
+        self._strangers[stranger] = None
+        self._speaking.add(stranger)
+
+    def _drop_the_oldest(self) -> None:
+        """Hangs up on those that have taken too long, and on the oldest where there are too many."""
+        now = self._clock()
+        while self._strangers:
+            stranger = next(iter(self._strangers))
+            if len(self._strangers) <= MAX_STRANGERS and now <= stranger.deadline:
+                return
+            self._forget(stranger)
+            stranger.line.close()
+
+    def _forget(self, stranger: _Stranger[HelloT]) -> None:
+        """It is no stranger any more, or is gone; its line may be kept."""
+        del self._strangers[stranger]
+        self._speaking.discard(stranger)
 
     def _still_strange(self, stranger: _Stranger[HelloT]) -> bool:
         try:
@@ -140,10 +164,8 @@ class Listener(Generic[HelloT]):
             self._refuse(stranger, reply.mismatch, reply.met)
         elif reply.met is not None:
             self._welcome(stranger.line, reply.met)
-        elif stranger.line.is_closed() or self._clock() > stranger.deadline:
-            stranger.line.close()
         else:
-            return True
+            return not stranger.line.is_closed()
         return False
 
     def _welcome(self, line: LineSocket, met: Met[HelloT]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from typing import Any, Self, TypeGuard
 
@@ -16,6 +17,15 @@ _BEYOND = 1e300
 def is_finite(value: Any) -> TypeGuard[int | float]:
     """Whether a value of a JSON file is a finite number, and not an integer beyond every float."""
     return isinstance(value, int | float) and -_BEYOND < value < _BEYOND
+
+
+@functools.cache
+def _field_names(cls: type[JsonRecord]) -> tuple[list[str], list[str]]:
+    """The fields that a record must have, and the others; looked up once, as a launcher reads hundreds a second."""
+    fields = dataclasses.fields(cls)
+    none = dataclasses.MISSING
+    names = [field.name for field in fields if field.default is none and field.default_factory is none]
+    return names, [field.name for field in fields if field.name not in names]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,10 +48,8 @@ class JsonRecord:
         Raises:
             RunDirError: A field is missing or has an impossible value.
         """
-        fields = dataclasses.fields(cls)
-        none = dataclasses.MISSING
-        names = [field.name for field in fields if field.default is none and field.default_factory is none]
-        optional = [field.name for field in fields if field.name not in names]
+        record_class: Any = cls
+        names, optional = _field_names(record_class)
         try:
             given = {name: content[name] for name in names}
             record = cls(**given, **{name: content[name] for name in optional if name in content})

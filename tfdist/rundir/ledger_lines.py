@@ -97,6 +97,7 @@ class LedgerEvent(JsonRecord):
         why: What happened, in words; empty if `phase` says all.
         step: The greatest step of the run that a worker of the attempt has reported; None at the start of an attempt.
         noticed: When the first failure that ended the attempt was noticed; None without one.
+        code: What the launcher exits with; at the end of the last attempt only.
 
     Raises:
         ValueError: A value has another type or is unknown.
@@ -109,11 +110,12 @@ class LedgerEvent(JsonRecord):
     why: str = ""
     step: int | None = None
     noticed: float | None = None
+    code: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "phase", AttemptPhase(self.phase))
         _check_times(self.at, *(time for time in (self.since, self.noticed) if time is not None))
-        _check_counts(self.attempt, self.step or 0)
+        _check_counts(self.attempt, self.step or 0, self.code or 0)
         if not isinstance(self.why, str):
             raise ValueError("expected words for what happened")
 

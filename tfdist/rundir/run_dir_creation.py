@@ -71,9 +71,14 @@ def restore_run_dir(run: RunDir, *, name: str) -> bool:
     return True
 
 
-def _default_directory(name: str) -> RunDir:
+def dated_name(name: str) -> str:
+    """What the directory of a new run is called that starts now."""
     slug = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._") or "run"
-    stem = f"{slug}-{time.strftime('%Y%m%d-%H%M%S')}"
+    return f"{slug}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+def _default_directory(name: str) -> RunDir:
+    stem = dated_name(name)
     parent = Path(DEFAULT_PARENT)
     with _writing(parent):
         parent.mkdir(exist_ok=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import Any
 
 from tfdist.rundir.json_record import JsonRecord, is_finite
 
@@ -96,6 +97,9 @@ class WorkerState(JsonRecord):
         are_texts = isinstance(self.host, str) and isinstance(self.address, str | None)
         if not are_texts or not all(isinstance(count, int) for count in counts) or not all(map(is_finite, numbers)):
             raise ValueError("expected texts for where it runs and numbers for how far it is")
+
+    def to_dict(self) -> dict[str, Any]:
+        return dict(vars(self))
 
     @property
     def is_forming(self) -> bool:

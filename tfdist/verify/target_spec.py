@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfdist.cluster.discover import discover
+from tfdist.cluster.membership import Membership
 from tfdist.launch.environment import TargetKind
 from tfdist.launch.job_spec import JobSpec
 from tfdist.launch.logs.terminal import Show
 from tfdist.launch.worker.kernel_choice import Kernels
 from tfdist.launch.worker_options import BatchNorm, Communication, Compression
+from tfdist.sharding import ShardMode
 
 if TYPE_CHECKING:
     from tfdist.config import RunConfig
@@ -34,6 +36,7 @@ class TargetSpec:
         memory_limit: MiB of a logical GPU.
         batch_norm: Whose statistics BatchNormalization takes in a script or a module; a config says it itself.
         kernels: By which kernels runs of a script or a module compute on the CPU; a config says it itself.
+        shard: What each worker of a run of a script or a module holds a part of; a config says it itself.
         communication: The collectives of runs on several replicas.
         compression: The type in which workers send gradients; "none" for their own.
         start_timeout: Seconds in which the workers must find one another.
@@ -54,6 +57,7 @@ class TargetSpec:
     memory_limit: int | None = None
     batch_norm: BatchNorm = "synchronized"
     kernels: Kernels = "auto"
+    shard: ShardMode = "none"
     communication: Communication = "auto"
     compression: Compression = "none"
     start_timeout: float = 120.0
@@ -66,18 +70,28 @@ class TargetSpec:
     def replica_options(self) -> dict[str, str]:
         """What decides how the replicas of a run work together, for reports."""
         batch_norm = self.batch_norm if self.config is None else self.config.batch_norm
-        return {"batch_norm": batch_norm, "communication": self.communication, "compression": self.compression}
+        return {
+            "batch_norm": batch_norm,
+            "communication": self.communication,
+            "compression": self.compression,
+            "shard": self.shard_mode,
+        }
 
-    def job(self, workers: int, run_dir: Path, **options: Any) -> JobSpec:
-        """One run of the target on this machine alone, whatever cluster the environment describes.
+    @property
+    def shard_mode(self) -> ShardMode:
+        """What each of several workers holds a part of."""
+        return self.shard if self.config is None else self.config.shard
+
+    def job(self, workers: int | Membership, run_dir: Path, **options: Any) -> JobSpec:
+        """One run of the target, whatever cluster the environment describes.
 
         Args:
-            workers: Its processes.
+            workers: How many processes, of this machine alone; or who takes part.
             run_dir: Where all its files go, checkpoints too: those of the user's own run stay as they are.
             **options: Other fields of `JobSpec`; one that a spec has, too, comes before that of the spec.
         """
         options = {
-            "membership": discover(nproc=workers, environ={}),
+            "membership": workers if isinstance(workers, Membership) else discover(nproc=workers, environ={}),
             "target": self.target,
             "run_dir": str(run_dir),
             "seed": self.seed,
@@ -91,9 +105,11 @@ class TargetSpec:
             "verbose": self.verbose,
             **options,
         }
+        # A worker alone, with whatever replicas, holds all of everything.
+        shard = "none" if workers == 1 else self.shard_mode
         if self.config is None:
-            options |= {"batch_norm": self.batch_norm, "kernels": self.kernels}
+            options |= {"batch_norm": self.batch_norm, "kernels": self.kernels, "shard": shard}
             options.setdefault("quiet", True)
             return JobSpec(target_kind=self.target_kind, args=self.args, name=self.name, **options)
-        own = replace(self.config, checkpoint=replace(self.config.checkpoint, directory=None))
+        own = replace(self.config, shard=shard, checkpoint=replace(self.config.checkpoint, directory=None))
         return JobSpec.for_config(own, document=self.document, **options)

@@ -26,10 +26,10 @@ class WorkFolder:
 
 
 @contextlib.contextmanager
-def open_folder(keep: str | None) -> Iterator[WorkFolder]:
+def open_folder(keep: str | None, prefix: str = "tfdist-verify-") -> Iterator[WorkFolder]:
     """A temporary folder, removed at the end, or `keep`, which stays. Raises `UsageError` if that cannot be used."""
     if keep is None:
-        folder = WorkFolder(Path(tempfile.mkdtemp(prefix="tfdist-verify-")), kept=False)
+        folder = WorkFolder(Path(tempfile.mkdtemp(prefix=prefix)), kept=False)
     else:
         folder = WorkFolder(Path(keep), kept=True)
         try:

@@ -40,6 +40,20 @@ def test_of_ignored_signals_sigint_is_handled(number: signal.Signals, heard: boo
     assert signal.getsignal(number) is signal.SIG_IGN
 
 
+def test_sigterm_that_comes_twice_at_once_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slurm sends it twice when it preempts a job; a second one is to end workers that do not stop."""
+    now = [100.0]
+    monkeypatch.setattr("tfdist.launch.signals.time.monotonic", lambda: now[0])
+    with Signals() as signals:
+        for passed in (0.0, 0.01, 0.01, 2.5):
+            now[0] += passed
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert signals.received == [signal.SIGTERM] * 2
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        assert signals.received[2:] == [signal.SIGINT] * 2
+
+
 def test_signals_without_a_name_have_their_number() -> None:
     assert describe_signal(signal.SIGTERM).startswith("SIGTERM to the launcher on ")
     assert describe_signal(signal.SIGRTMIN + 3, "worker 1").startswith(f"signal {signal.SIGRTMIN + 3} to worker 1 on ")

@@ -5,7 +5,7 @@ from pathlib import Path
 from tfdist.launch.environment import Assignment
 from tfdist.launch.trace_request import Kill, TraceRequest
 
-REQUEST = TraceRequest("/r", 20, (Kill(1, 5), Kill(0, 9)))
+REQUEST = TraceRequest("/r", 20, (Kill(1, 5), Kill(0, 9)), (4, 8))
 
 
 def test_it_goes_through_the_environment() -> None:
@@ -22,3 +22,8 @@ def test_each_attempt_has_one_kill_of_one_worker() -> None:
 def test_each_worker_has_a_file_of_each_attempt() -> None:
     assert REQUEST.steps_file(1, 2) == Path("/r/worker-1.2.jsonl")
     assert REQUEST.end_file(1) == Path("/r/worker-1.npz")
+
+
+def test_each_hold_has_two_files() -> None:
+    assert REQUEST.reached_file(0) == Path("/r/reached-0.json")
+    assert REQUEST.passed_file(1) == Path("/r/passed-1")

@@ -83,7 +83,7 @@ TABLE: tuple[KnownBad, ...] = (
     KnownBad(
         lambda v: "tensorflow-io" in v and _from(v, "tensorflow", 2, 21),
         "tensorflow-io does not load with TensorFlow 2.21",
-        "Do without it: scripts that import it fail. TensorFlow itself reads gs://.",
+        "Do without it: scripts that import it fail. TensorFlow itself reads gs://, and tfdist s3:// (the extra s3).",
         fails=False,
     ),
 )

@@ -16,6 +16,7 @@ from tfdist.errors import PortTakenError
 from tfdist.net.connection_attempts import Resolver, look_up
 from tfdist.net.port_lease import PortLease
 from tfdist.net.shared_token import VARIABLE
+from tfdist.net.told_list import in_words
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def check_connections(
         hello = replace(DoctorHello.own(cluster, membership.local), token=VARIABLE in run_variables(), taken=taken)
         mesh = Mesh(cluster, hello, clocks, seconds, tell, resolver)
         pairs = mesh.run()
-    lists = [_other_list(host, theirs, str(cluster)) for host, theirs in mesh.other_lists.items()]
+    lists = [_other_list(host, theirs, hello.cluster) for host, theirs in mesh.other_lists.items()]
     return Connections((*ports, *lists), tuple(pairs))
 
 
@@ -69,5 +70,5 @@ def _port(index: int, port: int, taken: str | None) -> Check:
 
 
 def _other_list(host: str, theirs: str, mine: str) -> Check:
-    found = f"{host} was given {theirs}\nand this one {mine}"
+    found = f"{host} was given {in_words(theirs)}\nand this one {in_words(mine)}"
     return fail("worker list", found, "Give the same list in the same order on every host.", CLUSTER_CODE)

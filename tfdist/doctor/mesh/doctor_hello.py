@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 from tfdist.net.handshake import Introduction
 from tfdist.net.hello import Hello
 from tfdist.net.line_socket import MAX_HELLO_BYTES, LineError, Message
+from tfdist.net.told_list import in_words
 
 BANNER: Message = {"doctor": 2}
 """What a doctor says first to whoever calls, with the version of the doctors' protocol."""
@@ -81,8 +82,8 @@ def disagreement(mine: DoctorHello, theirs: DoctorHello) -> Disagreement | None:
     there = theirs.host
     if mine.cluster != theirs.cluster:
         return Disagreement(
-            f"{there} was given another worker list: {theirs.cluster}",
-            f"Give the same list in the same order on every host. Here it is {mine.cluster}",
+            f"{there} was given another worker list: {in_words(theirs.cluster)}",
+            f"Give the same list in the same order on every host. Here it is {in_words(mine.cluster)}",
         )
     differing = [f"{name} {here} here, {other} on {there}" for name, here, other in mine.version_differences(theirs)]
     if differing:

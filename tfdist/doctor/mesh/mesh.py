@@ -1,8 +1,8 @@
 """Mesh of doctors: each meets all others, measures the line to each, and gathers what all of them found.
 
-Every doctor dials every worker's address and answers on its own workers' ports, as launchers do when they form a
-cluster. As soon as it knows what a connection is like, it tells all others that it has a line to; it leaves when it
-knows all its own connections and has heard that the others do too, or when its time is up.
+Every doctor dials every worker's address and answers on its own workers' ports, as launchers of a small job do when
+they form a cluster. As soon as it knows what a connection is like, it tells all others that it has a line to; it leaves
+when it knows all its own connections and has heard that the others do too, or when its time is up.
 """
 
 from __future__ import annotations

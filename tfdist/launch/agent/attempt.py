@@ -10,13 +10,23 @@ from dataclasses import replace
 from tfdist.errors import TfdistError
 from tfdist.launch.agent.coordinated_stop import CoordinatedStop
 from tfdist.launch.agent.dependencies import Dependencies
-from tfdist.launch.agent.exit_policy import ExitAction, WorkerExit, decide_exit
+from tfdist.launch.agent.exit_policy import ExitAction, ExitDecision, WorkerExit, decide_exit
 from tfdist.launch.agent.failure_diagnosis import from_exit, from_start
 from tfdist.launch.agent.first_failure import first_to_last, is_consequence
 from tfdist.launch.agent.hang_detection import HangDetector
 from tfdist.launch.agent.process_termination import SETTLE_SECONDS, end_all, kill_all, wait_until_left
 from tfdist.launch.environment import Assignment
-from tfdist.launch.peers.messages import AttemptEnded, Beat, Event, Released, Stop, WorkerDone, outlives_attempt
+from tfdist.launch.peers.beat_interval import gather_seconds, observe_seconds
+from tfdist.launch.peers.messages import (
+    AttemptEnded,
+    Beat,
+    Event,
+    Released,
+    Stop,
+    StopRequested,
+    WorkerDone,
+    outlives_attempt,
+)
 from tfdist.launch.run_result import RunResult
 from tfdist.launch.signals import describe_signal
 from tfdist.launch.worker.worker_handle import Worker, process_facts
@@ -73,6 +83,11 @@ class GroupAttempt:
         self._code: int | None = None
         self._step = 0
         self._has_news = False
+        self._next_look = 0.0
+        self._is_anyone_done = False
+        num_workers = len(self._exits)
+        self._look_seconds = observe_seconds(num_workers)
+        self._gather_seconds = gather_seconds(num_workers - len(assignments)) if self._coordinator.leads else 0.0
 
     @property
     def state(self) -> AttemptState:
@@ -87,6 +102,7 @@ class GroupAttempt:
                 self._observe()
                 self._judge()
                 self._pause()
+            self._look()
             if self._state is AttemptState.RELEASED:
                 wait_until_left(self._workers.values(), self._signals, self._clock, self._pause)
                 self._state = AttemptState.OVER
@@ -114,6 +130,8 @@ class GroupAttempt:
         if self._state is AttemptState.WORKING:
             # Later nobody reads these, and what they send would end every wait at once.
             sources += [worker for worker in self._workers.values() if not self._exits[worker.index].gone]
+            if self._gather_seconds:
+                self._dependencies.wait(sources, self._gather_seconds)
             sources += self._coordinator.sockets()
         self._dependencies.wait(sources, _TICK_SECONDS)
         self._signals.drain()
@@ -126,12 +144,20 @@ class GroupAttempt:
             self._hear(events.pop(0))
         # Events that come together with the end are kept, like those that come a moment later.
         self._coordinator.keep([event for event in events if outlives_attempt(event)])
-        if self._has_news:
-            self._has_news = False
-            self._dependencies.observe(self._hangs.states)
-        received = self._signals.received
+        if self._clock() >= self._next_look:
+            self._look()
+        received, asked = self._signals.received, self._signals.asked
         if received and self._state is AttemptState.WORKING:
             self._stopping.request(Stop(128 + received[0], describe_signal(received[0])), self._working())
+        elif asked is not None and self._state is AttemptState.WORKING and self._trains():
+            self._stopping.request(Stop(128 + signal.SIGTERM, asked), self._working())
+
+    def _look(self) -> None:
+        """Shows the states of all workers, where some are new, to those that watch them."""
+        if self._has_news:
+            self._has_news = False
+            self._next_look = self._clock() + self._look_seconds
+            self._dependencies.observe(self._hangs.states)
 
     def _poll(self, worker: Worker) -> None:
         """Handles what a worker has sent, and its exit."""
@@ -197,13 +223,14 @@ class GroupAttempt:
 
     def _forget(self, index: int) -> None:
         """A worker is done: it cannot hang, and answers no request."""
+        self._is_anyone_done = True
         self._hangs.done(index)
         if self._coordinator.leads:
             self._stopping.begun(index, None)
 
     def _hear(self, event: Event) -> None:
         self._hangs.hear(event)
-        self._stopping.hear(event, self._working())
+        self._stopping.hear(event, self._working() if isinstance(event, StopRequested) else ())
         if isinstance(event, Beat):
             self._advance(event.state)
         elif isinstance(event, WorkerDone) and event.index in self._coordinator.remote:
@@ -220,9 +247,12 @@ class GroupAttempt:
     def _judge(self) -> None:
         if self._state is not AttemptState.WORKING:
             return
-        exits = list(self._exits.values())
+        # Of a large job that trains there would be much to look at, at every step of the loop, and nothing to decide.
+        exits = list(self._exits.values()) if self._is_anyone_done else []
         stop, leads = self._stopping.stop, self._coordinator.leads
-        decision = decide_exit(exits, self._clock(), None if stop is None else stop.code)
+        decision = ExitDecision(ExitAction.WAIT)
+        if self._is_anyone_done:
+            decision = decide_exit(exits, self._clock(), None if stop is None else stop.code)
         hang = self._hangs.tick()
         if decision.action is ExitAction.END and (leads or any(worker.failed for worker in exits)):
             self._blame(decision.culprits)
@@ -243,6 +273,10 @@ class GroupAttempt:
             known, worker = self._exits.get(index), self._workers.get(index)
             if worker is not None and known is not None and known.code is not None and not known.failed:
                 self._fail(from_exit(index, known.code, **process_facts(worker)))
+
+    def _trains(self) -> bool:
+        """Whether a worker has done a step of a training, so that all can stop after one."""
+        return any(state.state is State.STEP for state in self._hangs.states.values())
 
     def _working(self) -> Iterable[int]:
         """The workers that are not done; a signal may come before all of this launcher's workers have started."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from tfdist.launch.environment import Assignment
 from tfdist.launch.peers.coordinator import Coordinator
+from tfdist.launch.peers.messages import Stop
 from tfdist.launch.signals import Signals
 from tfdist.launch.worker.worker_handle import Worker
 from tfdist.net.bounded_wait import Source, wait_for
@@ -37,6 +38,8 @@ class Dependencies:
         observe: Called with the states of all workers whenever one of them has reported a new one.
         progress: Called with what the chief tells of its progress, if that is a worker of this launcher; None once its
             training has ended.
+        judge_stop: The stop as the job ends by it, from the stop that was asked for and the greatest step that a worker
+            has reached; asked by the leader when the job ends.
         clock: Seconds, monotonic.
         wait: Waits for the first of some sources.
     """
@@ -49,5 +52,6 @@ class Dependencies:
     grace: float = 30.0
     observe: Callable[[Mapping[int, WorkerState]], None] = lambda states: None
     progress: Callable[[Mapping[str, Any] | None], None] = lambda told: None
+    judge_stop: Callable[[Stop, int], Stop] = lambda stop, step: stop
     clock: Callable[[], float] = time.monotonic
     wait: WaitForSources = wait_for

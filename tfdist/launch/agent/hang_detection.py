@@ -12,6 +12,7 @@ from typing import Any
 
 from tfdist.errors import RunDirError
 from tfdist.launch.agent.hang_blame import explain_hang, explain_stall
+from tfdist.launch.peers.beat_interval import beat_seconds
 from tfdist.launch.peers.coordinator import Coordinator
 from tfdist.launch.peers.messages import Beat, DumpStacks, Event, WorkerStacks
 from tfdist.launch.worker.process_sample import NATIVE, STOPPED, ProcessSample, why_silent
@@ -116,6 +117,8 @@ class HangDetector:
         self._request: StackRequest | None = None
         self._signalled = False
         self._samples: dict[int, ProcessSample | None] = {}
+        self._beat_seconds = beat_seconds(len(coordinator.remote))
+        self._passed_on: dict[int, tuple[WorkerState, float]] = {}
 
     @property
     def states(self) -> Mapping[int, WorkerState]:
@@ -130,7 +133,7 @@ class HangDetector:
             return None
         self._progress.note(state, self._clock())
         if not self._coordinator.leads:
-            self._coordinator.tell(Beat(state))
+            self._pass_on(state)
         return state
 
     def answer(self, worker: Worker, where: str, text: str = "", called: str = "") -> None:
@@ -196,6 +199,15 @@ class HangDetector:
         found = {index: why for index, why in silences.items() if why != NATIVE} | stopped
         return [explain_stall(self._workers[index], self.states.get(index), why) for index, why in found.items()]
 
+    def _pass_on(self, state: WorkerState) -> None:
+        """Tells the leader what is new; in a large job progress alone only now and then."""
+        now = self._clock()
+        before, told_at = self._passed_on.get(state.index, (None, 0.0))
+        is_change = before is None or _what_counts(before) != _what_counts(state)
+        if is_change or now - told_at >= self._beat_seconds:
+            self._passed_on[state.index] = state, now
+            self._coordinator.tell(Beat(state))
+
     def _silences(self, request: StackRequest) -> dict[int, str]:
         """Why each silent worker of this launcher does not answer."""
         seconds = self._clock() - request.asked_at
@@ -212,3 +224,8 @@ class HangDetector:
                 self.answer(worker, STOPPED)
             else:
                 worker.send({"dump": True})
+
+
+def _what_counts(state: WorkerState) -> tuple[object, ...]:
+    """What the leader has to know of at once."""
+    return state.state, state.limit, state.attempt, state.pid

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,13 @@ from tfdist.launch.job_phases import JobPhase
 from tfdist.launch.job_spec import JobSpec
 from tfdist.launch.logs.terminal import Terminal
 from tfdist.launch.metrics.run_metrics import RunMetrics
+from tfdist.launch.peers.beat_interval import straggler_seconds
 from tfdist.launch.peers.coordinator import Coordinator
-from tfdist.launch.peers.messages import Restart
+from tfdist.launch.peers.messages import Restart, Stop
 from tfdist.launch.peers.remote_states import RemoteStates
 from tfdist.launch.progress.progress_display import ProgressDisplay
+from tfdist.launch.requeues.requeue_policy import RequeuePolicy, RunStart
+from tfdist.launch.requeues.run_starts import is_saved, read_starts
 from tfdist.launch.run_dir.failure_report import failure_fields, render_restart
 from tfdist.launch.run_dir.launcher_ledger import LauncherLedger
 from tfdist.launch.run_dir.run_location import RunLocation
@@ -74,6 +78,8 @@ class LauncherEffects:
         self._metrics = metrics
         self._remote_states = RemoteStates(location.run_dir, coordinator.remote if coordinator.leads else ())
         self._stragglers = Stragglers()
+        self._begun = time.monotonic()
+        self._next_stragglers = 0.0
         self._disk = BoundedDisk(location.run_dir.path)
         self.diagnosis = ExitDiagnosis(location.run_dir, self._disk)
 
@@ -107,7 +113,7 @@ class LauncherEffects:
             self._terminal.begin(attempt)
             self._record(lambda: self._ledger.running(attempt))
         if self._location.writes_failure:
-            self._record(lambda: write_phase(self._location, phase, attempt))
+            self._record(lambda: write_phase(self._location.run_dir, phase, attempt))
 
     def restart(self, result: RunResult, restart: Restart) -> None:
         """Reports an attempt that failed and is followed by another one."""
@@ -123,13 +129,35 @@ class LauncherEffects:
         self._metrics.observe(states)
         newest = list(states.values())
         self._record(lambda: self._remote_states.write(newest))
-        if self._leads:
-            for message in self._stragglers.observe(states, time.monotonic()):
+        now = time.monotonic()
+        if self._leads and now >= self._next_stragglers:
+            self._next_stragglers = now + straggler_seconds(len(states))
+            for message in self._stragglers.observe(states, now):
                 self._terminal.say(message, event="straggler")
 
     def progress(self, told: Mapping[str, Any] | None) -> None:
         """Shows what the chief tells of its progress."""
         self._display.update(told)
+
+    def judge_stop(self, stop: Stop, step: int) -> Stop:
+        """The stop as the job ends by it: with another exit code where the run would be requeued for ever."""
+        run = self._location.run_dir
+        try:
+            starts, saved = self._disk.call(lambda: (read_starts(run), is_saved(run)))
+        except RunDirError:
+            # Nobody knows, and a scheduler may know more.
+            return stop
+        now = starts[-1] if starts else RunStart(None)
+        step = max(now.step, step)
+        reached = replace(
+            now,
+            code=stop.code,
+            step=step,
+            has_trained=now.has_trained or step > now.resumed,
+            seconds=time.monotonic() - self._begun,
+        )
+        policy = RequeuePolicy(self._spec.max_requeues, self._spec.first_step_timeout)
+        return policy.judge(stop, [*starts[:-1], reached], is_saved=saved)
 
     def close(self, assignments: Sequence[Assignment], result: RunResult) -> None:
         """Records the end of the job, whose workers have ended."""

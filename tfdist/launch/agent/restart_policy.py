@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from tfdist.errors import StoreError
 from tfdist.launch.agent.first_failure import is_consequence
 from tfdist.rundir.failure import Failure
 
@@ -18,6 +19,10 @@ _HOPELESS = {
     "start": "it would fail in the same way again",
     "lost": "a launcher is gone, and its workers cannot be started from here",
 }
+_PASSES = f"{StoreError.__module__}.{StoreError.__qualname__}"
+"""An exception that means nothing when it comes twice: a store may be out of order for longer than a start takes."""
+_OF_A_HOST = ("lost", "start")
+"""Others may go on without the host that has such a failure."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +58,14 @@ class RestartPolicy:
         used: Restarts since there was progress.
         best: The greatest step that any attempt has reached.
         last: The exception, with its step, that ended the previous attempt; None for an end by chance.
+        outlives_loss: Whether the group can go on without a host that is gone, or whose workers do not start.
     """
 
     most: int
     used: int = 0
     best: int = 0
     last: tuple[str, int | None] | None = None
+    outlives_loss: bool = False
 
     def judge(self, failures: Sequence[Failure], step: int) -> tuple[RestartAfter | NoRestart, RestartPolicy]:
         """Decides about a restart; returns the decision and the policy for the next attempt.
@@ -70,7 +77,8 @@ class RestartPolicy:
         if self.most == 0:
             return NoRestart(""), self
         first = failures[0]
-        hopeless = next((_HOPELESS[failure.kind] for failure in failures if failure.kind in _HOPELESS), None)
+        kinds = [failure.kind for failure in failures if not (self.outlives_loss and failure.kind in _OF_A_HOST)]
+        hopeless = next((_HOPELESS[kind] for kind in kinds if kind in _HOPELESS), None)
         same = _fingerprint(first)
         if hopeless is None and same is not None and same == self.last:
             place = "before the first step" if first.step is None else "at the same step"
@@ -90,7 +98,7 @@ def _fingerprint(failure: Failure) -> tuple[str, int | None] | None:
 
     Those include exceptions that only follow from another worker's end, such as a broken connection.
     """
-    if failure.kind != "exception" or is_consequence(failure):
+    if failure.kind != "exception" or failure.type == _PASSES or is_consequence(failure):
         return None
     return failure.type, failure.step
 

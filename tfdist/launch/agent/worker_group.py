@@ -12,7 +12,8 @@ from tfdist.launch.agent.process_termination import SETTLE_SECONDS
 from tfdist.launch.agent.restart_policy import RestartAfter, RestartPolicy
 from tfdist.launch.environment import Assignment
 from tfdist.launch.job_phases import JobLifecycle, JobPhase
-from tfdist.launch.peers.messages import AttemptEnded, Event, GiveUp, Hold, Restart, Stop, StopRequested
+from tfdist.launch.peers.messages import AttemptEnded, Event, GiveUp, Hold, Restart, Stop, Stopped, StopRequested
+from tfdist.launch.requeues.requeue_policy import REQUEUED
 from tfdist.launch.run_result import RunResult
 from tfdist.launch.signals import describe_signal
 from tfdist.rundir.failure import Failure
@@ -79,6 +80,9 @@ class WorkerGroup:
         self._lifecycle.enter(phase, self._attempt)
 
     def _end(self, result: RunResult) -> RunResult:
+        if result.stop is not None and result.stop.code == REQUEUED:
+            stop = self._agreed_stop(result.stop, max(result.step, self._restarts.best))
+            result = replace(result, code=stop.code, stop=stop)
         self._enter(JobPhase.FAILED if result.failures or result.stop else JobPhase.DONE)
         return result
 
@@ -98,6 +102,24 @@ class WorkerGroup:
             self._coordinator.begin_again()
         self._coordinator.tell(verdict)
         return verdict
+
+    def _agreed_stop(self, stop: Stop, step: int) -> Stop:
+        """The stop as all launchers end by it; schedulers may go by the highest of their exit codes."""
+        if self._coordinator.leads:
+            stop = self._dependencies.judge_stop(stop, step)
+            self._coordinator.tell(Stopped(stop))
+            return stop
+        deadline = self._clock() + _VERDICT_SECONDS
+        while self._clock() < deadline and len(self._signals.received) < 2:
+            # Asked first: the last message of a launcher that has hung up must still be handled.
+            is_connected = self._coordinator.is_connected()
+            for event in self._coordinator.events():
+                if isinstance(event, Stopped):
+                    return event.stop
+            if not is_connected:
+                break
+            self._pause()
+        return stop
 
     def _hear_verdict(self) -> Restart | GiveUp | Stop:
         """Waits for the leader's decision. A signal meanwhile is sent to it too: all launchers stop, or none does."""

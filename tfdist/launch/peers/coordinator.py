@@ -11,7 +11,7 @@ from typing import Protocol
 
 from tfdist.launch.agent.first_failure import first_to_last
 from tfdist.launch.peers.messages import Event
-from tfdist.net.line_socket import LineSocket
+from tfdist.net.bounded_wait import Source
 from tfdist.rundir.failure import Failure
 
 
@@ -23,7 +23,7 @@ class Coordinator(Protocol):
     remote: tuple[int, ...]
     """Workers that other launchers start."""
 
-    def sockets(self) -> Sequence[LineSocket]:
+    def sockets(self) -> Sequence[Source]:
         """What to wait on for `events`."""
 
     def is_connected(self) -> bool:
@@ -57,7 +57,7 @@ class SoleLauncher:
     leads = True
     remote: tuple[int, ...] = ()
 
-    def sockets(self) -> Sequence[LineSocket]:
+    def sockets(self) -> Sequence[Source]:
         return ()
 
     def is_connected(self) -> bool:

@@ -20,10 +20,12 @@ class Stop:
     Attributes:
         code: What every launcher exits with.
         why: Who asked and how, in words.
+        advice: Why the exit code is not that of whoever asked, and what to do; empty where it is.
     """
 
     code: int
     why: str
+    advice: str = ""
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,13 @@ class GiveUp:
     why: str
 
 
+@dataclass(frozen=True)
+class Stopped:
+    """From the leader, when its part of a job that was stopped is over: the stop as all launchers end by it."""
+
+    stop: Stop
+
+
 Event = (
     WorkerDone
     | Released
@@ -150,6 +159,7 @@ Event = (
     | StopAt
     | Restart
     | GiveUp
+    | Stopped
 )
 
 _KINDS: dict[str, Callable[..., Event]] = {
@@ -167,6 +177,7 @@ _KINDS: dict[str, Callable[..., Event]] = {
         StopAt,
         Restart,
         GiveUp,
+        Stopped,
     )
 }
 
@@ -179,11 +190,11 @@ def outlives_attempt(event: Event) -> bool:
     """Whether an event that comes while an attempt ends still matters afterwards."""
     if isinstance(event, AttemptEnded):
         return event.stop is not None
-    return isinstance(event, Restart | GiveUp | StopRequested | Hold)
+    return isinstance(event, Restart | GiveUp | StopRequested | Hold | Stopped)
 
 
 def _stop(value: Any) -> Stop | None:
-    return None if value is None else Stop(int(value["code"]), str(value["why"]))
+    return None if value is None else Stop(int(value["code"]), str(value["why"]), str(value.get("advice", "")))
 
 
 def _delay(value: Any) -> float:

@@ -11,8 +11,9 @@ from typing import Any
 from tfdist.errors import RunDirError
 from tfdist.launch.agent.first_failure import first_to_last, is_consequence
 from tfdist.launch.peers.messages import AttemptEnded, Event, Released, from_message, outlives_attempt, to_message
-from tfdist.net.bounded_wait import wait_for
-from tfdist.net.line_socket import LineError, LineSocket, Message
+from tfdist.net.bounded_wait import Source, wait_for
+from tfdist.net.line_socket import LineError, LineSocket, Message, encode
+from tfdist.net.ready_set import ReadySet
 from tfdist.rundir.failure import Failure
 from tfdist.rundir.json_record import is_finite
 
@@ -20,6 +21,8 @@ from tfdist.rundir.json_record import is_finite
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 4))
 _UNACKNOWLEDGED_MILLISECONDS = 30_000
 _TICK_SECONDS = 0.1
+_MOST_SHARED = 16
+"""Failures that the leader tells all: of a job of hundreds, the first ones tell as much as all."""
 _CLOCKS_AGREE_SECONDS = 2.0
 """Difference of two clocks that the way of a message may make."""
 _SENT = "sent"
@@ -50,20 +53,27 @@ class PeerLink:
     workers: tuple[int, ...]
     addresses: tuple[str, ...]
 
+    def fileno(self) -> int:
+        return self.line.fileno()
+
     def lost(self) -> Failure:
         """The failure of a launcher that is gone."""
-        names = ", ".join(map(str, self.workers))
-        return Failure(
-            index=self.workers[0],
-            host=self.host,
-            address=self.addresses[0],
-            time=time.time(),
-            kind="lost",
-            message=(
-                f"the launcher of worker(s) {names} is gone: it was killed, or its machine or the network between "
-                f"{socket.gethostname()} and {self.host} failed"
-            ),
-        )
+        return lost_launcher(self.host, self.workers, self.addresses[0])
+
+
+def lost_launcher(host: str, workers: Sequence[int], address: str) -> Failure:
+    """The failure of a launcher that is gone.
+
+    Args:
+        host: Its machine.
+        workers: The workers that it starts.
+        address: The host:port of the first of them.
+    """
+    names = ", ".join(map(str, workers))
+    here = socket.gethostname()
+    what = f"it was killed, or its machine or the network between {here} and {host} failed"
+    message = f"the launcher of worker(s) {names} is gone: {what}"
+    return Failure(workers[0], host, time.time(), "lost", message, address=address)
 
 
 class PeerLinks:
@@ -83,24 +93,39 @@ class PeerLinks:
         self._gone: set[PeerLink] = set()
         self._settled: dict[PeerLink, list[Failure]] = {}
         self._kept: list[Event] = []
+        self._ready = ReadySet[PeerLink]()
+        for link in self._links:
+            self._ready.add(link)
+        # What came together with the last word of the forming was read with that.
+        self._unheard = list(self._links)
+        self._unsent: set[PeerLink] = set()
+        self._ends_passed_on: set[bool] = set()
 
-    def sockets(self) -> Sequence[LineSocket]:
+    @property
+    def lines(self) -> list[LineSocket]:
+        """The lines that are open."""
         return [link.line for link in self._links if not link.line.is_closed()]
 
+    def sockets(self) -> Sequence[Source]:
+        return [self._ready] if len(self._ready) else []
+
     def is_connected(self) -> bool:
-        return bool(self.sockets())
+        return bool(len(self._ready))
 
     def events(self) -> list[Event]:
         events, self._kept = self._kept, []
-        for link in self._links:
+        speaking, self._unheard = dict.fromkeys([*self._unheard, *self._ready.ready(), *self._unsent]), []
+        for link in speaking:
             if link in self._gone:
                 continue
-            link.line.flush()
+            self._flush(link)
             heard = self._hear(link)
             # After the release, or once the attempt ends, the others hang up when they are done.
             self._over = self._over or any(isinstance(event, Released | AttemptEnded) for event in heard)
             if link.line.is_closed():
                 self._gone.add(link)
+                self._ready.discard(link)
+                self._unsent.discard(link)
                 if not self._over:
                     heard.append(AttemptEnded((link.lost(),)))
             if self.leads:
@@ -110,15 +135,17 @@ class PeerLinks:
 
     def tell(self, event: Event) -> None:
         self._over = self._over or isinstance(event, Released | AttemptEnded)
-        for link in self._links:
-            link.line.send(_stamped(to_message(event)))
+        if isinstance(event, AttemptEnded):
+            self._ends_passed_on.add(event.stop is not None)
+            event = replace(event, failures=event.failures[:_MOST_SHARED])
+        self._send(to_message(event), self._links)
 
     def settle(self, failures: Sequence[Failure], timeout: float) -> tuple[Failure, ...]:
         deadline = time.monotonic() + timeout
         self._over = True
         if not self.leads:
             self._send_settled(failures)
-        while not self._all_settled() and time.monotonic() < deadline:
+        while len(self._settled.keys() | self._gone) < len(self._links) and time.monotonic() < deadline:
             wait_for(self.sockets(), min(_TICK_SECONDS, deadline - time.monotonic()))
             self._kept = [event for event in self.events() if outlives_attempt(event)]
         known = [failure for settled in self._settled.values() for failure in settled]
@@ -127,7 +154,7 @@ class PeerLinks:
             known += [link.lost() for link in self._links if link not in self._settled]
         all_failures = first_to_last([*failures, *known])
         if self.leads:
-            self._send_settled(all_failures)
+            self._send_settled(all_failures[:_MOST_SHARED])
         return all_failures
 
     def keep(self, events: Sequence[Event]) -> None:
@@ -136,12 +163,14 @@ class PeerLinks:
     def begin_again(self) -> None:
         self._over = False
         self._settled.clear()
+        self._ends_passed_on.clear()
         self._kept += [AttemptEnded((link.lost(),)) for link in self._links if link in self._gone]
 
     def close(self) -> None:
         for link in self._links:
             link.line.flush()
             link.line.close()
+        self._ready.close()
 
     def _hear(self, link: PeerLink) -> list[Event]:
         events: list[Event] = []
@@ -160,19 +189,35 @@ class PeerLinks:
         return events
 
     def _pass_on(self, source: PeerLink, events: Sequence[Event]) -> None:
-        for event in events:
-            if isinstance(event, AttemptEnded):
-                for link in self._links:
-                    if link is not source:
-                        link.line.send(_stamped(to_message(event)))
+        """Tells the others that the attempt ends, once: when many fail together, each of them says so.
 
-    def _all_settled(self) -> bool:
-        return all(link in self._settled or link in self._gone for link in self._links)
+        A stop is told even after a failure, as it holds for the next attempt, too. The failures of all are joined by
+        `settle`.
+        """
+        for event in events:
+            if isinstance(event, AttemptEnded) and (event.stop is not None) not in self._ends_passed_on:
+                self._ends_passed_on.add(event.stop is not None)
+                self._send(to_message(event), [link for link in self._links if link is not source])
 
     def _send_settled(self, failures: Sequence[Failure]) -> None:
-        message = _stamped({"settle": [failure.to_dict() for failure in first_to_last(failures)]})
-        for link in self._links:
-            link.line.send(message)
+        self._send({"settle": [failure.to_dict() for failure in first_to_last(failures)]}, self._links)
+
+    def _send(self, message: Message, links: Iterable[PeerLink]) -> None:
+        body = encode(_stamped(message))
+        for link in links:
+            link.line.send_encoded(body)
+            self._note_unsent(link)
+
+    def _flush(self, link: PeerLink) -> None:
+        if link in self._unsent:
+            link.line.flush()
+            self._note_unsent(link)
+
+    def _note_unsent(self, link: PeerLink) -> None:
+        """Waits for room on a line that has not taken all yet."""
+        if link.line.has_unsent != (link in self._unsent):
+            (self._unsent.add if link.line.has_unsent else self._unsent.discard)(link)
+            self._ready.wait_to_write(link, link.line.has_unsent)
 
 
 def _stamped(message: Message) -> Message:

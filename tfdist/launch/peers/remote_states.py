@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterable
+from pathlib import Path
 
 from tfdist.errors import RunDirError
 from tfdist.rundir.layout import RunDir
@@ -21,22 +23,41 @@ class RemoteStates:
     def __init__(self, run: RunDir, remote: Iterable[int]) -> None:
         self._run = run
         self._written: dict[int, WorkerState | None] = dict.fromkeys(remote)
+        self._marks: dict[int, tuple[int, int]] = {}
 
     def write(self, states: Iterable[WorkerState]) -> None:
         """Writes those that are new. Where machines share the directory, the worker's own file is newer and stands."""
         for state in states:
-            if state.index in self._written and (before := self._written[state.index]) != state:
+            before = self._written.get(state.index, state)
+            # Most of a large job have not changed since: the same object is not compared field by field.
+            if before is not state and before != state:
                 self._written[state.index] = state
                 # If it cannot be written now, the next state will be.
-                with contextlib.suppress(RunDirError):
+                with contextlib.suppress(RunDirError, OSError):
                     self._write(state, before)
 
     def _write(self, state: WorkerState, before: WorkerState | None) -> None:
         file = self._run.state_file(state.index)
-        there = None
-        # A damaged file is replaced.
-        with contextlib.suppress(RunDirError):
-            there = WorkerState.read(file)
-        # What this launcher wrote itself is older, whatever a clock says that was set back meanwhile.
-        if there is None or there == before or there.time < state.time:
-            state.write(file, durable=False)
+        if not self._is_own(file, state.index):
+            there = None
+            # A damaged file is replaced.
+            with contextlib.suppress(RunDirError):
+                there = WorkerState.read(file)
+            # What this launcher wrote itself is older, whatever a clock says that was set back meanwhile.
+            if there is not None and there != before and there.time >= state.time:
+                return
+        state.write(file, durable=False)
+        self._marks[state.index] = _mark(file)
+
+    def _is_own(self, file: Path, index: int) -> bool:
+        """Whether the file is the one that this launcher wrote last, which need not be read then."""
+        try:
+            return self._marks.get(index) == _mark(file)
+        except OSError:
+            return False
+
+
+def _mark(file: Path) -> tuple[int, int]:
+    """By what a file is known: it is never changed, but replaced."""
+    status = os.stat(file)
+    return status.st_ino, status.st_mtime_ns

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tfdist.net.hello import Hello
+from tfdist.net.told_list import difference, have_same_workers
 
 
 def disagreement(mine: Hello, theirs: Hello, reached: int | None = None) -> str | None:
@@ -21,11 +22,11 @@ def disagreement(mine: Hello, theirs: Hello, reached: int | None = None) -> str 
     if mine.protocol != theirs.protocol:
         return f"{them} speaks another version of tfdist: {theirs.versions} there, {mine.versions} here"
     if mine.cluster != theirs.cluster:
-        same_workers = sorted(mine.cluster.split(",")) == sorted(theirs.cluster.split(","))
-        what = "the workers in another order" if same_workers else "another worker list"
+        has_same = have_same_workers(mine.cluster, theirs.cluster)
+        what = "the workers in another order" if has_same else "another worker list"
         return (
             f"{them} was given {what}; the list must be the same, in the same order, on every host\n"
-            f"  here: {mine.cluster}\n  there: {theirs.cluster}"
+            f"{difference(mine.cluster, theirs.cluster)}"
         )
     differing = [f"{name} {here} here and {there} there" for name, here, there in mine.version_differences(theirs)]
     if differing:

@@ -1,25 +1,46 @@
 """Join barrier: the launchers that have met start together, once none of them misses another.
 
-The chief's launcher leads: it tells each of the others what they have to agree with, and sends "go" with what all must
-know. The others follow: each tells the leader whether it can take part and whom it still misses, and waits for its
-word. A launcher that gives up says why.
+The chief's launcher leads: it tells each of the others what they have to agree with and, while somebody is missing,
+who is here; and it sends "go" with what all must know. The others follow: each tells the leader whether it can take
+part and whom it still misses of those that it dials, and waits for its word. A launcher that gives up says why.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tfdist.errors import FormingError, TfdistError
 from tfdist.launch.peers.peer_links import PeerLink, PeerLinks, keep_alive
+from tfdist.launch.rendezvous.dial_plan import CHIEF
 from tfdist.launch.rendezvous.missing_workers import describe_outcome
-from tfdist.launch.rendezvous.peer_discovery import CHIEF, PeerDiscovery
+from tfdist.launch.rendezvous.overview import Overview
+from tfdist.launch.rendezvous.peer_discovery import PeerDiscovery
 from tfdist.launch.signals import LauncherStopped
+from tfdist.net.dial_outcome import DialOutcome
 from tfdist.net.hello import Hello
-from tfdist.net.line_socket import LineError, LineSocket, Message
+from tfdist.net.line_socket import LineError, LineSocket, Message, encode
 
+OVERVIEW_SECONDS = 2.0
+"""How often the chief's launcher tells the others who is here."""
+_TELL_SECONDS = 1.0
+_MOST_OVERVIEWS = 100
+"""That are taken in one after another, before this launcher looks at the others again."""
 _RECEIVED = "(Received from the launcher on"
+
+
+class LateError(FormingError):
+    """Not all came in time: each launcher may know best itself whom it misses.
+
+    Attributes:
+        missing: The workers that this launcher dials and has not met, with what was seen of them.
+    """
+
+    def __init__(self, text: str, missing: Mapping[int, DialOutcome] | None = None) -> None:
+        super().__init__(text)
+        self.missing = dict(missing or {})
 
 
 @dataclass(frozen=True)
@@ -42,14 +63,21 @@ class LeaderBarrier:
         discovery: Who is here.
         make_go: Called once none misses another and all can take part: what to hand out.
         terms: What the others have to agree with.
+        clock: Seconds, never going back.
     """
 
     def __init__(
-        self, discovery: PeerDiscovery, make_go: Callable[[], dict[str, Any]], terms: Mapping[str, Any]
+        self,
+        discovery: PeerDiscovery,
+        make_go: Callable[[], dict[str, Any]],
+        terms: Mapping[str, Any],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._discovery = discovery
         self._make_go = make_go
-        self._terms = dict(terms)
+        self._terms = encode({"terms": dict(terms)})
+        self._clock = clock
+        self._next_overview = clock() + OVERVIEW_SECONDS
 
     def step(self) -> FormedCluster | None:
         """Hears the followers, tells new ones the terms, and sends "go" when it is time.
@@ -61,30 +89,40 @@ class LeaderBarrier:
             FormingError: Another launcher gave up, or cannot take part.
         """
         discovery, followers = self._discovery, self._discovery.followers
-        # Each is heard before it is dropped: its last message may say why it leaves.
-        present = [follower for follower in followers if follower.listen()]
-        for follower in followers:
+        heard = followers.hear()
+        for follower in heard:
             if follower.abort is not None:
                 raise _given_up(follower.abort)
-        for follower in followers:
-            if follower not in present:
+        for follower in heard:
+            if follower.line.is_closed():
                 discovery.forget(follower)
-        followers[:] = present
-        for follower in followers:
-            if not follower.has_terms:
-                follower.line.send({"terms": self._terms})
+            elif not follower.has_terms:
+                follower.line.send_encoded(self._terms)
                 follower.has_terms = True
-        linked = sorted(index for follower in followers for index in follower.hello.local)
-        ready = all(follower.missing == {} for follower in followers) and not discovery.missing()
-        if linked != list(discovery.remote) or not ready:
+        have_met = discovery.has_met_all and followers.miss_nobody()
+        if not have_met or not followers.are(len(discovery.remote)):
+            self._tell_overview()
             return None
         for follower in followers:
             if follower.refusal is not None:
                 raise _given_up(follower.refusal)
         go = self._make_go()
+        said = encode({"go": go})
         for follower in followers:
-            follower.line.send({"go": go})
+            follower.line.send_encoded(said)
         return _formed(discovery, go, [_link(discovery, follower.hello, follower.line) for follower in followers])
+
+    def _tell_overview(self) -> None:
+        """Tells the others now and then who is here, since they do not dial all."""
+        if self._clock() < self._next_overview:
+            return
+        self._next_overview = self._clock() + OVERVIEW_SECONDS
+        said = encode(self._discovery.own_overview().to_message())
+        for follower in self._discovery.followers:
+            follower.line.flush()
+            # One that does not read gets no more than it has; the newest comes a moment later.
+            if not follower.line.has_unsent:
+                follower.line.send_encoded(said)
 
 
 class FollowerBarrier:
@@ -93,14 +131,22 @@ class FollowerBarrier:
     Args:
         discovery: Who is here.
         check: Called with the terms of the chief's launcher: raises why this launcher cannot take part.
+        clock: Seconds, never going back.
     """
 
-    def __init__(self, discovery: PeerDiscovery, check: Callable[[Mapping[str, Any]], None]) -> None:
+    def __init__(
+        self,
+        discovery: PeerDiscovery,
+        check: Callable[[Mapping[str, Any]], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._discovery = discovery
         self._check = check
+        self._clock = clock
         self._is_asked = False
         self._refusal: TfdistError | None = None
         self._told: dict[int, str] | None = None
+        self._next_tell = clock()
 
     def step(self) -> FormedCluster | None:
         """Tells the chief's launcher whom this one misses, and hears it; the cluster, once it has formed.
@@ -126,17 +172,23 @@ class FollowerBarrier:
         if "terms" in said and not self._is_asked:
             self._ask(said["terms"])
         if chief.line.is_closed():
-            chief.lose()
+            self._discovery.lose_chief()
         return None
 
     def _hear(self, line: LineSocket) -> dict[str, Message]:
-        """The next message, without what is not understood."""
-        try:
-            messages = line.receive(1)
-        except LineError:
-            line.close()
-            return {}
-        return {name: word for message in messages for name, word in message.items() if isinstance(word, dict)}
+        """The next message but overviews, which are taken in; without what is not understood."""
+        for _ in range(_MOST_OVERVIEWS):
+            try:
+                # One at a time: what follows the "go" is for the job.
+                messages = line.receive(1)
+                said = {name: word for message in messages for name, word in message.items() if isinstance(word, dict)}
+                if "overview" not in said:
+                    return said
+                self._discovery.overview = Overview.from_message(said["overview"])
+            except LineError:
+                line.close()
+                break
+        return {}
 
     def _ask(self, terms: Message) -> None:
         """Calls `check`. A refusal is no reason to leave before all are here: the others would wait."""
@@ -147,12 +199,16 @@ class FollowerBarrier:
             self._refusal = error
 
     def _tell(self, line: LineSocket) -> None:
+        """Says whom this launcher misses: when it misses nobody at once, and what it sees meanwhile now and then."""
+        if self._told is not None and not self._discovery.has_met_all and self._clock() < self._next_tell:
+            return
         missing = {index: describe_outcome(seen) for index, seen in self._discovery.missing().items()}
         if missing == self._told:
             return
         refusal = {} if self._refusal is None else {"refusal": _reason(self._refusal, self._discovery.hello.host)}
         line.send({"missing": missing, **refusal})
         self._told = missing
+        self._next_tell = self._clock() + _TELL_SECONDS
 
 
 def abort(error: Exception, host: str) -> Message:
@@ -164,13 +220,14 @@ def _reason(error: Exception, host: str) -> Message:
     code, text = FormingError.exit_code, f"A launcher failed: {type(error).__name__}: {error}"
     if isinstance(error, TfdistError | LauncherStopped):
         code, text = error.exit_code, str(error)
-    return {"code": code, "text": text, "host": host}
+    return {"code": code, "text": text, "host": host, **({"late": True} if isinstance(error, LateError) else {})}
 
 
 def _given_up(said: Message) -> FormingError:
     text = str(said.get("text"))
     # Passed on by the chief's launcher, it names the one that said it first.
-    error = FormingError(text if _RECEIVED in text else f"{text}\n{_RECEIVED} {said.get('host')}.)")
+    kind = LateError if said.get("late") is True else FormingError
+    error = kind(text if _RECEIVED in text else f"{text}\n{_RECEIVED} {said.get('host')}.)")
     code = said.get("code")
     if type(code) is int and 0 < code < 256:
         error.exit_code = code

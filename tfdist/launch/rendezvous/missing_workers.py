@@ -63,19 +63,27 @@ def print_progress(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
 
-def waiting_text(cluster: Cluster, missing: Mapping[int, DialOutcome], others: Sequence[tuple[str, int]]) -> str:
+def waiting_text(
+    cluster: Cluster,
+    missing: Mapping[int, DialOutcome],
+    others: Sequence[tuple[str, int]],
+    *,
+    sees_all: bool = True,
+) -> str:
     """Who is here, and whom this launcher waits for.
 
     Args:
         cluster: All workers.
         missing: Workers that this launcher has not met, with what it saw of them.
         others: Host of another launcher and a worker that it has not met, as it says itself.
+        sees_all: Whether this launcher dials all others.
     """
     waits = [f"{cluster.workers[index]}, {_brief(seen)}" for index, seen in missing.items()]
     waits = waits or [f"{host} to reach {cluster.workers[index]}" for host, index in others]
     waits = waits or ["them to reach one another"]
     more = f"; and {len(waits) - _SHOWN} more" if len(waits) > _SHOWN else ""
     here = f"{len(cluster) - len(missing)} of {len(cluster)} workers are here"
+    here = here if sees_all else f"not all of the {len(cluster)} workers are here"
     return f"{here}; waiting for {'; '.join(waits[:_SHOWN])}{more}"
 
 
@@ -93,9 +101,14 @@ class Progress:
         self._next = clock() + FIRST_SECONDS
         self._said: str | None = None
 
+    @property
+    def is_due(self) -> bool:
+        """Whether enough time has passed since the last line."""
+        return self._clock() >= self._next
+
     def show(self, text: str) -> None:
         """Says `text` if it is new and enough time has passed since the last line."""
-        if text != self._said and self._clock() >= self._next:
+        if text != self._said and self.is_due:
             self._say(text)
             self._said = text
             self._next = self._clock() + BETWEEN_SECONDS
@@ -121,17 +134,15 @@ class WaitingLauncher:
     missing: Mapping[int, str]
 
 
-def explain_absence(
+def absence_lines(
     cluster: Cluster,
     missing: Mapping[int, DialOutcome],
     *,
     came: Mapping[int, str],
     callers: Sequence[WaitingLauncher] | None,
     remote: Sequence[int],
-    refused: Mapping[str, str],
-    timeout: float,
-) -> str:
-    """The error's text when the cluster did not form in time.
+) -> list[str]:
+    """What is known of the workers that were not met, a line each, and fewer where there are many.
 
     Args:
         cluster: All workers.
@@ -139,8 +150,6 @@ def explain_absence(
         came: Workers whose launchers have reached this one, with their hosts.
         callers: The launchers on the line, for the chief's launcher; None for the others.
         remote: Workers that other launchers start.
-        refused: Addresses whose callers cannot take part, with why.
-        timeout: Seconds that were waited.
     """
     said = []
     for index, seen in missing.items():
@@ -148,15 +157,27 @@ def explain_absence(
         said.append(_Said(index, describe_outcome(seen) + though))
     if callers is not None:
         said += _of_callers([index for index in remote if index not in missing], callers)
-    lines = _lines(cluster, said)
-    lines = _at_most(lines) + _at_most(
-        [f"  from {host}, a launcher called that {why}. {ONE_TOKEN}" for host, why in refused.items()]
-    )
-    count = f"{len(missing)} of its {len(cluster)} workers did not come" if missing else "its launchers wait"
+    return _at_most(_lines(cluster, said))
+
+
+def explain_absence(
+    cluster: Cluster, lines: Sequence[str], count: str, *, refused: Mapping[str, str], timeout: float
+) -> str:
+    """The error's text when the cluster did not form in time.
+
+    Args:
+        cluster: All workers.
+        lines: What is known of those that were not met, see `absence_lines`.
+        count: How many did not come, in words.
+        refused: Addresses whose callers cannot take part, with why.
+        timeout: Seconds that were waited.
+    """
+    strangers = [f"  from {host}, a launcher called that {why}. {ONE_TOKEN}" for host, why in refused.items()]
+    known = [*lines, *_at_most(strangers)]
     return "\n".join(
         [
             f"The cluster did not form within {timeout:g} s (--start-timeout): {count}.",
-            *(lines or _lines(cluster, [_Said(_CHIEF, "answers, but its launcher misses another")])),
+            *(known or _lines(cluster, [_Said(_CHIEF, "answers, but its launcher misses another")])),
             f"Expected: the same `tfdist train --workers ...` started on every host within that time, here "
             f"{cluster.brief}, and each worker's port reachable from every host. Start all of them again.",
         ]

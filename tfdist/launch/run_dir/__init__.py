@@ -3,5 +3,5 @@
 `run_location` creates or joins it, and `run_lock` keeps other jobs out of it. While the job runs, `run_records` writes
 states, phases and failures and `launcher_ledger` the launcher's lines of the ledger. `failure_report` puts the result
 into words for the terminal, and `closing_line` those of a script that ended by itself. `epoch_metrics` reads the loss
-and metrics of the epochs, which the chief writes.
+and metrics of the epochs, which the chief writes. `run_stop` ends a run from outside of it, for `tfdist stop`.
 """

@@ -10,8 +10,11 @@ from tfdist.launch.peers.messages import Restart
 from tfdist.launch.run_result import RunResult
 from tfdist.launch.worker.channel_protocol import CALLED
 from tfdist.rundir.failure import Failure
+from tfdist.text import format_ranges
 
 _MESSAGE_CHARACTERS = 300
+_MOST_OTHERS = 16
+"""Failures that are named with their hosts, besides the first."""
 
 
 def render_report(result: RunResult, *, verbose: bool = False) -> str:
@@ -20,6 +23,7 @@ def render_report(result: RunResult, *, verbose: bool = False) -> str:
         lines = [f"stopped: {result.stop.why}; all workers have ended"]
         lines += [f"  ended where they were, not after the same step: {result.advice}"] if result.advice else []
         meanwhile = result.failed_meanwhile()
+        lines += [f"  {result.stop.advice}"] if result.stop.advice else []
         lines += [f"  meanwhile {failure.who} failed: {_short(failure)}" for failure in meanwhile]
         return "\n".join(lines)
     if not result.failures:
@@ -80,11 +84,19 @@ def _relevant_stacks(failure: Failure) -> str:
 def _others(first: Failure, failures: Sequence[Failure]) -> list[str]:
     same = [failure for failure in failures if failure.what == first.what]
     after = [failure for failure in failures if failure.what != first.what]
-    lines = [f"  the same on {', '.join(failure.who for failure in same)}"] if same else []
+    lines = [f"  the same on {_names(same)}"] if same else []
     if after:
         lines.append("  after it, and most likely because of it:")
-        lines += [f"    {failure.who}: {_short(failure)}" for failure in after]
+        lines += [f"    {failure.who}: {_short(failure)}" for failure in after[:_MOST_OTHERS]]
+        lines += [f"    and {_names(after[_MOST_OTHERS:])}"] if len(after) > _MOST_OTHERS else []
     return lines
+
+
+def _names(failures: Sequence[Failure]) -> str:
+    """Their workers, of many the indices alone."""
+    if len(failures) <= _MOST_OTHERS:
+        return ", ".join(failure.who for failure in failures)
+    return f"{len(failures)} more: workers {format_ranges(sorted(failure.index for failure in failures))}"
 
 
 def _short(failure: Failure) -> str:

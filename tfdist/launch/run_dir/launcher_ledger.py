@@ -20,12 +20,12 @@ class LauncherLedger:
 
     Args:
         file: The ledger; None for a launcher without the chief, which writes nothing.
-        begun: When the job began, in seconds since 1970 (UTC).
+        begun: When the job began, in seconds since 1970 (UTC); None where it goes on with one that is in the ledger.
     """
 
-    def __init__(self, file: Path | None, begun: float) -> None:
+    def __init__(self, file: Path | None, begun: float | None) -> None:
         self._file = file
-        self._begun: float | None = begun
+        self._begun = begun
         self._attempt = 0
 
     def running(self, attempt: int) -> None:
@@ -41,11 +41,11 @@ class LauncherLedger:
     def over(self, result: RunResult) -> None:
         """The job has ended."""
         phase = AttemptPhase.STOPPED if result.stop else AttemptPhase.FAILED if result.failures else AttemptPhase.DONE
-        self._write_end(phase, result)
+        self._write_end(phase, result, result.code)
 
-    def _write_end(self, phase: AttemptPhase, result: RunResult) -> None:
+    def _write_end(self, phase: AttemptPhase, result: RunResult, code: int | None = None) -> None:
         noticed = result.failures[0].time if result.failures else None
-        self._write(phase, why=_why(result), step=result.step, noticed=noticed)
+        self._write(phase, why=_why(result), step=result.step, noticed=noticed, code=code)
 
     def _write(self, phase: AttemptPhase, **more: Any) -> None:
         if self._file is not None:

@@ -16,6 +16,7 @@ from tfdist.launch.run_dir.run_location import RunLocation
 from tfdist.rundir.atomic_files import write_json
 from tfdist.rundir.failure import Failure
 from tfdist.rundir.job_state import JobState
+from tfdist.rundir.layout import RunDir
 from tfdist.rundir.process_presence import start_ticks
 from tfdist.rundir.temp_names import remove_abandoned
 from tfdist.rundir.worker_state import State, WorkerState
@@ -70,9 +71,17 @@ def write_failure(file: Path, failures: tuple[Failure, ...]) -> None:
     write_json(file, {**first, "consequences": others})
 
 
-def write_phase(location: RunLocation, phase: JobPhase, attempt: int) -> None:
+def write_phase(run: RunDir, phase: JobPhase, attempt: int) -> None:
     """Writes the phase that the job is in. A disk that cannot be written is passed over."""
     pid = os.getpid()
     record = JobState(phase.value, attempt, socket.gethostname(), pid, time.time(), start_ticks(pid))
     with contextlib.suppress(RunDirError):
-        record.write(location.run_dir.job_file, durable=False)
+        record.write(run.job_file, durable=False)
+
+
+def change_phase(run: RunDir, phase: JobPhase) -> None:
+    """Writes that the job, whose workers have ended, is in another phase; passes over a directory without one."""
+    with contextlib.suppress(RunDirError):
+        before = JobState.read(run.job_file)
+        if before is not None:
+            write_phase(run, phase, before.attempt)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -12,6 +13,10 @@ from tfdist.net.host_links import LEAST_REGION_BYTES, MOST_WORKERS, REGION_BYTES
 SETS = (REGION_BYTES, REGION_BYTES, LEAST_REGION_BYTES)
 """Sets of links, by the memory of a worker: for what comes in the order of the steps; for calls of a script that run
 beside them; and for workers to hand one another links between some of them, over the sockets alone."""
+
+_SPARE_DESCRIPTORS = 8
+_SPARE_DESCRIPTORS_OF_WORKER = 4
+"""What the launcher needs besides, to start a worker and to read what it writes."""
 
 
 @contextlib.contextmanager
@@ -29,7 +34,8 @@ def linked(assignments: Sequence[Assignment], warn: Callable[[str], object]) -> 
     with contextlib.ExitStack() as stack:
         links: list[HostLinks] = []
         try:
-            links = [stack.enter_context(HostLinks(indices, size)) for size in SETS] if indices else []
+            if indices:
+                links = stack.enter_context(_made(indices))
         except OSError as error:
             warn(
                 "Workers on the CPUs of this host sum over the network instead of in shared memory, for which the "
@@ -44,6 +50,23 @@ def linked(assignments: Sequence[Assignment], warn: Callable[[str], object]) -> 
             )
             for assignment in assignments
         ]
+
+
+@contextlib.contextmanager
+def _made(indices: Sequence[int]) -> Iterator[list[HostLinks]]:
+    """The sets of links. Raises OSError where the system refuses them, or has too few descriptors left beside them."""
+    with contextlib.ExitStack() as stack:
+        links = [stack.enter_context(HostLinks(indices, size)) for size in SETS]
+        _check_spare_descriptors(_SPARE_DESCRIPTORS + _SPARE_DESCRIPTORS_OF_WORKER * len(indices))
+        yield links
+
+
+def _check_spare_descriptors(count: int) -> None:
+    """Raises where fewer are left: workers are better started without links than not at all."""
+    with contextlib.ExitStack() as taken:
+        for _ in range(count):
+            # Of no file, which the error would name.
+            taken.callback(os.close, os.eventfd(0))
 
 
 def _serve(assignments: Sequence[Assignment]) -> bool:

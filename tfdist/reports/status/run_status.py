@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from tfdist.launch.agent.stragglers import STEPS, WorkerLag, is_worth_a_word, lags
 from tfdist.launch.job_phases import JobPhase
+from tfdist.launch.peers.beat_interval import beat_seconds
 from tfdist.launch.run_dir.epoch_metrics import EpochMetrics
 from tfdist.rundir.failure import Failure
 from tfdist.rundir.process_presence import Presence
@@ -129,7 +130,9 @@ def judge(snapshot: Snapshot, presences: Mapping[int, Presence], launcher: Prese
     rows = [replace(row, remarks=_remarks(row, attempt, condition, watched=watched)) for row in rows]
     ended = attempt if condition is RunCondition.RESTARTING else attempt - 1
     failure = snapshot.failure if condition.is_over else snapshot.earlier.get(ended)
-    return RunStatus(snapshot, now, condition, attempt, reason, failure, tuple(sorted(rows, key=_slowest_first)))
+    interval = beat_seconds(len(rows))
+    rows = sorted(rows, key=lambda row: _slowest_first(row, interval))
+    return RunStatus(snapshot, now, condition, attempt, reason, failure, tuple(rows))
 
 
 def _row(state: WorkerState, presence: Presence, lag: WorkerLag | None, now: float) -> WorkerStatus:
@@ -155,14 +158,19 @@ def _remarks(row: WorkerStatus, attempt: int, condition: RunCondition, *, watche
     return tuple(remarks)
 
 
-def _slowest_first(row: WorkerStatus) -> tuple[int, float, float, int]:
-    """Gone or stalled workers before running ones; among the stalled, who is behind first; then the slowest first."""
+def _slowest_first(row: WorkerStatus, interval: float) -> tuple[int, float, float, int]:
+    """Gone or stalled workers before running ones; among the stalled, who is behind first; then the slowest first.
+
+    Args:
+        row: The worker.
+        interval: Seconds that its state may be old where its host has told it to the chief's.
+    """
     state = row.state
     if state.state in (State.FINISHED, State.STOPPED):
         return 3, 0, 0, state.index
     if state.state is State.FAILED or row.presence in (Presence.GONE, Presence.STOPPED):
         return 0, state.step, 0, state.index
-    if row.quiet > QUIET_SECONDS:
+    if row.quiet > QUIET_SECONDS + interval:
         return 1, state.step, -row.quiet, state.index
     return 2, -state.busy, 0, state.index
 

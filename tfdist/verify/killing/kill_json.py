@@ -24,7 +24,7 @@ def to_json(spec: KillSpec, verification: KillVerification) -> dict[str, Any]:
         "failure": verification.failure,
         "repeatable": verification.is_repeatable,
         "attempts": [_attempt(attempt) for attempt in verification.attempts],
-        "comparisons": [_finding(finding) for finding in verification.findings],
+        "comparisons": [finding_json(finding) for finding in verification.findings],
     }
 
 
@@ -36,7 +36,8 @@ def _attempt(attempt: KilledAttempt) -> dict[str, Any]:
     }
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def finding_json(finding: Finding) -> dict[str, Any]:
+    """One comparison."""
     return {
         "what": finding.what,
         "same": finding.parted is None,

@@ -24,7 +24,7 @@ def choose_kills(trace: Trace, workers: int, number: int, seed: int) -> tuple[Ki
     Raises:
         UsageError: The run is too short for so many, or makes too few checkpoints.
     """
-    between = _steps_by_checkpoint(trace)
+    between = steps_by_checkpoint(trace)
     if len(between) < number:
         raise UsageError(_too_short(trace, between, number))
     draw = random.Random(seed)
@@ -34,7 +34,7 @@ def choose_kills(trace: Trace, workers: int, number: int, seed: int) -> tuple[Ki
     return tuple(Kill(worker, step) for worker, step in zip(culprits, steps, strict=True))
 
 
-def _steps_by_checkpoint(trace: Trace) -> dict[int, list[int]]:
+def steps_by_checkpoint(trace: Trace) -> dict[int, list[int]]:
     """Number of checkpoints made, from 1 -> the steps after which there were that many; without the last step."""
     found: dict[int, list[int]] = {}
     for steps in trace.steps[:-1]:

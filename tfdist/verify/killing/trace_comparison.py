@@ -12,7 +12,7 @@ import numpy as np
 from tfdist.training.probes.trace_file import Trace, TracedEnd, TracedSteps
 from tfdist.verify.relative_difference import DATA_TOLERANCE, relative, relative_arrays
 
-FindingKind = Literal["resume", "samples", "history", "weights"]
+FindingKind = Literal["alone", "resume", "samples", "history", "weights"]
 
 
 @dataclass(frozen=True)
@@ -56,10 +56,16 @@ class Finding:
 
 def compare(whole: TracedRun, killed: TracedRun) -> tuple[Finding, ...]:
     """Compares a killed run with the untouched one, causes before their effects."""
-    return _resume(killed), _samples(whole, killed), _history(whole, killed), _weights(whole, killed)
+    return (
+        resume_finding(killed),
+        samples_finding(whole, killed),
+        history_finding(whole, killed),
+        weights_finding(whole, killed),
+    )
 
 
-def _resume(killed: TracedRun) -> Finding:
+def resume_finding(killed: TracedRun) -> Finding:
+    """Whether each attempt began at a later step than the one before it."""
     begun = [attempt[0].begun for attempt in killed.attempts]
     compared = f"{len(begun) - 1} restarts"
     for number, (before, step) in enumerate(zip(begun, begun[1:], strict=False), start=1):
@@ -69,7 +75,8 @@ def _resume(killed: TracedRun) -> Finding:
     return Finding("resume", compared)
 
 
-def _samples(whole: TracedRun, killed: TracedRun) -> Finding:
+def samples_finding(whole: TracedRun, killed: TracedRun) -> Finding:
+    """Whether each step was trained, on the samples that it has in the untouched run."""
     expected = {(steps.step, steps.steps): steps for steps in whole.chief.steps}
     traces = [trace for attempt in killed.attempts for trace in attempt]
     # The chief may have been ended before it recorded the step in which another worker was killed.
@@ -92,7 +99,8 @@ def _other_samples(steps: TracedSteps, other: TracedSteps | None) -> str:
     return f"step {steps.step} was trained on other samples"
 
 
-def _history(whole: TracedRun, killed: TracedRun) -> Finding:
+def history_finding(whole: TracedRun, killed: TracedRun) -> Finding:
+    """Whether each epoch ended with the same loss and metrics, to the bit."""
     expected = {epoch.step: epoch for epoch in whole.chief.epochs}
     metrics = {name for epoch in expected.values() for name in epoch.logs}
     compared = f"{len(expected)} epochs of {len(metrics)} metrics"
@@ -119,8 +127,8 @@ def _parted(one: Mapping[str, float], other: Mapping[str, float]) -> Iterator[tu
             yield name, distance
 
 
-def _weights(whole: TracedRun, killed: TracedRun) -> Finding:
-    """Compares each worker with itself: gradients being accumulated, say, are each replica's own."""
+def weights_finding(whole: TracedRun, killed: TracedRun) -> Finding:
+    """Compares each worker with itself, to the bit: gradients being accumulated, say, are each replica's own."""
     chief = whole.ends[0]
     if chief is None:
         return Finding("weights", "nothing", "the untouched run has left no weights")

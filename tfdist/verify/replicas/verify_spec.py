@@ -39,6 +39,11 @@ class VerifySpec(TargetSpec):
                 "There is nothing to compare one replica with. Expected --replicas 2 or more, --nproc N or --also "
                 f"{'|'.join(get_args(Also))}. Received: --replicas 1"
             )
+        if self.shard_mode != "none" and self.nproc is None:
+            raise UsageError(
+                "--shard cuts what several workers hold, and there is one worker. Expected --nproc N, too. Received: "
+                f"--shard {self.shard_mode} without --nproc"
+            )
         if self.compression != "none" and self.nproc is None and "communication" not in self.also:
             raise UsageError(
                 "--compression is of the gradients that workers send, and there is one worker. Expected --nproc N, "

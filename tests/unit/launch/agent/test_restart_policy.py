@@ -63,6 +63,11 @@ def test_the_reason_says_how_often_it_was_restarted(most: int, times: str) -> No
             failure("exception", type="tfdist.errors.WorkerFailedError"),
             True,  # a connection broke, twice
         ),
+        (
+            failure("exception", type="tfdist.errors.StoreError", step=None),
+            failure("exception", type="tfdist.errors.StoreError", step=None),
+            True,  # an outage lasts
+        ),
         (failure(), failure(), True),
         (failure("hang", type=""), failure("hang", type=""), True),
     ],

@@ -13,7 +13,7 @@ from tests.unit.launch.fakes import Stage, assignments, beat, stage
 from tfdist.launch.agent.failure_diagnosis import from_signal
 from tfdist.launch.agent.worker_group import WorkerGroup
 from tfdist.launch.job_phases import JobLifecycle, JobPhase
-from tfdist.launch.peers.messages import AttemptEnded, GiveUp, Hold, Restart, Stop, StopRequested, WorkerDone
+from tfdist.launch.peers.messages import AttemptEnded, GiveUp, Hold, Restart, Stop, Stopped, StopRequested, WorkerDone
 from tfdist.launch.run_result import RunResult
 from tfdist.rundir.failure import Failure
 
@@ -31,7 +31,7 @@ class ScriptedJob:
     scene: Stage
 
 
-def run_group(scene: Stage, max_restarts: int = 0, diagnose: Any = None) -> ScriptedJob:
+def run_group(scene: Stage, max_restarts: int = 0, diagnose: Any = None, judge: Any = None) -> ScriptedJob:
     phases: list[tuple[JobPhase, int]] = []
     told: list[Restart] = []
     dependencies = scene.dependencies()
@@ -40,6 +40,8 @@ def run_group(scene: Stage, max_restarts: int = 0, diagnose: Any = None) -> Scri
     life.call(lambda phase, attempt: phases.append((phase, attempt)))
     if diagnose is not None:
         dependencies = dataclasses.replace(dependencies, diagnose=diagnose)
+    if judge is not None:
+        dependencies = dataclasses.replace(dependencies, judge_stop=judge)
     group = WorkerGroup(
         assignments(len(scene.workers[0]), len(scene.coordinator.remote)),
         dependencies,
@@ -133,7 +135,8 @@ def test_a_signal_during_the_delay_ends_the_job(leads: bool) -> None:
     job = run_group(scene, 3)
     assert job.phases == [(RUNNING, 0), (STOPPING, 0), (RESTARTING, 0), (JobPhase.FAILED, 1)]
     assert job.result.code == 143
-    assert scene.coordinator.told[-1] == AttemptEnded(stop=job.result.stop)
+    assert AttemptEnded(stop=job.result.stop) in scene.coordinator.told
+    assert (scene.coordinator.told[-1] == Stopped(job.result.stop)) == leads
 
 
 def test_a_follower_obeys_the_leader() -> None:
@@ -186,6 +189,47 @@ def test_a_follower_stops_when_the_leader_was_stopped_meanwhile(event: str) -> N
     job = run_group(stage([dies()], leads=False, remote=(1,), script=[(1.0, stopping)]))
     assert (job.result.code, job.result.stop) == (143, STOP)
     assert [failure.index for failure in job.result.failures] == [0]
+
+
+JUDGED = Stop(4, STOP.why, "requeued too often")
+
+
+def test_the_leader_judges_a_stop_and_tells_the_others() -> None:
+    asked: list[tuple[Stop, int]] = []
+
+    def judge(stop: Stop, step: int) -> Stop:
+        asked.append((stop, step))
+        return JUDGED
+
+    script = [(1.0, StopRequested(STOP))]
+    scene = stage([{"says": [(0.0, beat(7))]}], remote=(1,), script=script)
+    job = run_group(scene, judge=judge)
+    assert (job.result.code, job.result.stop, asked) == (4, JUDGED, [(STOP, 7)])
+    assert scene.coordinator.told[-1] == Stopped(JUDGED)
+
+
+def test_ctrl_c_is_not_judged() -> None:
+    scene = stage([{}], remote=(1,), script=[(1.0, StopRequested(Stop(130, "Ctrl-C")))])
+    job = run_group(scene, judge=lambda stop, step: JUDGED)
+    assert job.result.code == 130
+    assert not any(isinstance(event, Stopped) for event in scene.coordinator.told)
+
+
+@pytest.mark.parametrize("at", [1.0, 4.0])
+def test_a_follower_ends_a_stop_as_the_leader_does(at: float) -> None:
+    """Whether it hears of that while its own workers end, or only afterwards."""
+    script = [(1.0, AttemptEnded(stop=STOP)), (at, Stopped(JUDGED))]
+    job = run_group(stage([{}], leads=False, remote=(1,), script=script))
+    assert (job.result.code, job.result.stop) == (4, JUDGED)
+
+
+@pytest.mark.parametrize(("gone_at", "most"), [(1.5, 5.0), (1e9, 60.0)])
+def test_a_follower_that_does_not_hear_how_a_stop_ends_ends_it_by_itself(gone_at: float, most: float) -> None:
+    scene = stage([{}], leads=False, remote=(1,), script=[(1.0, AttemptEnded(stop=STOP))])
+    scene.coordinator.gone_at = gone_at
+    job = run_group(scene)
+    assert (job.result.code, job.result.stop) == (143, STOP)
+    assert scene.clock.now < most
 
 
 def test_events_after_the_verdict_belong_to_the_next_attempt() -> None:

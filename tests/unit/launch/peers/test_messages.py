@@ -28,6 +28,7 @@ EVENTS: list[Event] = [
     messages.StopAt(8),
     messages.Restart(2, 4.0, "why"),
     messages.GiveUp("why"),
+    messages.Stopped(messages.Stop(4, "SIGTERM", "advice")),
 ]
 
 

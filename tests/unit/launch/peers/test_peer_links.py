@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import signal
 import socket
 import time
@@ -14,6 +15,7 @@ import pytest
 from tfdist.launch.agent.failure_diagnosis import from_signal
 from tfdist.launch.peers.messages import AttemptEnded, Event, GiveUp, Hold, Restart, Stop
 from tfdist.launch.peers.peer_links import PeerLink, PeerLinks, keep_alive
+from tfdist.net.bounded_wait import Source
 from tfdist.net.line_socket import LineSocket
 
 STOP = Stop(143, "SIGTERM to the launcher on a")
@@ -114,7 +116,7 @@ def test_the_first_failure_is_the_first_whatever_clocks_say(
 
 def test_failures_that_nobody_knows_the_time_of_are_not_understood(pair: tuple[PeerLinks, PeerLinks]) -> None:
     leader, follower = pair
-    for line in follower.sockets():
+    for line in follower.lines:
         line.send({"settle": [from_signal(1, 9).to_dict()], "sent": "now"})
     assert kinds(leader.events()) == ["AttemptEnded"]
     assert not leader.is_connected()
@@ -174,7 +176,7 @@ def test_the_others_hear_and_are_heard_after_one_is_gone() -> None:
         for other in others:
             other.tell(GiveUp("why"))
         assert leader.events() == [GiveUp("why")] * 2
-        assert len(leader.sockets()) == 2
+        assert len(leader.lines) == 2
         for other in others:
             (heard,) = other.events()
             assert isinstance(heard, AttemptEnded) and heard.failures[0].index == 1
@@ -191,3 +193,68 @@ def test_a_machine_that_vanished_is_noticed_within_half_a_minute() -> None:
         assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         assert silent + between * tries <= 30
         assert 0 < connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) <= 30_000
+
+
+@pytest.fixture
+def star() -> Iterator[tuple[PeerLinks, list[PeerLinks]]]:
+    """The leader and three followers."""
+    pairs = [socket.socketpair() for _ in range(3)]
+    links = [PeerLink(LineSocket(end), f"h{n}", (n,), (f"h{n}:1",)) for n, (end, _) in enumerate(pairs, 1)]
+    leader = PeerLinks(links, leads=True, remote=(1, 2, 3))
+    of_chief = [PeerLink(LineSocket(end), "a", (0,), ("a:1",)) for _, end in pairs]
+    followers = [PeerLinks([link], leads=False, remote=(0,)) for link in of_chief]
+    with contextlib.ExitStack() as stack:
+        for each in (leader, *followers):
+            stack.callback(each.close)
+        yield leader, followers
+
+
+def test_the_end_of_an_attempt_is_passed_on_once_however_many_tell_of_it(
+    star: tuple[PeerLinks, list[PeerLinks]],
+) -> None:
+    """Where all workers fail together, everybody would hear of everybody."""
+    leader, followers = star
+    ends = [AttemptEnded((from_signal(index, 9),)) for index in (1, 2, 3)]
+    for follower, end in zip(followers, ends, strict=True):
+        follower.tell(end)
+    heard = leader.events()
+    assert sorted(event.failures[0].index for event in heard if isinstance(event, AttemptEnded)) == [1, 2, 3]
+    first = heard[0]
+    got = [follower.events() for follower in followers]
+    assert sorted(map(len, got)) == [0, 1, 1] and all(events in ([], [first]) for events in got)
+    leader.begin_again()
+    followers[0].tell(ends[0])
+    leader.events()
+    assert followers[1].events() == [ends[0]]  # of the next attempt
+
+
+@pytest.mark.parametrize("by_leader", [True, False])
+def test_a_stop_is_passed_on_after_a_failure_too(star: tuple[PeerLinks, list[PeerLinks]], by_leader: bool) -> None:
+    leader, (first, second, third) = star
+    leader.tell(FAILED) if by_leader else first.tell(FAILED)
+    leader.events()
+    second.tell(AttemptEnded(stop=STOP))
+    leader.events()
+    assert third.events() == [FAILED, AttemptEnded(stop=STOP)]
+
+
+def test_of_many_failures_the_first_ones_are_shared(pair: tuple[PeerLinks, PeerLinks]) -> None:
+    leader, follower = pair
+    failures = [replace(from_signal(index, 9), time=float(index)) for index in range(100)]
+    follower.settle([], 0.0)
+    assert len(leader.settle(failures, 5.0)) == 100
+    assert [failure.index for failure in follower.settle([], 5.0)] == list(range(16))
+
+
+def test_a_line_that_takes_no_more_is_ready_when_it_does_again(pair: tuple[PeerLinks, PeerLinks]) -> None:
+    leader, follower = pair
+    for _ in range(4):
+        leader.tell(GiveUp("x" * 200_000))
+    [source] = leader.sockets()
+    assert not is_ready(source)
+    follower.events()
+    assert is_ready(source)
+
+
+def is_ready(source: Source) -> bool:
+    return bool(select.select([source], [], [], 0)[0])

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.unit.launch.fakes import state
 from tfdist.launch.peers.remote_states import RemoteStates
 from tfdist.rundir import RunDir, WorkerState
@@ -44,3 +46,22 @@ def test_a_damaged_file_is_replaced_and_a_missing_directory_stops_nothing(tmp_pa
     run.state_file(1).write_text("{")
     RemoteStates(run, [1]).write([state(1, 5, time=5.0)])
     assert WorkerState.read(run.state_file(1)) == state(1, 5, time=5.0)
+
+
+def test_a_file_that_nobody_else_has_written_is_not_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a thousand workers each reading would count."""
+    run = RunDir(tmp_path)
+    run.state_dir.mkdir()
+    kept = RemoteStates(run, [1])
+    kept.write([state(1, 5, time=5.0)])
+    with monkeypatch.context() as here:
+        here.setattr(WorkerState, "read", lambda file: pytest.fail("read"))
+        kept.write([state(1, 6, time=6.0)])
+    state(1, 9, time=9.0).write(run.state_file(1), durable=False)  # another host's, which shares the directory
+    kept.write([state(1, 7, time=7.0)])
+    assert WorkerState.read(run.state_file(1)) == state(1, 9, time=9.0)
+    run.state_file(1).unlink()
+    kept.write([state(1, 8, time=8.0)])
+    assert WorkerState.read(run.state_file(1)) == state(1, 8, time=8.0)

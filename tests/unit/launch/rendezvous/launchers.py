@@ -56,6 +56,7 @@ class Launchers:
         timeout: float = 20,
         make_go: Callable[[], dict[str, Any]] = lambda: GO,
         token: str | None = None,
+        watch: Callable[[], None] = lambda: None,
     ) -> Future[FormedCluster]:
         cluster = cluster or self.cluster
         membership = Membership(cluster, local)
@@ -63,7 +64,7 @@ class Launchers:
         self.signals.append(signals)
         secret = None if token is None else Token(token)
         arguments = (membership, cluster, make_go if 0 in local else no_go, timeout, signals, self.clock, secret)
-        return self.pool.submit(form, *arguments, self.said[local[0]].append)
+        return self.pool.submit(form, *arguments, self.said[local[0]].append, watch=watch)
 
     def pass_until(self, condition: Callable[[], Any]) -> None:
         """Lets their time pass faster than the system's until the condition holds; introductions still end in time."""

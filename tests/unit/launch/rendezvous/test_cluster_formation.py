@@ -18,9 +18,11 @@ from tfdist.cluster import Address, Cluster
 from tfdist.errors import FormingError, RunDirError, TfdistError
 from tfdist.launch.agent.failure_diagnosis import from_signal
 from tfdist.launch.peers.messages import AttemptEnded, Released, Stop, WorkerDone
+from tfdist.launch.rendezvous.join_barrier import LateError
 from tfdist.launch.rendezvous.peer_discovery import PeerDiscovery
 from tfdist.launch.signals import LauncherStopped
 from tfdist.net import hello as hello_module
+from tfdist.net.dial_outcome import DialOutcome, DialStatus
 from tfdist.net.port_lease import bind_reusable
 
 
@@ -116,13 +118,15 @@ def test_something_else_at_a_workers_address_is_named(
 def test_the_launcher_that_gives_up_first_ends_the_forming_for_all(
     make: Callable[[int], Launchers], hasty: int
 ) -> None:
+    """Each names whom it misses itself: the one that gave up may see others."""
     launchers = make(3)
     futures = [launchers.start(index, timeout=1000 if index == hasty else 1_000_000) for index in (0, 1)]
     launchers.pass_until_said(TWO_OF_THREE, 0, 1)
     launchers.ahead += 1000
     for future in futures:
-        with pytest.raises(FormingError, match="worker 2"):
+        with pytest.raises(FormingError, match="worker 2") as raised:
             future.result(20)
+        assert "Received from the launcher" not in str(raised.value)
 
 
 @pytest.fixture
@@ -241,6 +245,32 @@ def test_an_unexpected_error_is_told_to_all_too(make: Callable[[int], Launchers]
         leader.result(20)
     with pytest.raises(FormingError, match="KeyError: 'boom'"):
         follower.result(10)
+
+
+def test_whoever_knows_that_the_cluster_cannot_form_ends_the_wait_of_all(make: Callable[[int], Launchers]) -> None:
+    launchers = make(3)
+    is_lost = threading.Event()
+
+    def watch() -> None:
+        if is_lost.is_set():
+            raise FormingError("The third has gone.")
+
+    leader, follower = launchers.start(0, watch=watch, timeout=500), launchers.start(1, timeout=500)
+    launchers.pass_until_said(TWO_OF_THREE, 0, 1)
+    is_lost.set()
+    for future in (leader, follower):
+        with pytest.raises(FormingError, match="The third has gone"):
+            future.result(20)
+
+
+def test_who_has_not_come_in_time_is_known_by_what_was_seen(make: Callable[[int], Launchers]) -> None:
+    launchers = make(3)
+    leader, _ = launchers.start(0, timeout=30), launchers.start(1, timeout=30)
+    launchers.pass_until_said(TWO_OF_THREE, 0)
+    launchers.pass_until(leader.done)
+    error = leader.exception()
+    assert isinstance(error, LateError)
+    assert error.missing == {2: DialOutcome(DialStatus.REFUSED)}
 
 
 @pytest.mark.parametrize(("code", "exit_code"), [(2, 2), (0, 3), (-1, 3), (256, 3), ("2", 3), (True, 3), (None, 3)])

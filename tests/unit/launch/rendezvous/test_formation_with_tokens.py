@@ -38,7 +38,7 @@ def test_launchers_with_the_token_meet_and_keep_talking(launchers: Launchers) ->
 
 def test_a_forged_message_ends_the_line(launchers: Launchers) -> None:
     leader, first, second = launchers.form((0,), (1,), (2,), token=SECRET)
-    [line] = first.links.sockets()
+    [line] = first.links.lines
     line.connection.sendall(b'{"released": 0}\n')
     [lost] = wait_for_events(leader)
     assert lost.failures[0].kind == "lost" and lost.failures[0].index == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -9,8 +11,11 @@ import pytest
 
 from tfdist.cluster import Cluster
 from tfdist.errors import DataError, FormingError
-from tfdist.launch.rendezvous.join_barrier import FollowerBarrier, LeaderBarrier
-from tfdist.launch.rendezvous.peer_discovery import CHIEF, Follower, PeerDiscovery
+from tfdist.launch.rendezvous.dial_plan import CHIEF
+from tfdist.launch.rendezvous.followers import Follower
+from tfdist.launch.rendezvous.join_barrier import FollowerBarrier, LateError, LeaderBarrier, abort
+from tfdist.launch.rendezvous.overview import Overview
+from tfdist.launch.rendezvous.peer_discovery import PeerDiscovery
 from tfdist.net.dial_outcome import DialOutcome, DialStatus
 from tfdist.net.hello import Hello
 from tfdist.net.line_socket import LineError, LineSocket, Message
@@ -34,8 +39,19 @@ class ScriptedLine:
     def __init__(self, *coming: Message | LineError, ends: bool = False) -> None:
         self.coming, self.ends, self.sent = list(coming), ends, list[Message]()
 
+    has_unsent = False
+
+    def fileno(self) -> int:
+        return -1
+
     def send(self, message: Message) -> None:
         self.sent.append(message)
+
+    def send_encoded(self, body: bytes) -> None:
+        self.sent.append(json.loads(body))
+
+    def flush(self) -> None:
+        """Everything is sent already."""
 
     def receive(self, limit: int | None = None) -> list[Message]:
         now, self.coming = self.coming[:limit], self.coming[len(self.coming[:limit]) :]
@@ -59,9 +75,26 @@ class Met:
     met: Hello | None
     lost: int = 0
 
-    def lose(self) -> None:
-        self.lost += 1
-        self.line, self.met = None, None
+
+class Present:
+    """The followers, of which every one is heard each time."""
+
+    def __init__(self, *followers: Follower) -> None:
+        self.all = list(followers)
+
+    def __iter__(self) -> Iterator[Follower]:
+        return iter(list(self.all))
+
+    def hear(self) -> list[Follower]:
+        for each in self.all:
+            each.listen()
+        return list(self.all)
+
+    def are(self, count: int) -> bool:
+        return sum(len(each.hello.local) for each in self.all) == count
+
+    def miss_nobody(self) -> bool:
+        return all(each.missing == {} for each in self.all)
 
 
 @dataclass
@@ -70,10 +103,23 @@ class Here:
 
     local: tuple[int, ...]
     missed: dict[int, DialOutcome] = field(default_factory=dict)
-    followers: list[Follower] = field(default_factory=list)
+    followers: Present = field(default_factory=Present)
     connectors: dict[int, Met] = field(default_factory=dict)
     forgotten: list[tuple[int, ...]] = field(default_factory=list)
+    overview: Overview | None = None
     cluster = CLUSTER
+
+    @property
+    def has_met_all(self) -> bool:
+        return not self.missed
+
+    def own_overview(self) -> Overview:
+        return Overview("a", "2 of 3 workers are here", 1, ())
+
+    def lose_chief(self) -> None:
+        chief = self.connectors[CHIEF]
+        chief.lost += 1
+        chief.line, chief.met = None, None
 
     @property
     def hello(self) -> Hello:
@@ -91,6 +137,7 @@ class Here:
         return self.missed
 
     def forget(self, follower: Follower) -> None:
+        self.followers.all.remove(follower)
         self.forgotten.append(follower.hello.local)
 
 
@@ -125,7 +172,7 @@ def test_the_chiefs_launcher_says_go_when_every_two_have_met_both_ways(
     said: dict[int, list[Message]], missed: dict[int, DialOutcome], goes: bool
 ) -> None:
     lines = {index: ScriptedLine(*messages) for index, messages in said.items()}
-    here = Here((0,), missed, [follower(index, line) for index, line in lines.items()])
+    here = Here((0,), missed, Present(*(follower(index, line) for index, line in lines.items())))
     formed = leader_of(here).step()
     assert (formed is not None) == goes
     assert {index: line.sent for index, line in lines.items()} == {
@@ -138,7 +185,7 @@ def test_the_chiefs_launcher_says_go_when_every_two_have_met_both_ways(
 
 def test_a_launcher_that_leaves_before_the_go_is_missed_again() -> None:
     lines = {1: ScriptedLine(MEETS_ALL, ends=True), 2: ScriptedLine(MEETS_ALL)}
-    here = Here((0,), followers=[follower(index, line) for index, line in lines.items()])
+    here = Here((0,), followers=Present(*(follower(index, line) for index, line in lines.items())))
     assert leader_of(here).step() is None
     assert [each.hello.local for each in here.followers] == [(2,)]
     assert here.forgotten == [(1,)]
@@ -146,7 +193,7 @@ def test_a_launcher_that_leaves_before_the_go_is_missed_again() -> None:
 
 def test_the_reason_of_a_launcher_that_gives_up_is_heard_before_it_is_dropped() -> None:
     gone = ScriptedLine({"abort": {"code": 5, "text": "No data.", "host": "b"}}, ends=True)
-    here = Here((0,), followers=[follower(2, ScriptedLine(MEETS_ALL)), follower(1, gone)])
+    here = Here((0,), followers=Present(follower(2, ScriptedLine(MEETS_ALL)), follower(1, gone)))
     with pytest.raises(FormingError, match="(?s)No data.*from the launcher on b") as raised:
         leader_of(here).step()
     assert raised.value.exit_code == 5
@@ -161,7 +208,7 @@ def joining(line: ScriptedLine, **missed: DialOutcome) -> tuple[FollowerBarrier,
 
 def test_the_terms_are_said_once() -> None:
     line = ScriptedLine(MISSES_TWO)
-    leader = leader_of(Here((0,), followers=[follower(1, line)]))
+    leader = leader_of(Here((0,), followers=Present(follower(1, line))))
     for _ in range(2):
         assert leader.step() is None
     assert line.sent == [TERMS]
@@ -234,14 +281,26 @@ def test_what_is_passed_on_names_the_one_that_said_it_first() -> None:
     assert str(raised.value) == passed_on["text"]
 
 
+def test_that_not_all_came_in_time_is_told_apart() -> None:
+    """For whoever hears it knows better itself whom it misses."""
+    said = abort(LateError("The cluster did not form."), "b")
+    assert said == {"abort": {"code": 3, "text": "The cluster did not form.", "host": "b", "late": True}}
+    with pytest.raises(LateError, match="(?s)did not form.*from the launcher on b"):
+        joining(ScriptedLine(said))[0].step()
+    for other in (abort(FormingError("They do not agree."), "b"), {"abort": {**said["abort"], "late": "yes"}}):
+        with pytest.raises(FormingError) as raised:
+            joining(ScriptedLine(other))[0].step()
+        assert type(raised.value) is FormingError
+
+
 def test_a_refusal_counts_when_all_are_here_and_nothing_is_made() -> None:
     refusal = {"refusal": {"code": 5, "text": "No data.", "host": "b"}}
     refusing, late = ScriptedLine({**MEETS_ALL, **refusal}), ScriptedLine()
-    here = Here((0,), followers=[follower(1, refusing), follower(2, late)])
+    here = Here((0,), followers=Present(follower(1, refusing), follower(2, late)))
     made: list[int] = []
     leader = LeaderBarrier(cast(PeerDiscovery, here), lambda: made.append(1) or GO, {})
     assert leader.step() is None
-    here.followers[1] = follower(2, ScriptedLine(MEETS_ALL))
+    here.followers.all[1] = follower(2, ScriptedLine(MEETS_ALL))
     with pytest.raises(FormingError, match="(?s)No data.*from the launcher on b") as raised:
         leader.step()
     assert (raised.value.exit_code, made) == (5, [])

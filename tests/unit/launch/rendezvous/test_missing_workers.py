@@ -12,6 +12,7 @@ from tfdist.launch.rendezvous.missing_workers import (
     FIRST_SECONDS,
     Progress,
     WaitingLauncher,
+    absence_lines,
     describe_outcome,
     explain_absence,
     print_progress,
@@ -143,15 +144,9 @@ def test_the_error_of_a_large_cluster_is_short() -> None:
     seen = {index: REFUSED for index in range(1, 256) if index != 9} | {9: TIMED_OUT}
     callers = [WaitingLauncher(f"host{n}", (n,), {200: "does not answer"}) for n in range(100)]
     for missing, remote in ((seen, range(1, 256)), ({}, [200])):
-        text = explain_absence(
-            cluster,
-            missing,
-            came={},
-            callers=callers,
-            remote=tuple(remote),
-            refused={f"10.0.0.{n}": "has no TFDIST_TOKEN" for n in range(100)},
-            timeout=120,
-        )
+        known = absence_lines(cluster, missing, came={}, callers=callers, remote=tuple(remote))
+        refused = {f"10.0.0.{n}": "has no TFDIST_TOKEN" for n in range(100)}
+        text = explain_absence(cluster, known, "some did not come", refused=refused, timeout=120)
         lines = text.splitlines()
         assert len(lines) < 50 and len(text) < 8000, text
         assert "example.org:20000,...,a-rather-long-name-of-a-host-255.example.org:20000 (256 workers)" in lines[-1]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tfdist.launch.agent.failure_diagnosis import from_exit, from_signal
 from tfdist.launch.peers.messages import Stop
 from tfdist.launch.run_dir.failure_report import render_report
@@ -48,3 +50,11 @@ def test_a_stop_is_reported_and_success_is_not() -> None:
     # The worker that got the signal did not fail.
     assert "worker 0 (" in abrupt and "worker 1 (" not in abrupt
     assert render_report(RunResult(0)) == render_report(RunResult(7)) == ""
+
+
+@pytest.mark.parametrize("type_of_others", ["ValueError", "UnavailableError"])
+def test_of_hundreds_of_failures_a_few_are_told_and_the_others_counted(type_of_others: str) -> None:
+    others = [failure(index, 2.0 + index, type_of_others) for index in range(1, 500)]
+    report = render_report(RunResult(4, (failure(0, 1.0), *others)))
+    assert len(report) < 4000 and len(report.splitlines()) < 30
+    assert "more: workers " in report and "-499" in report

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
+import resource
 from dataclasses import replace
 
 import pytest
@@ -64,3 +66,19 @@ def test_a_system_that_gives_none_is_said(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(said) == 1
     assert "over the network instead" in said[0]
     assert "Too many open files" in said[0]
+
+
+def test_links_that_leave_no_descriptors_to_start_the_workers_are_not_made() -> None:
+    given, said = assignments(3), list[str]()
+    before = set(os.listdir("/proc/self/fd"))
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with linked(given, refuse) as found:
+        highest = max(fd for each in found for fds in each.links for fd in fds)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 10, limits[1]))
+    try:
+        with linked(given, said.append) as found:
+            assert found == given
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert os.strerror(errno.EMFILE) in said[0]
+    assert set(os.listdir("/proc/self/fd")) == before

@@ -1,0 +1,99 @@
+"""What a launch reads: hostfiles, filters, and what hosts and launches say to one another."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import socket
+import string
+
+import pytest
+from hypothesis import strategies as st
+
+from tests.fuzz.hostile_values import changed_json
+from tests.fuzz.properties import fuzzed
+from tfdist.errors import UsageError
+from tfdist.multihost.hosts.host_filter import exclude, include, parse_filter
+from tfdist.multihost.hosts.host_list import Host, parse_hosts
+from tfdist.multihost.hosts.hostfile import parse_hostfile
+from tfdist.multihost.launching.host_group import problem_of
+from tfdist.multihost.launching.protocol import HostFacts, HostSpec, StartOrder, parse_message
+from tfdist.multihost.mpi.call_back import CallError, answer_call, parse_places
+from tfdist.multihost.remote.control_input import ControlInput
+from tfdist.net.shared_token import Token
+
+SPEC = HostSpec("1.0", "n", "/w", "script", "train.py", ("--a=1",), 2, (0, 1), 5.0, {"A": "1"}, "/o", "/r")
+FACTS = HostFacts("host", "boot", "10.0.0.1", (20_000,), 2, "/python")
+_PARTS = ["h1", "h2", " ", "\t", "slots=", "slots", "=", "2", "99999999999", "#", "\n", "\r", "@", ":", ",", "-", "é"]
+_PARTS += ["\0"]
+texts = st.lists(st.sampled_from(_PARTS) | st.text(string.printable, max_size=4), max_size=12).map("".join)
+
+
+@fuzzed(60, text=texts)
+def test_a_hostfile(text: str) -> None:
+    with contextlib.suppress(UsageError):
+        hosts = parse_hostfile(text, "hosts")
+        assert len({host.name for host in hosts}) == len(hosts) > 0
+        lines = [f"{host.name} slots={len(host.slots)}" if host.slots else host.name for host in hosts]
+        assert parse_hostfile("\n".join(lines), "hosts") == hosts
+
+
+@fuzzed(60, text=texts)
+def test_filters(text: str) -> None:
+    hosts = (Host("h1", (0, 1, 2)), Host("h2", (0,)), Host("h3"))
+    for apply in (include, exclude):
+        with contextlib.suppress(UsageError):
+            left = apply(hosts, text, "hosts")
+            assert left and [host.name for host in hosts if host.name in {each.name for each in left}]
+            assert parse_filter(text, "--include")
+    with contextlib.suppress(UsageError):
+        assert parse_hosts(text)
+
+
+@fuzzed(40, text=changed_json(dataclasses.asdict(SPEC)) | st.binary(max_size=50))
+def test_what_a_host_is_told(text: bytes) -> None:
+    with contextlib.suppress(ValueError):
+        spec = HostSpec.of(text)
+        assert HostSpec.of(spec.to_line()) == spec
+
+
+@fuzzed(40, text=changed_json({"checked": dataclasses.asdict(FACTS), "refused": {"what": "x", "code": 2}}))
+def test_what_a_host_answers(text: bytes) -> None:
+    with contextlib.suppress(ValueError):
+        said = parse_message(text)
+        assert problem_of(said.get("refused")).code in (2, 3)
+        with contextlib.suppress(ValueError):
+            StartOrder.of(said.get("checked"))
+        assert HostFacts.of(said.get("checked")).ports is not None
+
+
+@fuzzed(25, pieces=st.lists(st.binary(max_size=30) | st.just(json.dumps({"signal": 2}).encode() + b"\n"), max_size=8))
+def test_control_of_a_remote_end(pieces: list[bytes]) -> None:
+    reading, writing = os.pipe()
+    try:
+        control = ControlInput(reading)
+        for piece in pieces:
+            os.write(writing, piece)
+            assert all(isinstance(said, dict) for said in control.messages())
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+@fuzzed(25, said=changed_json({"host": "h1", "stream": "control", "nonce": "a", "proof": "b"}) | st.binary(max_size=60))
+def test_a_call_of_a_rank(said: bytes) -> None:
+    """Nobody is taken for a rank who does not have the secret."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(said + b"\n")
+        theirs.shutdown(socket.SHUT_WR)
+        with pytest.raises((CallError, OSError)):
+            answer_call(ours, Token("secret"))
+
+
+@fuzzed(25, text=st.lists(st.sampled_from(["10.0.0.1", " ", ",", "7", "99999999", "fd00::1", "é"])).map("".join))
+def test_places_to_call(text: str) -> None:
+    with contextlib.suppress(CallError):
+        assert all(0 < port < 65536 for _, port in parse_places(text))

@@ -1,0 +1,67 @@
+"""`tfdist launch`: starts `tfdist train` on every host of an engine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from tfdist.cli import common_options as shared
+from tfdist.cli.launch.engine_call import EngineCall
+from tfdist.cli.launch.engine_options import ENGINE_OPTIONS, check_options
+from tfdist.cli.launch.engines import ENGINES, call_engine
+from tfdist.cli.launch.train_arguments import given_options, train_arguments, train_options
+from tfdist.cli.train_target import name_target
+
+
+class LaunchVerb(shared.TargetVerb):
+    """Has the engines' options and those of `train`, and shows them apart."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.params += [*(each.option for each in ENGINE_OPTIONS if each.engines & ENGINES.keys()), *train_options()]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        of_train = {option.name for option in train_options()}
+        own: list[tuple[str, str]] = []
+        trains: list[tuple[str, str]] = []
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
+            if record is not None:
+                (trains if parameter.name in of_train else own).append(record)
+        with formatter.section("Options"):
+            formatter.write_dl(own)
+        with formatter.section("Options of `tfdist train`, for every host"):
+            formatter.write_dl(trains)
+
+
+_ON = "; ".join(f"{name}: {what}" for name, (_, what) in ENGINES.items())
+
+
+@click.command(cls=LaunchVerb, options_metavar="[OPTIONS]")
+@shared.target("Train")
+@shared.choice("--on", list(ENGINES), "ssh", f"What starts the hosts. {_ON}.")
+@click.pass_context
+def launch(ctx: click.Context, /, arguments: tuple[str, ...], module: str | None, on: str, **options: Any) -> None:
+    """Starts `tfdist train` on many hosts, by one command, and ends all of it together.
+
+    TARGET is a YAML config (default ./tfdist.yaml), a Python script, or -m MODULE, as the hosts see it. After a config
+    options may follow; after a script or a module everything is its own.
+    """
+    if options["log_format"] == "json":
+        from tfdist.launch.logs.log_records import LogRecords
+        from tfdist.launch.logs.record_streams import recorded_streams
+
+        ctx.with_resource(recorded_streams(LogRecords()))
+    given = given_options(ctx)
+    check_options(on, given)
+    of_train = {str(option.name) for option in train_options()}
+    call = EngineCall(
+        target=name_target(module, arguments),
+        options={name: value for name, value in options.items() if name not in of_train},
+        train={name: value for name, value in options.items() if name in of_train},
+        train_arguments=train_arguments(ctx),
+        given=given,
+        verbose=options["verbose"],
+    )
+    ctx.exit(call_engine(on, call))

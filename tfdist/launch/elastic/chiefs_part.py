@@ -1,0 +1,268 @@
+"""The part of the chief's launcher in an elastic job: it decides who takes part, and whether the job goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from tfdist.cluster.membership import Membership
+from tfdist.errors import FormingError, PortTakenError, RunDirError, TfdistError
+from tfdist.launch.agent.restart_policy import RestartAfter, RestartPolicy
+from tfdist.launch.elastic.elastic_options import ElasticOptions
+from tfdist.launch.elastic.gathering import Gathering
+from tfdist.launch.elastic.generation import CHIEF, Generation, chief_ports
+from tfdist.launch.elastic.job_steps import JobSteps, job_of_generation
+from tfdist.launch.elastic.membership_policy import Begin, MembershipPolicy, TooFew, Wait
+from tfdist.launch.elastic.unformed_generation import lost_members
+from tfdist.launch.environment import read_token
+from tfdist.launch.job_phases import JobPhase
+from tfdist.launch.job_spec import JobSpec
+from tfdist.launch.job_terms import JobTerms
+from tfdist.launch.peers.messages import Stop
+from tfdist.launch.rendezvous.descriptor_limit import raise_limit
+from tfdist.launch.run_dir.run_records import change_phase
+from tfdist.launch.run_result import RunResult
+from tfdist.launch.signals import LauncherStopped, Signals, describe_signal
+from tfdist.net.bounded_wait import wait_for
+from tfdist.net.port_lease import PortLease
+from tfdist.rundir.bounded_disk import BoundedDisk
+from tfdist.rundir.layout import RunDir
+from tfdist.text import format_ranges
+
+GROWS = "can take part: the workers stop at a step and start again with them"
+"""What the chief's launcher says, after their names, of hosts for which it stops the workers."""
+_TICK_SECONDS = 0.2
+_GROW_SECONDS = 2.0
+"""Hosts that come within this time of one another are taken in together."""
+_LEAVING_SECONDS = 5.0
+"""How long the launcher of a host that leaves may take to say so, once the workers of all have stopped."""
+
+
+class ChiefsPart:
+    """The part of the chief's launcher, which decides."""
+
+    def __init__(self, spec: JobSpec, options: ElasticOptions, steps: JobSteps, signals: Signals) -> None:
+        self._spec = spec
+        self._options = options
+        self._steps = steps
+        self._signals = signals
+        self._candidates = spec.membership
+        self._policy = MembershipPolicy(
+            self._candidates.num_workers, options.min_workers, spec.start_timeout, options.rejoin_timeout
+        )
+        self._restarts = RestartPolicy(spec.max_restarts, outlives_loss=True)
+        terms = JobTerms(spec).offer()
+        self._gathering = Gathering(self._candidates, terms, read_token(spec.environ), steps.say)
+        self._waiting_since: float | None = None
+        self._has_begun = False
+
+    def run(self) -> int:
+        code, why = FormingError.exit_code, "the chief's launcher has ended"
+        with PortLease() as ports, contextlib.closing(self._gathering) as gathering:
+            assert self._candidates.cluster is not None, "an elastic job has a list"
+            ports.take(self._candidates.cluster.workers[CHIEF].port)
+            # One that knocks, and one while a generation runs.
+            raise_limit(2 * len(self._candidates.remote))
+            gathering.open()
+            try:
+                code, why = self._run_generations()
+                return code
+            except (TfdistError, LauncherStopped) as error:
+                code, why = error.exit_code, str(error)
+                _change_phase(self._spec, JobPhase.FAILED)
+                raise
+            finally:
+                gathering.end(code, why)
+
+    def _run_generations(self) -> tuple[int, str]:
+        """Returns the exit code, and why there is no further generation; empty where the job is done."""
+        before, number = None, 1
+        while True:
+            members = self._gather(before)
+            result = self._run_generation(number, members)
+            left = self._who_leaves(result, members)
+            if not left and not self._is_to_grow(result):
+                verdict = self._judge(result)
+                if isinstance(verdict, str):
+                    self._steps.report(self._spec, replace(result, advice=verdict or result.advice))
+                    return result.code, verdict if result.stop is None else result.stop.why
+                self._restart(result, verdict)
+            self._signals.asked = None
+            _change_phase(self._spec, JobPhase.RESTARTING)
+            before, number = tuple(index for index in members if index not in left), number + 1
+
+    def _run_generation(self, number: int, members: tuple[int, ...]) -> RunResult:
+        generation = Generation(number, members, _free_port(self._candidates))
+        if number > 1 or len(members) < self._candidates.num_workers:
+            self._steps.say(self._beginning(generation))
+        self._gathering.begin(generation)
+        membership = generation.membership(self._candidates)
+        spec = job_of_generation(self._spec, membership, is_first=not self._has_begun)
+        result = self._run(generation, replace(spec, while_forming=self._gathering.check_members))
+        lost = [failure.index for failure in result.failures if failure.kind == "lost" and failure.index]
+        self._gathering.end_generation(members[index] for index in lost if index < len(members))
+        if result.run_dir is not None:
+            # What --resume and --overwrite say is done; and the directory may have been chosen just now.
+            self._has_begun = True
+            self._spec = replace(self._spec, run_dir=result.run_dir)
+        return self._of_own_signal(result)
+
+    def _of_own_signal(self, result: RunResult) -> RunResult:
+        """The result, with the signal that came while the workers stopped for another reason."""
+        received = self._signals.received
+        if not received or result.stop is None:
+            return result
+        stop = Stop(128 + received[0], describe_signal(received[0]))
+        return result if result.stop.code == stop.code else replace(result, code=stop.code, stop=stop)
+
+    def _is_to_grow(self, result: RunResult) -> bool:
+        """Whether the workers have stopped only to take in others."""
+        stop, received = result.stop, self._signals.received
+        return stop is not None and stop.why == self._signals.asked and not result.failures and not received
+
+    def _who_leaves(self, result: RunResult, members: tuple[int, ...]) -> tuple[int, ...]:
+        """The workers whose hosts leave the job, as SIGTERM has told them to, where the others can go on."""
+        stop = result.stop
+        if stop is None or stop.code != 128 + signal.SIGTERM or self._is_to_grow(result) or self._signals.received:
+            return ()
+        deadline = time.monotonic() + _LEAVING_SECONDS
+        while not self._gathering.leaving() and time.monotonic() < deadline:
+            self._gathering.step("the workers have stopped")
+            wait_for([self._signals, *self._gathering.sources()], _TICK_SECONDS)
+            self._signals.drain()
+        leaving = self._gathering.leaving()
+        left = tuple(index for each in leaving for index in each.hello.local)
+        if not left or self._signals.received or len(set(members) - set(left)) < self._options.min_workers:
+            return ()
+        hosts = ", ".join(each.host for each in leaving)
+        self._steps.say(f"{hosts} leaves the job ({stop.why}); all workers have stopped at a step, and others go on")
+        self._gathering.drop(left)
+        return left
+
+    def _restart(self, result: RunResult, verdict: RestartAfter) -> None:
+        _change_phase(self._spec, JobPhase.RESTARTING)
+        self._steps.report(self._spec, result)
+        count = f"restart {verdict.number} of {self._restarts.most}; progress resets the count"
+        self._steps.say(f"all workers start again in {verdict.delay:g} s ({count})")
+        self._wait(verdict.delay)
+
+    def _judge(self, result: RunResult) -> RestartAfter | str:
+        """Whether another generation follows, or why none does; empty where that needs no reason."""
+        if result.stop is not None or not result.failures:
+            return ""
+        judgement, self._restarts = self._restarts.judge(result.failures, result.step)
+        return judgement if isinstance(judgement, RestartAfter) else judgement.why
+
+    def _run(self, generation: Generation, spec: JobSpec) -> RunResult:
+        """Runs one generation; launchers that do not find one another in it are as good as lost."""
+        text = (
+            f"the job runs with {spec.membership.num_workers} of {self._candidates.num_workers} workers; this host "
+            f"takes part {'from the next step on' if self._options.grow else 'when the workers start the next time'}"
+        )
+        self._waiting_since = None
+        with self._gathering.served(text, self._grow):
+            try:
+                return self._steps.run(spec, self._signals)
+            except FormingError as error:
+                if error.exit_code != FormingError.exit_code:
+                    raise  # what another launcher was given, which it would be given again
+                lost = lost_members(error, generation, spec.membership.cluster, self._gathering.members)
+                return RunResult(error.exit_code, lost)
+
+    def _grow(self) -> None:
+        """Asks the workers to stop at a step, where a host waits to be taken in."""
+        hosts = self._gathering.waiting_hosts() if self._options.grow else ()
+        if not hosts or self._signals.asked is not None:
+            self._waiting_since = None if not hosts else self._waiting_since
+            return
+        now = time.monotonic()
+        if self._waiting_since is None:
+            self._waiting_since = now
+        if now - self._waiting_since >= _GROW_SECONDS:
+            self._steps.say(f"{', '.join(hosts)} {GROWS}")
+            self._signals.ask(f"to take in {', '.join(hosts)} (--grow)")
+
+    def _gather(self, before: tuple[int, ...] | None) -> tuple[int, ...]:
+        """Waits until a generation can begin; returns its members.
+
+        Raises:
+            FormingError: There are too few.
+        """
+        begun, enough_since, said = time.monotonic(), None, ""
+        while True:
+            now, present = time.monotonic(), self._gathering.present()
+            is_enough = len(present) >= self._options.min_workers
+            enough_since = (enough_since or now) if is_enough else None
+            decision = self._policy.decide(present, before, now - begun, now - (enough_since or now))
+            if isinstance(decision, Begin):
+                return decision.members
+            if isinstance(decision, TooFew):
+                raise FormingError(self._too_few(decision, present))
+            text = self._waiting_text(decision, present)
+            self._gathering.step(text)
+            if text != said and now - begun > 1:
+                said = text
+                self._steps.say(text)
+            wait_for([self._signals, *self._gathering.sources()], _TICK_SECONDS)
+            self._signals.check()
+
+    def _wait(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            self._gathering.step("the workers start again in a moment")
+            wait_for([self._signals, *self._gathering.sources()], _TICK_SECONDS)
+            self._signals.check()
+
+    def _waiting_text(self, decision: Wait, present: tuple[int, ...]) -> str:
+        return (
+            f"{len(present)} of {self._candidates.num_workers} workers are here; waiting for "
+            f"{self._named(decision.missing)}"
+        )
+
+    def _too_few(self, decision: TooFew, present: tuple[int, ...]) -> str:
+        return (
+            f"The job cannot go on: {len(present)} of {self._candidates.num_workers} workers are left, after waiting "
+            f"for {decision.waited:.0f} s. Missing: {self._named(decision.missing)}. Expected "
+            f"{self._options.min_workers} or more (--min-workers). Start the command on these hosts, and here with "
+            "--resume auto."
+        )
+
+    def _beginning(self, generation: Generation) -> str:
+        missing = sorted(set(range(self._candidates.num_workers)) - set(generation.members))
+        without = f", without {self._named(missing)}" if missing else ""
+        return f"{len(generation.members)} of {self._candidates.num_workers} workers start{without}"
+
+    def _named(self, indices: tuple[int, ...] | list[int]) -> str:
+        assert self._candidates.cluster is not None, "an elastic job has a list"
+        if len(indices) > 4:
+            return f"{len(indices)} workers: {format_ranges(list(indices))}"
+        return ", ".join(str(self._candidates.cluster.workers[index]) for index in indices)
+
+
+def _change_phase(spec: JobSpec, phase: JobPhase) -> None:
+    """Says in the run directory, where there is one, that the job is in another phase between two generations."""
+    if spec.run_dir is not None:
+        run = RunDir(Path(spec.run_dir))
+        with contextlib.suppress(RunDirError):
+            BoundedDisk(run.path).call(lambda: change_phase(run, phase))
+
+
+def _free_port(candidates: Membership) -> int:
+    """A port of the chief's host, beside its own in the list, that nobody has now.
+
+    Raises:
+        PortTakenError: There is none.
+    """
+    for port in chief_ports(candidates):
+        with contextlib.suppress(PortTakenError), PortLease() as lease:
+            lease.take(port)
+            return port
+    ports = chief_ports(candidates)
+    raise PortTakenError(
+        f"The chief's worker needs a port beside the one in the list, which its launcher keeps. Expected a free one "
+        f"from {ports[0] if ports else 'no port'} to {ports[-1] if ports else 'no port'}. End what has them, or choose "
+        "another port for the first entry of --workers, the same on every host."
+    )

@@ -1,0 +1,128 @@
+"""The pods of a job, which are the same whatever the job is in Kubernetes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfdist.cluster.kubernetes import WORKERS
+from tfdist.multihost.kubernetes.manifest_options import ManifestOptions
+from tfdist.multihost.kubernetes.pod_naming import NAMING, worker_pattern
+from tfdist.net.shared_token import VARIABLE as TOKEN
+
+TOKEN_KEY = "token"
+"""Of the Secret."""
+
+
+def what_runs(options: ManifestOptions) -> dict[str, Any]:
+    """Image, command, variables and resources of the container: what a TrainJob says itself, and not its runtime."""
+    own = [f"--run-dir={options.run_dir}", f"--resume={options.resume}", f"--grace={options.grace:g}"]
+    command = ["tfdist", "train", *own, *options.arguments]
+    found: dict[str, Any] = {"image": options.image, "command": [literal(part) for part in command]}
+    found["env"] = _variables(options)
+    resources = pod_resources(options)
+    return found | ({"resources": resources} if resources else {})
+
+
+def pod_resources(options: ManifestOptions) -> dict[str, Any]:
+    """Requests and limits of a pod; empty where nothing was asked for.
+
+    Processors are asked for and not limited: a pod that may use idle ones is not slowed down, and its threads are as
+    many as the node has cores.
+    """
+    requests = {"cpu": options.cpus, "memory": options.memory}
+    limits = {"memory": options.memory, "nvidia.com/gpu": str(options.gpus) if options.gpus else None}
+    both = {"requests": requests, "limits": limits}
+    given = {part: {name: text for name, text in each.items() if text is not None} for part, each in both.items()}
+    return {part: each for part, each in given.items() if each}
+
+
+def container(options: ManifestOptions, *, with_what_runs: bool = True) -> dict[str, Any]:
+    """The container of a worker."""
+    ports = [{"name": "tfdist", "containerPort": options.port}]
+    if options.metrics_port is not None:
+        ports.append({"name": "metrics", "containerPort": options.metrics_port})
+    return {
+        "name": NAMING[options.kind].container,
+        **(what_runs(options) if with_what_runs else {}),
+        "ports": ports,
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "volumeMounts": [mount for _, mount in _volumes(options)],
+    }
+
+
+def pod_spec(options: ManifestOptions, *, with_what_runs: bool = True, **more: Any) -> dict[str, Any]:
+    """The `spec` of the pods.
+
+    Args:
+        options: The job's.
+        with_what_runs: Whether the container has `what_runs`.
+        **more: Fields of one kind.
+    """
+    user, group = options.run_as
+    spec: dict[str, Any] = {
+        **more,
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": options.termination_seconds,
+        # What a killed process leaves behind is ended by the pod's first process, which is then Kubernetes' own.
+        "shareProcessNamespace": True,
+        # No variables of other Services: one that is called tfdist-token would set TFDIST_TOKEN_PORT.
+        "enableServiceLinks": False,
+        **_account(options),
+        "securityContext": {
+            "runAsNonRoot": user != 0,
+            "runAsUser": user,
+            "runAsGroup": group,
+            "fsGroup": group,
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }
+    if options.image_pull_secrets:
+        spec["imagePullSecrets"] = [{"name": name} for name in options.image_pull_secrets]
+    if options.node_selector:
+        spec["nodeSelector"] = dict(options.node_selector)
+    spec["containers"] = [container(options, with_what_runs=with_what_runs)]
+    spec["volumes"] = list({volume["name"]: volume for volume, _ in _volumes(options)}.values())
+    return spec
+
+
+def literal(text: str) -> str:
+    """Text of a command or of a variable that Kubernetes leaves as it is: there $(NAME) is replaced, and $$ is $."""
+    return text.replace("$", "$$")
+
+
+def _account(options: ManifestOptions) -> dict[str, Any]:
+    if options.service_account is None:
+        return {"automountServiceAccountToken": False}
+    return {"serviceAccountName": options.service_account}
+
+
+def _variables(options: ManifestOptions) -> list[dict[str, Any]]:
+    pattern = worker_pattern(options.kind, options.name, options.workers, options.port)
+    variables: list[dict[str, Any]] = [{"name": WORKERS, "value": pattern}]
+    if options.token_secret is not None:
+        variables.append(_from_secret(TOKEN, options.token_secret, TOKEN_KEY))
+    variables += [_from_secret(each.name, each.secret, each.key) for each in options.env_secrets]
+    return variables + [{"name": name, "value": literal(value)} for name, value in options.env]
+
+
+def _from_secret(name: str, secret: str, key: str) -> dict[str, Any]:
+    return {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
+
+
+def _volumes(options: ManifestOptions) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Each volume with its mount; a claim that is mounted in several places is one volume."""
+    shared = {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": options.shm_size}}
+    assert options.run_dir_claim is not None
+    runs = _claim(options.run_dir_claim, "runs", options.runs_path)
+    found = [(shared, {"name": "shm", "mountPath": "/dev/shm"}), runs]
+    claims = {options.run_dir_claim: "runs"}
+    for mount in options.mounts:
+        name = claims.setdefault(mount.claim, f"data-{len(claims)}")
+        found.append(_claim(mount.claim, name, mount.path, readOnly=True))
+    return found
+
+
+def _claim(claim: str, name: str, path: str, **more: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    volume = {"name": name, "persistentVolumeClaim": {"claimName": claim}}
+    return volume, {"name": name, "mountPath": path, **more}

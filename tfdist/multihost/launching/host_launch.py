@@ -1,0 +1,205 @@
+"""Launch on hosts: connects to all, checks them, starts `tfdist train` on each, and sees it to its end."""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import BinaryIO, Protocol
+
+from tfdist.cluster.cluster_spec import Cluster
+from tfdist.launch.environment import TargetKind
+from tfdist.launch.logs.log_records import LogRecords
+from tfdist.launch.signals import LauncherStopped, Signals
+from tfdist.multihost.hosts.host_list import Host
+from tfdist.multihost.launching.detachment import leave_to_hosts
+from tfdist.multihost.launching.elastic_launch import ElasticLaunch
+from tfdist.multihost.launching.host_group import HostGroup
+from tfdist.multihost.launching.host_link import HostLink
+from tfdist.multihost.launching.host_problems import HostProblem, launch_error, names
+from tfdist.multihost.launching.host_returns import HostReturns
+from tfdist.multihost.launching.launch_plan import plan_cluster, unused_slots
+from tfdist.multihost.launching.output_display import OutputDisplay
+from tfdist.multihost.launching.protocol import HostFacts, HostSpec
+from tfdist.multihost.launching.run_watch import RunWatch
+from tfdist.multihost.launching.start_again import StartAgain
+from tfdist.net import shared_token
+from tfdist.versions import VERSION
+
+
+@dataclass(frozen=True)
+class HostLaunch:
+    """What is launched.
+
+    Attributes:
+        hosts: In their order; the first has the chief.
+        target_kind: What `target` is.
+        target: What is trained, as `tfdist train` takes it.
+        arguments: Of `tfdist train`, but for the cluster and the devices.
+        cwd: The working directory on every host.
+        workers_per_host: How many workers each host has.
+        variables: What the hosts get into their environment.
+        grace: Seconds in which workers may come to a step boundary.
+        start_timeout: Seconds in which the cluster must form.
+        connect_seconds: How long a host may take to answer ssh.
+        ssh: How the user calls ssh, for commands that are printed.
+        detached_run: The run directory of a run that is left to the hosts; None for one that is watched.
+        elastic: For a run that may go on without a host; None for others.
+        as_records: Whether the hosts print JSON, which gets no names.
+        quiet: Whether nothing is said of the launch itself.
+        verbose: Whether the reports of all hosts are shown.
+    """
+
+    hosts: tuple[Host, ...]
+    target_kind: TargetKind
+    target: str
+    arguments: tuple[str, ...]
+    cwd: str
+    workers_per_host: int = 1
+    variables: dict[str, str] = dataclasses.field(default_factory=dict, repr=False)
+    grace: float = 30.0
+    start_timeout: float = 120.0
+    connect_seconds: int = 30
+    ssh: tuple[str, ...] = ("ssh",)
+    detached_run: str | None = None
+    elastic: ElasticLaunch | None = None
+    as_records: bool = False
+    quiet: bool = False
+    verbose: bool = False
+
+
+class Links(Protocol):
+    """How hosts are reached."""
+
+    def open(self, host: Host, spec: HostSpec) -> HostLink:
+        """Connects to a host, and tells it what to check."""
+        ...
+
+    def explain(self, host: Host, link: HostLink, code: int | None) -> HostProblem:
+        """Why a host has never answered: by what its program exited with, None when time is over."""
+        ...
+
+
+def run_host_launch(launch: HostLaunch, links: Links) -> int:
+    """Runs a launch to its end, or until it is left to the hosts; returns the exit code.
+
+    Args:
+        launch: What is launched.
+        links: How the hosts are reached.
+
+    Raises:
+        UsageError: A host has no such interpreter, working directory or target, or another tfdist; or a name is given
+            twice; or there is no ssh.
+        FormingError: A host is out of reach.
+    """
+    names_of_hosts = [host.name for host in launch.hosts]
+    # Launchers prove to one another that they have the token; nobody else gets it, and no command line shows it.
+    launch = dataclasses.replace(
+        launch, variables={**launch.variables, shared_token.VARIABLE: secrets.token_hex(32)}
+    )
+    display = OutputDisplay(names_of_hosts, *_streams(), LogRecords() if launch.as_records else None)
+    with Signals() as signals, HostGroup(launch.hosts, signals) as group:
+        try:
+            cluster = _connect(launch, links, group, display)
+        except LauncherStopped as stopped:
+            display.say(f"stopped: {stopped}; nothing was started")
+            return stopped.exit_code
+        order = {"workers": str(cluster), "use_slots": True}
+        ports = {host.host.name: host.facts.ports for host in group.hosts if host.facts is not None}
+        for host in group.hosts:
+            group.start(host, **order)
+        again = None if launch.detached_run is not None else _start_again(launch, links, group, display, order, ports)
+        is_elastic = launch.elastic is not None
+        watch = RunWatch(group, display, signals, launch.grace, is_elastic=is_elastic, again=again)
+        if launch.detached_run is not None:
+            return leave_to_hosts(watch, group, display, launch.start_timeout, launch.ssh)
+        code = watch.run()
+    _say_cause(watch, display, launch)
+    return code
+
+
+def _connect(launch: HostLaunch, links: Links, group: HostGroup, display: OutputDisplay) -> Cluster:
+    """Connects to all hosts, and makes the cluster of what they say."""
+    nonce = secrets.token_hex(16)
+
+    def connect(host: Host) -> HostLink:
+        return links.open(host, _spec(launch, host, nonce))
+
+    problems = group.connect(connect, links.explain, launch.connect_seconds)
+    if problems:
+        raise launch_error(problems, len(launch.hosts))
+    found: dict[Host, HostFacts] = {host.host: host.facts for host in group.hosts if host.facts is not None}
+    cluster = plan_cluster(found)
+    if not launch.quiet:
+        note = unused_slots(found)
+        workers = f"{len(cluster)} worker(s) on {len(found)} host(s): {names(host.name for host in found)}"
+        for text in filter(None, (note, f"launching {workers}")):
+            display.say(text)
+    return cluster
+
+
+def _start_again(
+    launch: HostLaunch,
+    links: Links,
+    group: HostGroup,
+    display: OutputDisplay,
+    order: dict[str, object],
+    ports: dict[str, tuple[int, ...]],
+) -> StartAgain | None:
+    """How parts of an elastic run start again; None for other runs."""
+    elastic = launch.elastic
+    if elastic is None:
+        return None
+
+    def connect(host: Host) -> HostLink:
+        spec = _spec(launch, host, secrets.token_hex(16))
+        return links.open(
+            host, dataclasses.replace(spec, arguments=elastic.arguments_again, ports=ports[host.name])
+        )
+
+    returns = HostReturns(group, connect, links.explain, launch.connect_seconds, display.say)
+    return StartAgain(returns, elastic, order)
+
+
+def _spec(launch: HostLaunch, host: Host, nonce: str) -> HostSpec:
+    run = launch.detached_run
+    return HostSpec(
+        version=VERSION,
+        nonce=nonce,
+        cwd=launch.cwd,
+        target_kind=launch.target_kind,
+        target=launch.target,
+        arguments=launch.arguments,
+        workers=launch.workers_per_host,
+        slots=host.slots,
+        grace=launch.grace,
+        variables=launch.variables,
+        output=None if run is None else f"{run}.{host.name}.log",
+        run_dir=run if launch.elastic is None else launch.elastic.run_dir,
+        is_expendable=launch.elastic is not None and host is not launch.hosts[0],
+    )
+
+
+def _say_cause(watch: RunWatch, display: OutputDisplay, launch: HostLaunch) -> None:
+    """Says once what ended the run, whatever each host says of it."""
+    cause = watch.cause
+    if cause is None:
+        return
+    report = display.report(cause.host or launch.hosts[0].name) if cause.code else ""
+    if cause.text:
+        display.say(cause.text + ("; all hosts have ended" if cause.host is None else ""))
+        # Of hosts that were told to stop only what is more than that they were.
+        report = "\n".join(report.splitlines()[1:]) if report.startswith("stopped: ") else ""
+    if report:
+        display.say(report)
+    if launch.verbose and (every := display.all_reports()):
+        display.say(f"the reports of all hosts:\n{every}")
+
+
+def _streams() -> tuple[BinaryIO, BinaryIO]:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    out: Sequence[BinaryIO] = (sys.stdout.buffer, sys.stderr.buffer)
+    return out[0], out[1]

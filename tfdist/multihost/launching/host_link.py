@@ -1,0 +1,139 @@
+"""Link to one host: what it is told, and what comes from it, by whatever program or connection."""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import os
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+from tfdist.multihost.launching.host_problems import HostProblem
+from tfdist.multihost.launching.protocol import MOST_ANSWER_BYTES, marker, parse_message
+from tfdist.net.bounded_wait import Source as Stream
+
+_READ_BYTES = 65536
+_MOST_KEPT = 16_384
+"""Characters of stderr that are kept to explain a failure."""
+
+
+@dataclass
+class Heard:
+    """What came from a host at one time.
+
+    Attributes:
+        out: Complete lines of stdout, answers left out.
+        err: Complete lines of stderr.
+        answers: The remote end's answers.
+    """
+
+    out: list[bytes] = field(default_factory=list)
+    err: list[bytes] = field(default_factory=list)
+    answers: list[dict[str, Any]] = field(default_factory=list)
+
+
+class HostLink(abc.ABC):
+    """The two ends of a conversation with a remote end: what it says, its output and errors, and what it is told.
+
+    Args:
+        nonce: Marks the host's answers.
+    """
+
+    def __init__(self, nonce: str) -> None:
+        self._marker = marker(nonce)
+        self._in: Stream | None = None
+        self._out: Stream | None = None
+        self._err: Stream | None = None
+        self._rest: dict[Stream, bytes] = {}
+        self._open: set[Stream] = set()
+        self._outgoing = b""
+        self.said = ""
+        """The end of what came on stderr."""
+
+    def attach(self, said: Stream, out: Stream, err: Stream) -> None:
+        """Connects it with the host's stdin, stdout and stderr."""
+        self._in, self._out, self._err = said, out, err
+        self._rest = {out: b"", err: b""}
+        self._open = {out, err}
+        for stream in (said, out, err):
+            os.set_blocking(stream.fileno(), False)
+        self.send(b"")
+
+    @abc.abstractmethod
+    def poll(self) -> int | None:
+        """What its program exited with, when all that the host said has been heard; None before."""
+
+    @abc.abstractmethod
+    def explain_loss(self) -> HostProblem:
+        """Why it ended while the host's run went on."""
+
+    def failure_of_program(self) -> HostProblem | None:
+        """What became of a program that holds all hosts together, and has failed while they run; None where it has not.
+
+        They may still say how they ended, and that somebody has stopped them.
+        """
+        return None
+
+    @abc.abstractmethod
+    def hang_up(self) -> None:
+        """Ends the host's stdin, at which it stops what it runs."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Ends it; afterwards nothing of it is left."""
+
+    def sources(self) -> list[Stream]:
+        """What to wait for."""
+        return list(self._open)
+
+    def send(self, data: bytes) -> None:
+        """Sends what can be sent now, and keeps the rest for the next call."""
+        self._outgoing += data
+        # The host may be gone; that is noticed by its output.
+        with contextlib.suppress(BlockingIOError, BrokenPipeError, ConnectionResetError, ValueError):
+            while self._outgoing and self._in is not None:
+                self._outgoing = self._outgoing[os.write(self._in.fileno(), self._outgoing) :]
+
+    def hear(self, ready: Collection[int] | None = None) -> Heard:
+        """What has come since the last call; with `ready`, on those of its descriptors that are in there."""
+        heard = Heard()
+        for pipe in list(self._open):
+            if ready is not None and pipe.fileno() not in ready:
+                continue
+            data = self._read(pipe)
+            *lines, self._rest[pipe] = (self._rest[pipe] + data).split(b"\n")
+            if len(self._rest[pipe]) > MOST_ANSWER_BYTES or (pipe not in self._open and self._rest[pipe]):
+                lines.append(self._rest[pipe])
+                self._rest[pipe] = b""
+            if pipe is self._err:
+                heard.err += lines
+                self.said = (self.said + data.decode(errors="replace"))[-_MOST_KEPT:]
+            else:
+                self._sort(lines, heard)
+        return heard
+
+    def _sort(self, lines: list[bytes], heard: Heard) -> None:
+        for line in lines:
+            before, found, answer = line.partition(self._marker)
+            if before or not found:
+                heard.out.append(before)
+            if found:
+                with contextlib.suppress(ValueError):
+                    heard.answers.append(parse_message(answer))
+
+    def _read(self, pipe: Stream) -> bytes:
+        data = b""
+        while True:
+            try:
+                more = os.read(pipe.fileno(), _READ_BYTES)
+            except BlockingIOError:
+                return data
+            except OSError:
+                more = b""  # a connection that was reset
+            if not more:
+                self._open.discard(pipe)
+                return data
+            data += more
+            if len(data) > MOST_ANSWER_BYTES:
+                return data

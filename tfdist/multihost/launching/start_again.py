@@ -1,0 +1,134 @@
+"""Starting again: lost hosts of an elastic run come back one by one, and all of them where that of the chief was lost.
+
+Without the chief no worker goes on, and all launchers end by themselves. Then all hosts are connected to again, and as
+soon as the chief's is there, the same command starts everywhere and resumes; who is not there yet follows.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+
+from tfdist.multihost.launching.elastic_launch import ChiefRestarts, ElasticLaunch
+from tfdist.multihost.launching.host_group import HostState, LaunchHost
+from tfdist.multihost.launching.host_returns import FIRST_SECONDS, HostReturns
+from tfdist.multihost.launching.output_display import OutputDisplay
+
+ALONE_SECONDS = 60.0
+"""How long the others may go on without the chief's host, before they are told to stop; half a minute is promised."""
+CUT_OFF_SECONDS = 45.0
+"""After which a host comes back that has lost the chief's: by then ssh has noticed, too, where the chief's is gone."""
+_MEANT = frozenset(128 + number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+"""What a launcher exits with that somebody has told to stop."""
+_LOST_LAUNCHER = frozenset({3, 4})
+"""What a launcher exits with that has lost the others: it has not reached the chief's, or that is gone."""
+
+
+def was_killed(host: LaunchHost) -> bool:
+    """Whether a host, or the launcher there, was lost, which nobody has asked for."""
+    return host.state is HostState.LOST or (host.code is not None and host.code > 128 and host.code not in _MEANT)
+
+
+class StartAgain:
+    """Decides when which hosts of an elastic run start again.
+
+    Args:
+        returns: Connects to lost hosts.
+        options: Of the run.
+        order: What a host is told to start.
+        clock: Seconds, never going back.
+    """
+
+    def __init__(
+        self,
+        returns: HostReturns,
+        options: ElasticLaunch,
+        order: dict[str, object],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.returns = returns
+        self._options = options
+        self._order = order
+        self._clock = clock
+        self._restarts = ChiefRestarts(options.max_restarts)
+        self._lost_since: float | None = None
+        self._give_up_at: float | None = None
+
+    @property
+    def is_without_chief(self) -> bool:
+        """Whether the chief's host is lost, and all are to start again."""
+        return self._lost_since is not None
+
+    @property
+    def may_lose_chief(self) -> bool:
+        """Whether all may start again where the chief's host is lost."""
+        return self._options.max_restarts > 0
+
+    def lose_chief(self) -> None:
+        """Notes that the chief's host is lost."""
+        self._lost_since, self._give_up_at = self._clock(), None
+
+    def lose(self, host: LaunchHost, *, has_lost_chief: bool = False) -> None:
+        """Notes that another host is over, and has it come back where nobody has ended it there.
+
+        Args:
+            host: The host.
+            has_lost_chief: Whether it has ended because it has lost the chief's launcher.
+        """
+        if was_killed(host) or host.code in _LOST_LAUNCHER:
+            self.returns.expect(host, CUT_OFF_SECONDS if has_lost_chief else FIRST_SECONDS)
+
+    def is_too_late(self) -> bool:
+        """Whether hosts that run should have ended without the chief's."""
+        return self._lost_since is not None and self._clock() > self._lost_since + ALONE_SECONDS
+
+    def step(self, hosts: list[LaunchHost], display: OutputDisplay) -> str:
+        """Connects to hosts that are to come back, and starts those that can; returns why all is over, or nothing."""
+        self.returns.step()
+        if self._lost_since is None:
+            for host in self.returns.ready():
+                self._start(host, display)
+                display.say(f"{host.host.name} is there again: its part of the run starts anew")
+            return ""
+        if any(host.state is HostState.RUNNING for host in hosts):
+            return ""
+        if self._give_up_at is None:
+            self._give_up_at = self._clock() + self._options.rejoin_timeout
+            for host in hosts:
+                display.begin(host.host.name)
+                if host.is_over:
+                    self.returns.expect(host, after=0.0)
+        chief = hosts[0]
+        if chief.state is HostState.CHECKED and chief.facts is not None:
+            return self._start_all(chief, chief.facts.step, display)
+        if self._clock() < self._give_up_at:
+            return ""
+        return (
+            f"error: {chief.host.name}, which has the chief, was lost, and is not back after "
+            f"{self._options.rejoin_timeout:g} s (--rejoin-timeout). The run has ended on all hosts. {self._remedy()}"
+        )
+
+    def _start_all(self, chief: LaunchHost, step: int, display: OutputDisplay) -> str:
+        restarts = self._restarts.next(step)
+        if restarts is None:
+            used = self._restarts.used
+            after = f"after {used} restart{'' if used == 1 else 's'} without progress" if used else "once"
+            return (
+                f"error: {chief.host.name}, which has the chief, was lost {after} (--max-restarts "
+                f"{self._options.max_restarts}). The run has ended on all hosts. {self._remedy()}"
+            )
+        self._restarts, self._lost_since = restarts, None
+        count = f"restart {restarts.used} of {restarts.most}; progress resets the count"
+        name = chief.host.name
+        display.say(f"{name} is there again: the run starts anew on all hosts, after step {step:,} ({count})")
+        for host in self.returns.ready():
+            self._start(host, display)
+        return ""
+
+    def _start(self, host: LaunchHost, display: OutputDisplay) -> None:
+        display.begin(host.host.name)
+        self.returns.start(host, **self._order)
+
+    def _remedy(self) -> str:
+        return f"The same command with --resume auto --run-dir {self._options.run_dir} goes on where it was."

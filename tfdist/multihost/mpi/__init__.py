@@ -1,0 +1,13 @@
+"""`tfdist train` on many hosts by mpirun, of Open MPI, MPICH or Intel MPI.
+
+mpirun starts one rank a host, which calls the launching host back and becomes the remote end of `multihost.remote`:
+what follows is the same as over ssh. The ranks end with 0 whatever becomes of the training, as mpirun would end all
+others with the first that does not.
+
+    mpirun_command    whose mpirun it is, and how it is called
+    mpirun_process    mpirun while it runs, and what it has said
+    rank_listener     where ranks call back
+    rank_link         the link to one host, by its rank's connections
+    rank_end          what mpirun starts on a host
+    call_back         what both sides of such a call say, and how they prove that they belong together
+"""

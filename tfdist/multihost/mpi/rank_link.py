@@ -1,0 +1,136 @@
+"""Link to one host by its rank's connections, once it has called."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import secrets
+import socket
+from collections.abc import Collection, Sequence
+
+from tfdist.cluster.passed_environment import environment_with
+from tfdist.errors import FormingError, UsageError
+from tfdist.multihost.hosts.host_list import Host
+from tfdist.multihost.launching.host_link import Heard, HostLink, Stream
+from tfdist.multihost.launching.host_problems import HostProblem
+from tfdist.multihost.launching.protocol import HostSpec
+from tfdist.multihost.mpi.call_back import PLACES, SECRET
+from tfdist.multihost.mpi.mpirun_command import INTEL_PIN, MpiFamily, mpirun_command
+from tfdist.multihost.mpi.mpirun_process import MpirunProcess
+from tfdist.multihost.mpi.rank_listener import RankListener
+from tfdist.net.shared_token import Token
+
+_SHOWN = 300
+_NO_PROGRAM = r"unable to find the specified executable|could not access or execute|No such file or directory"
+
+
+class RankLink(HostLink):
+    """A rank that mpirun starts.
+
+    Args:
+        mpirun: What starts it.
+        listener: Where it calls back.
+        host: Its host's name.
+        nonce: Marks the host's answers.
+    """
+
+    def __init__(self, mpirun: MpirunProcess, listener: RankListener, host: str, nonce: str) -> None:
+        super().__init__(nonce)
+        self._mpirun = mpirun
+        self._listener = listener
+        self._host = host
+        self._connections: tuple[socket.socket, ...] = ()
+
+    def sources(self) -> list[Stream]:
+        return super().sources() if self._connections else [self._listener]
+
+    def hear(self, ready: Collection[int] | None = None) -> Heard:
+        if not self._connections and (found := self._listener.take(self._host)) is not None:
+            self._connections = found
+            self.attach(found[0], *found)
+            return super().hear()
+        return super().hear(ready)
+
+    def poll(self) -> int | None:
+        if not self._connections:
+            return self._mpirun.poll()
+        return None if self._open else self._mpirun.poll() or 0
+
+    def explain_loss(self) -> HostProblem:
+        return self.failure_of_program() or HostProblem("was lost: the connection of its rank has ended")
+
+    def failure_of_program(self) -> HostProblem | None:
+        code = self._mpirun.poll()
+        if not code:
+            return None
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        said = _brief(self._mpirun.said())
+        return HostProblem(f"was lost: mpirun {how}{f': {said}' if said else ''}")
+
+    def hang_up(self) -> None:
+        # The host notices the end of its stdin, and its last words still come.
+        for connection in self._connections[:1]:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        for connection in self._connections:
+            connection.close()
+
+
+class RankLinks:
+    """Makes links by one mpirun; a context manager that ends it.
+
+    Args:
+        mpirun: How mpirun is called.
+        family: Whose it is.
+        hosts: All of them.
+        python: The interpreter on every host.
+    """
+
+    def __init__(self, mpirun: Sequence[str], family: MpiFamily, hosts: Sequence[Host], python: str) -> None:
+        self._python = python
+        token = secrets.token_hex(32)
+        self._listener = RankListener(Token(token), [host.name for host in hosts])
+        # What the user has set for Intel's mpirun stays.
+        environ = {INTEL_PIN: "off", **environment_with({PLACES: self._listener.places, SECRET: token})}
+        try:
+            self._mpirun = MpirunProcess(mpirun_command(mpirun, family, hosts, python), environ)
+        except OSError as error:
+            self._listener.close()
+            raise UsageError(
+                f"mpirun cannot be started: {mpirun[0]}: {error.strerror}. Expected a program. Name it with --mpirun."
+            ) from None
+
+    def __enter__(self) -> RankLinks:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.close()
+        self._mpirun.close()
+
+    def open(self, host: Host, spec: HostSpec) -> HostLink:
+        """The link to a host, whose rank is told what to check as soon as it calls."""
+        link = RankLink(self._mpirun, self._listener, host.name, spec.nonce)
+        link.send(spec.to_line())
+        return link
+
+    def explain(self, host: Host, link: HostLink, code: int | None) -> HostProblem:
+        """Why a rank has never answered."""
+        said = " ".join(self._mpirun.said().split())
+        if code is None:
+            return HostProblem(f"has not answered in time; mpirun says: {_brief(said) or 'nothing'}")
+        if self._python in said and re.search(_NO_PROGRAM, said):
+            remedy = "Name its Python with --python PATH, one in which tfdist is installed"
+            return HostProblem(f"has no {self._python}", remedy, UsageError.exit_code)
+        if re.search(r"No module named '?tfdist", said):
+            remedy = "Install tfdist there, in the same version, or name another interpreter with --python PATH"
+            return HostProblem(f"has no tfdist in {self._python} that fits", remedy, UsageError.exit_code)
+        what = f"mpirun ended with exit code {code} before the hosts answered: {_brief(said) or 'it said nothing'}"
+        return HostProblem(what, "Try by hand: mpirun with the same hosts and `hostname`", FormingError.exit_code)
+
+
+def _brief(said: str) -> str:
+    """What mpirun said, in one line."""
+    text = " ".join(said.split())
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

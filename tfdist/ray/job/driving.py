@@ -1,0 +1,180 @@
+"""Driving a job: hears the launchers of all nodes until the last has ended, within bounds."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import re
+import signal
+import time
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from tfdist.errors import TfdistError, WorkerFailedError
+from tfdist.launch.signals import Signals
+from tfdist.ray.job.layout import NodeWorkers
+from tfdist.ray.job.node_output import NodeOutput, OwnStreams
+from tfdist.ray.job.outcome import Ending
+
+_LOOK_SECONDS = 0.5
+_ANSWER_SECONDS = 60.0
+"""How long an actor may take to come up, and to answer."""
+
+_SILENT_SECONDS = 90.0
+"""After how long without an answer an actor is taken for lost; Ray itself notices a lost node in 15 to 60 s."""
+
+_END_SECONDS = 60.0
+"""How long the other launchers may take to end, besides the grace of their workers, once one has."""
+
+_MOST_REASON = 300
+
+NODE_DIED = "the node died, or cannot be reached from the head node"
+
+
+def answers(ray: Any, references: Sequence[Any], machines: Sequence[NodeWorkers]) -> list[Any]:
+    """What actors answer to the same question.
+
+    Args:
+        ray: The library.
+        references: The answers to come, one a machine.
+        machines: Whom they come from.
+
+    Raises:
+        TfdistError: What the actor raised, with its node, or the actor is lost or silent.
+    """
+    found = []
+    for reference, machine in zip(references, machines, strict=True):
+        try:
+            found.append(ray.get(reference, timeout=_ANSWER_SECONDS))
+        except ray.exceptions.RayError as error:
+            cause = getattr(error, "cause", None)
+            if isinstance(cause, TfdistError):
+                raise type(cause)(f"{machine.node}: {cause}") from None
+            raise WorkerFailedError(f"Lost {machine} before it could start: {lost_reason(error)}.") from error
+    return found
+
+
+def lost_reason(error: BaseException) -> str:
+    """Why an actor does not answer, in a line, from an error of Ray's."""
+    if "timeout" in type(error).__name__.lower():
+        return f"its actor does not answer within {_ANSWER_SECONDS:g} s"
+    text = " ".join(str(error).split())
+    if "No module named 'tfdist" in text:
+        return 'tfdist is not installed there, in the Python that runs Ray: pip install "tfdist[ray]" on every node'
+    if "node has died" in text or "node was terminated" in text or "unavailable" in text:
+        return NODE_DIED
+    if "memory" in type(error).__name__.lower():
+        return f"Ray ended its actor for want of memory: {text[:_MOST_REASON]}".rstrip(". ")
+    process = re.search(r"pid: (\d+).*process has died", text)
+    if process is not None:
+        return f"the process of its actor, pid {process[1]}, died or was killed"
+    return f"its actor died: {text[:_MOST_REASON]}".rstrip(". ")
+
+
+class Driving:
+    """Hears launchers.
+
+    Args:
+        ray: The library.
+        actors: Machine -> its actor, whose launcher was started; the chief's first.
+        signals: Those to this process.
+        grace: Seconds that workers have to stop.
+        streams: Where launchers' output goes.
+    """
+
+    def __init__(
+        self, ray: Any, actors: Mapping[NodeWorkers, Any], signals: Signals, grace: float, streams: OwnStreams
+    ) -> None:
+        self._ray = ray
+        self._actors = actors
+        self._signals = signals
+        self._grace = grace
+        self._endings: dict[NodeWorkers, Ending] = {}
+        self._asked: dict[Any, tuple[NodeWorkers, float]] = {}
+        self._passed_on = 0
+        self._deadline: float | None = None
+        self._has_killed = False
+        chief = next(iter(actors))
+        self._outputs = {
+            machine: NodeOutput(streams, None if machine is chief else machine.node.name) for machine in actors
+        }
+
+    def run(self) -> list[Ending]:
+        """Hears them to their end; how each ended, the chief's first."""
+        for machine in self._actors:
+            self._ask(machine)
+        while self._asked:
+            ready, _ = self._ray.wait(list(self._asked), timeout=_LOOK_SECONDS)
+            for reference in ready:
+                self._hear(reference)
+            self._pass_on_signals()
+            self._find_silent()
+            self._bound_the_end()
+        chief, *others = self._outputs.values()
+        for output in others:
+            output.tell_errors(chief.errors)
+        dead = {node["NodeID"] for node in self._ray.nodes() if not node["Alive"]}
+        return [_with_node(self._endings[machine], dead) for machine in self._actors]
+
+    def _ask(self, machine: NodeWorkers) -> None:
+        self._asked[self._actors[machine].events.remote()] = (machine, time.monotonic())
+
+    def _hear(self, reference: Any) -> None:
+        machine, _ = self._asked.pop(reference)
+        try:
+            events = self._ray.get(reference)
+        except self._ray.exceptions.RayError as error:
+            self._end(Ending(machine, None, lost_reason(error)))
+            return
+        for number, data in events.output:
+            self._outputs[machine].write(number, data)
+        if events.code is None:
+            self._ask(machine)
+        else:
+            self._end(Ending(machine, events.code))
+
+    def _end(self, ending: Ending) -> None:
+        self._endings[ending.machine] = ending
+        self._outputs[ending.machine].end()
+        if self._deadline is None:
+            self._deadline = time.monotonic() + self._grace + _END_SECONDS
+
+    def _pass_on_signals(self) -> None:
+        """The first signal asks the workers to stop, as it does of `tfdist train`; the second ends them."""
+        self._signals.drain()
+        for number in self._signals.received[self._passed_on :]:
+            self._passed_on += 1
+            self._signal(number)
+            if self._deadline is None:
+                self._deadline = time.monotonic() + self._grace + _END_SECONDS
+
+    def _signal(self, number: int) -> None:
+        for machine, actor in self._actors.items():
+            if machine not in self._endings:
+                # What comes of it is heard by `events`.
+                with contextlib.suppress(self._ray.exceptions.RayError):
+                    actor.signal.remote(int(number))
+
+    def _find_silent(self) -> None:
+        now = time.monotonic()
+        for reference, (machine, since) in list(self._asked.items()):
+            if now - since > _SILENT_SECONDS:
+                del self._asked[reference]
+                self._end(Ending(machine, None, f"its actor has not answered for {_SILENT_SECONDS:g} s"))
+
+    def _bound_the_end(self) -> None:
+        if self._deadline is None or time.monotonic() < self._deadline:
+            return
+        if not self._has_killed:
+            self._has_killed, self._deadline = True, time.monotonic() + _END_SECONDS / 2
+            self._signal(signal.SIGKILL)
+            return
+        for machine, _ in self._asked.values():
+            self._end(Ending(machine, None, "its launcher did not end in time"))
+        self._asked.clear()
+
+
+def _with_node(ending: Ending, dead: Collection[str]) -> Ending:
+    """Blames a node for the loss of its actor, of which Ray tells first."""
+    is_dead = ending.lost and ending.machine.node.id in dead
+    return dataclasses.replace(ending, lost=NODE_DIED) if is_dead else ending

@@ -1,0 +1,125 @@
+"""Placement of a job's workers: a placement group of Ray's, waited for within a bound."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tfdist.errors import FormingError, UsageError
+from tfdist.ray.job.layout import Node
+from tfdist.text import format_count
+
+Strategy = Literal["pack", "spread", "strict-pack", "strict-spread"]
+
+_LOOK_SECONDS = 0.5
+_SAY_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What a job needs of a cluster.
+
+    Attributes:
+        workers: How many.
+        cpus: Cores of each.
+        gpus: GPUs of each.
+        strategy: How they lie on the nodes, in Ray's words.
+        seconds: How long they may be waited for.
+
+    Raises:
+        UsageError: A number is not positive.
+    """
+
+    workers: int
+    cpus: int = 1
+    gpus: int = 0
+    strategy: Strategy = "pack"
+    seconds: float = 60.0
+
+    def __post_init__(self) -> None:
+        if self.workers < 1 or self.cpus < 1 or self.gpus < 0:
+            raise UsageError(
+                "A job needs at least one worker with at least one CPU. "
+                f"Received: {self.workers} worker(s), {self.cpus} CPU(s) and {self.gpus} GPU(s) each"
+            )
+
+    @property
+    def bundle(self) -> dict[str, float]:
+        """The resources of one worker."""
+        return {"CPU": self.cpus, **({"GPU": self.gpus} if self.gpus else {})}
+
+    def __str__(self) -> str:
+        each = resources_text(self.bundle)
+        total = resources_text({name: self.workers * count for name, count in self.bundle.items()})
+        nodes = {"strict-pack": ", all on one node", "strict-spread": ", each on a node of its own"}
+        return f"{format_count(self.workers, 'worker')} with {each} each, {total} in all{nodes.get(self.strategy, '')}"
+
+
+def resources_text(resources: Mapping[str, float]) -> str:
+    """CPUs and GPUs in words: `4 CPUs and 1 GPU`; none of them is `no CPU`."""
+    counts = [(name, resources.get(name, 0)) for name in ("CPU", "GPU")]
+    return " and ".join(f"{n:g} {name}{'' if n == 1 else 's'}" for name, n in counts if n) or "no CPU"
+
+
+def shortage(demand: Demand, total: Mapping[str, float], free: Mapping[str, float], nodes: int) -> str:
+    """Why a demand is not met, for people."""
+    left = resources_text(free)
+    are = "is" if left in ("1 CPU", "1 GPU", "no CPU") else "are"
+    return (
+        f"The Ray cluster has {resources_text(total)} on {format_count(nodes, 'node')}, of which {left} {are} free, "
+        f"and no place for the job. Expected room for {demand}."
+    )
+
+
+@contextlib.contextmanager
+def placed(
+    ray: Any, demand: Demand, say: Callable[[str], None], check: Callable[[], None]
+) -> Iterator[tuple[Any, dict[int, Node]]]:
+    """Holds the resources of a job; yields Ray's placement group, and where each of its bundles lies.
+
+    Args:
+        ray: The library, connected.
+        demand: What is needed.
+        say: Told what is waited for.
+        check: Called while waiting; may raise.
+
+    Raises:
+        FormingError: They were not free in time; the text says what there is.
+    """
+    from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
+
+    group = placement_group([demand.bundle] * demand.workers, strategy=demand.strategy.upper().replace("-", "_"))
+    try:
+        _wait(ray, group, demand, say, check)
+        nodes = {node["NodeID"]: node for node in ray.nodes()}
+        where = placement_group_table(group)["bundles_to_node_id"]
+        yield group, {int(bundle): _node(nodes[id]) for bundle, id in where.items()}
+    finally:
+        remove_placement_group(group)
+
+
+def _wait(ray: Any, group: Any, demand: Demand, say: Callable[[str], None], check: Callable[[], None]) -> None:
+    begun, has_said = time.monotonic(), False
+    while not group.wait(timeout_seconds=_LOOK_SECONDS):
+        check()
+        waited = time.monotonic() - begun
+        if waited >= demand.seconds:
+            raise FormingError(
+                f"{_shortage_of(ray, group, demand)} Waited: {demand.seconds:g} s. Ask for less, end other jobs, add "
+                "nodes, or wait longer with --placement-timeout."
+            )
+        if waited >= _SAY_SECONDS and not has_said:
+            say(f"waiting for resources. {_shortage_of(ray, group, demand)}")
+            has_said = True
+
+
+def _shortage_of(ray: Any, group: Any, demand: Demand) -> str:
+    alive = sum(node["Alive"] for node in ray.nodes())
+    return shortage(demand, ray.cluster_resources(), ray.available_resources(), alive)
+
+
+def _node(found: Mapping[str, Any]) -> Node:
+    return Node(found["NodeID"], found["NodeManagerAddress"], found["NodeManagerHostname"])
