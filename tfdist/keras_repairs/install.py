@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 
+import keras
+
 from tfdist.keras_repairs import keras_versions
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.callbacks import callback_list
@@ -48,6 +50,12 @@ def install(
         repaired = _made(repair, originals[repair.path])
         for owner in (repair.owner, *repair.also):
             setattr(owner, repair.name, repaired)
+
+
+def is_installed() -> bool:
+    """Whether this process computes updates by the repairs."""
+    # A repaired function has the name and the module of the one that it replaces, and globals of its own.
+    return str(keras.optimizers.Optimizer.apply.__globals__["__name__"]).startswith("tfdist.")
 
 
 def _made(repair: Repair, original: Function | None) -> Function:

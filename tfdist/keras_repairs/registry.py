@@ -99,6 +99,7 @@ from tfdist.keras_repairs.random_numbers import (
     unseeded_draws,
     unshared_draws,
 )
+from tfdist.keras_repairs.sharded_optimizer import averages, clipping, slot_making, whole_slots
 
 try:
     from keras.src.export.saved_model_export_archive import SavedModelExportArchive
@@ -332,12 +333,20 @@ def _layer_call(original: Function) -> Function:
 
 def _of_gradients(hooks: RepairHooks) -> tuple[Repair, ...]:
     """Repairs of optimizers."""
-    optimizer = optimizer_module.TFOptimizer
+    base, optimizer = base_optimizer.BaseOptimizer, optimizer_module.TFOptimizer
     scaler = keras.optimizers.LossScaleOptimizer
     apply = functools.partial(gradient_reduction.apply, observer=hooks.on_gradients)
     return (
         Repair(backprop.GradientTape, "gradient", step_capture.gradient),
-        Repair(base_optimizer.BaseOptimizer, "apply", apply),
+        Repair(base, "build", slot_making.build),
+        Repair(base, "add_variable", slot_making.add_variable),
+        Repair(optimizer, "add_variable_from_reference", slot_making.add_variable_from_reference),
+        Repair(optimizer, "_var_key", slot_making.var_key),
+        Repair(base, "_clip_gradients", clipping.clip_gradients),
+        Repair(base, "_update_model_variables_moving_average", averages.update),
+        Repair(keras.callbacks.SwapEMAWeights, "_tf_swap_variables", averages.swap_all),
+        Repair(keras.callbacks.SwapEMAWeights, "_tf_finalize_ema_values", averages.finalize_all),
+        Repair(base, "apply", apply),
         Repair(scaler, "apply", apply),
         Repair(scaler, "_tf_apply", variable_updates.scaled_apply),
         Repair(scaler, "check_finite", gradient_accumulation.check_finite),
@@ -350,9 +359,13 @@ def _of_gradients(hooks: RepairHooks) -> tuple[Repair, ...]:
         *(Repair(kind, "build", first_averages.build) for kind in first_averages.SCHEDULE_FREE),
         Repair(keras.optimizers.SGD, "update_step", fused_sgd.sgd),
         Repair(optimizer, "_apply_weight_decay", variable_updates.as_without_strategy),
-        Repair(optimizer, _OVERWRITE, variable_updates.as_without_strategy),
+        Repair(optimizer, _OVERWRITE, _overwrite),
         Repair(optimizer, _ACCUMULATE, variable_updates.as_without_strategy),
     )
+
+
+def _overwrite(original: Function) -> Function:
+    return averages.overwrite(functools.wraps(original)(variable_updates.as_without_strategy(original)))
 
 
 def _of_results(hooks: RepairHooks) -> tuple[Repair, ...]:
@@ -380,7 +393,13 @@ def _of_results(hooks: RepairHooks) -> tuple[Repair, ...]:
 def _of_files(hooks: RepairHooks) -> tuple[Repair, ...]:
     """Repairs of what is saved and loaded."""
     writer = functools.partial(model_saving.writer, listener=hooks.listener)
-    load_own_variables = accumulator_reduction.load_own_variables
+
+    def load_own_variables(original: Function) -> Function:
+        return accumulator_reduction.load_own_variables(whole_slots.load_own_variables(original))
+
+    def set_weights(original: Function) -> Function:
+        return accumulator_reduction.set_weights(whole_slots.set_weights(original))
+
     return (
         Repair(saving_lib, "save_model", writer),
         Repair(saving_lib, "save_weights_only", writer),
@@ -388,7 +407,7 @@ def _of_files(hooks: RepairHooks) -> tuple[Repair, ...]:
         Repair(model_module.Model, "export", writer),
         Repair(SavedModelExportArchive, "write_out", writer),
         Repair(base_optimizer.BaseOptimizer, "load_own_variables", load_own_variables),
-        Repair(base_optimizer.BaseOptimizer, "set_weights", accumulator_reduction.set_weights),
+        Repair(base_optimizer.BaseOptimizer, "set_weights", set_weights),
         Repair(saving_api, "load_model", model_saving.reader, (keras.saving, keras.models)),
         Repair(saving_api, "load_weights", model_saving.reader, (keras.saving,)),
         Repair(load._WrapperFunction, "_call_flat", loaded_functions.call_flat),

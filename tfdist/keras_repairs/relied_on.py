@@ -16,7 +16,6 @@ import keras
 from keras.src.activations import activations
 from keras.src.backend.common import stateless_scope, variables
 from keras.src.backend.tensorflow import core, nn
-from keras.src.backend.tensorflow import optimizer as optimizer_module
 from keras.src.backend.tensorflow import random as random_module
 from keras.src.backend.tensorflow import trainer as trainer_module
 from keras.src.layers import layer as layer_module
@@ -55,7 +54,10 @@ from tfdist.keras_repairs.inputs import data_adapters, epoch_iterator, symbolic_
 from tfdist.keras_repairs.keras_function import KerasFunction
 from tfdist.keras_repairs.loop import decorated_functions, step_logs, trainer
 from tfdist.keras_repairs.optimizer import gradient_accumulation, gradient_reduction, variable_updates
+from tfdist.keras_repairs.optimizer.first_averages import SCHEDULE_FREE
 from tfdist.keras_repairs.random_numbers import draws, stateless_draws, unseeded_draws
+from tfdist.keras_repairs.sharded_optimizer import cut_kinds, slot_making
+from tfdist.keras_repairs.sharded_optimizer.cut_kinds import KNOWN
 
 
 @dataclass(frozen=True)
@@ -233,11 +235,22 @@ def _for_updates() -> tuple[Reliance, ...]:
         "_backend_increment_gradient_accumulators",
     )
     return (
-        *_of(gradient_reduction, optimizer, "_filter_empty_gradients", "_clip_gradients", "scale_loss"),
-        *_of(gradient_accumulation, optimizer, "build", "_backend_apply_gradients"),
+        *_of(gradient_reduction, optimizer, "_filter_empty_gradients", "scale_loss"),
+        *_of(gradient_accumulation, optimizer, "_backend_apply_gradients"),
         *_of(gradient_accumulation, optimizer, "_backend_reset_gradient_accumulators"),
-        *_of(variable_updates, optimizer, *plain, "_update_model_variables_moving_average"),
-        *_of(variable_updates, optimizer_module.TFOptimizer, "_var_key"),
+        *_of(variable_updates, optimizer, *plain),
+        *_for_parts_of_updates(),
+    )
+
+
+def _for_parts_of_updates() -> tuple[Reliance, ...]:
+    """That updates go element by element, or variable by variable, and which state they make."""
+    names = ("build", "update_step", "_backend_update_step", "_apply_weight_decay")
+    repaired = {(keras.optimizers.SGD, "update_step"), *((kind, "build") for kind in SCHEDULE_FREE)}
+    own = ((kind, name) for kind in KNOWN for name in names if name in vars(kind))
+    return (
+        *_of(slot_making, base_optimizer.BaseOptimizer, "add_variable_from_reference", "add_optimizer_variables"),
+        *(reliance for kind, name in own if (kind, name) not in repaired for reliance in _of(cut_kinds, kind, name)),
     )
 
 

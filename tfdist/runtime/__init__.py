@@ -6,7 +6,8 @@ it), `run_seed`. Then, for all floors above:
 
 - `workers`: the workers of a strategy and their replicas; `batches/`: how batches reach these
 - `collectives/`: decisions between steps, and what scripts exchange; `transport/`: how tensors and files travel
-- `replica_values`, `random_state`, `local_variables`: values of which each replica or worker has its own
+- `replica_values`, `random_state`, `local_variables`: values of which each replica or worker has its own;
+  `outside_strategy`: what a worker does alone
 - `step_meter`: samples and waiting time of the steps
-- `remote_file_calls`: TensorFlow's file systems, with a bound on waiting
+- `stores/`: what lies under URLs, such as `gs://`
 """

@@ -27,6 +27,7 @@ class DeviceRequest:
         memory_growth: Whether to take GPU memory as it is needed. Not together with a limit or a split.
         local_rank: This worker's place among the workers of its machine.
         local_size: How many workers its machine runs.
+        own_gpus: Whether this worker sees only GPUs that no other one uses; else the GPUs are dealt to the workers.
         sharing: How many of them the cores are shared by that this process may run on; None for all.
 
     Raises:
@@ -39,6 +40,7 @@ class DeviceRequest:
     memory_growth: bool = True
     local_rank: int = 0
     local_size: int = 1
+    own_gpus: bool = False
     sharing: int | None = None
 
     def __post_init__(self) -> None:
@@ -113,6 +115,8 @@ def _choose(seen: Sequence[tf.config.PhysicalDevice], request: DeviceRequest) ->
                 + ("Choose others." if seen else "Leave --devices out to train on the CPU.")
             )
         chosen = [seen[i] for i in request.gpus]
+    if request.own_gpus:
+        return chosen
     mine = deal(len(chosen), request.local_rank, request.local_size)
     return [chosen[i] for i in mine]
 

@@ -1,4 +1,4 @@
-"""Settings of a run for everything under its strategy: batch statistics, compression, the worker's meter and sums."""
+"""Settings of a run for all that is under its strategy: batch statistics, compression, shards, meter and sums."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tfdist.runtime.transport.ring_all_reduce import Ring
     from tfdist.runtime.transport.shared_memory.shared_memory import SharedMemory
     from tfdist.runtime.transport.shared_memory.shared_memory_sums import HostSums, SharedMemorySums
+    from tfdist.sharding import Sharding
 
 
 BatchNorm = Literal["synchronized", "replica"]
@@ -34,6 +35,7 @@ class StrategySettings:
         exchanging: Entered around each eager collective that a script calls, in whatever thread; None where nobody
             watches.
         traced_progress: Counts those in functions; None where nobody watches.
+        shard: What each worker holds a part of; None where all of them hold all.
         gather: Whether losses and layers that need the samples of all replicas get them without being asked to.
     """
 
@@ -44,6 +46,7 @@ class StrategySettings:
     sums: HostSums | Ring | SharedMemorySums | None = None
     exchanging: Callable[[], AbstractContextManager[Any]] | None = None
     traced_progress: TracedProgress | None = None
+    shard: Sharding | None = None
     gather: bool = True
 
 

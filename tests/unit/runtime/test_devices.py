@@ -94,6 +94,12 @@ def two_gpus(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         # TensorFlow refuses to split a GPU without a limit.
         (DeviceRequest(gpus=(0,), logical=2), ["GPU:0", "GPU:1"], {"GPU:0": [6963, 6963]}),
         (DeviceRequest(local_rank=1, local_size=2), ["GPU:0"], {"GPU:1": "grows"}),
+        # Its own, whichever numbers the other worker's have.
+        (
+            DeviceRequest(local_rank=1, local_size=2, own_gpus=True),
+            ["GPU:0", "GPU:1"],
+            {"GPU:0": "grows", "GPU:1": "grows"},
+        ),
     ],
 )
 def test_what_tensorflow_is_told_of_gpus(

@@ -18,6 +18,7 @@ import tensorflow as tf
 from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.optimizer import gradient_accumulation
 from tfdist.keras_repairs.optimizer.model_optimizers import optimizers_of
+from tfdist.keras_repairs.sharded_optimizer.sharded_update import would_be_cut
 from tfdist.runtime.workers import local_replicas
 
 Function = Callable[..., Any]
@@ -49,18 +50,26 @@ def reduce_before_checkpoint(model: Any) -> None:
         reduce_accumulators(model)
 
 
-def checkpoint_frequency_digest(callbacks: Sequence[Any]) -> int:
-    """A number that is the same on two workers whose callbacks write the same checkpoints inside of epochs."""
+def checkpoint_frequency_digest(callbacks: Sequence[Any], *, with_epochs: bool = False) -> int:
+    """A number that is the same on two workers whose callbacks write the same checkpoints inside of epochs.
+
+    Args:
+        callbacks: Those of one worker.
+        with_epochs: Whether also those at the ends of epochs count.
+    """
     kinds = keras.callbacks.ModelCheckpoint | keras.callbacks.BackupAndRestore
     frequencies = [(type(saver).__name__, saver.save_freq) for saver in callbacks if isinstance(saver, kinds)]
-    return zlib.crc32(repr([entry for entry in frequencies if entry[1] != "epoch"]).encode()) & 0x7FFFFFFF
+    counted = [entry for entry in frequencies if with_epochs or entry[1] != "epoch"]
+    return zlib.crc32(repr(counted).encode()) & 0x7FFFFFFF
 
 
 def is_needed(model: Any) -> bool:
     """Whether several replicas may each hold a part of what an optimizer of `model` has accumulated."""
     if model.distribute_strategy.num_replicas_in_sync == 1:
         return False
-    return any(optimizer.gradient_accumulation_steps for optimizer in optimizers_of(model))
+    return any(
+        optimizer.gradient_accumulation_steps and not would_be_cut(optimizer) for optimizer in optimizers_of(model)
+    )
 
 
 def load_own_variables(original: Function) -> Function:

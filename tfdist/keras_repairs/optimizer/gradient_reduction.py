@@ -19,6 +19,8 @@ from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, is_one_of_several, note_gathering
 from tfdist.keras_repairs.coupling.trials.steps.step_capture import captures_update
 from tfdist.keras_repairs.optimizer import gradient_accumulation, variable_updates
+from tfdist.keras_repairs.sharded_optimizer import sharded_update
+from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import is_cut
 from tfdist.runtime.transport import replica_sums
 
 Function = Callable[..., Any]
@@ -39,8 +41,14 @@ def apply(original: Function, observer: Observer | None = None) -> Function:
     def repaired(self: Any, grads: Sequence[Gradient], trainable_variables: Any = None) -> None:
         if captures_update(self, grads, trainable_variables):
             return
-        if _applying.get() or tf.distribute.in_cross_replica_context():
-            # The optimizer inside of another one, or a script that applies what it has reduced itself.
+        if _applying.get():
+            # The optimizer inside of another one.
+            sharded_update.apply_to_parts(original, self, grads, trainable_variables)
+            return
+        if tf.distribute.in_cross_replica_context():
+            # A script that applies what it has reduced itself.
+            if sharded_update.would_be_cut(self):
+                sharded_update.refuse_outside(self)
             original(self, grads, trainable_variables)
             return
         with setting(_applying, True):
@@ -89,6 +97,9 @@ def _apply(
     _build(optimizer, variables)
     _check_overwritten(variables or optimizer._trainable_variables)
     grads = _weighted(list(grads))
+    if is_cut(optimizer):
+        _apply_cut(original, optimizer, grads, variables, observer)
+        return
 
     def reduce(grads: Sequence[Gradient]) -> list[Gradient]:
         reduced = reduce_gradients(grads)
@@ -106,6 +117,18 @@ def _apply(
         gradient_accumulation.apply(optimizer, grads, variables, reduce, update)
     else:
         update(reduce(grads))
+
+
+def _apply_cut(
+    original: Function, optimizer: Any, grads: Sequence[Gradient], variables: Any, observer: Observer | None
+) -> None:
+    """Where each worker holds a part of the optimizer: it gets its parts of the sums, and accumulates those."""
+    chosen = optimizer._trainable_variables if variables is None else variables
+    with setting(_applying, True), variable_updates.of_this_replica():
+        parts = sharded_update.parts_of_sums(optimizer, grads, chosen, reduce_gradients)
+        if observer is not None:
+            observer(sharded_update.wholes_of(optimizer, parts, chosen))
+        sharded_update.apply(original, optimizer, parts, chosen)
 
 
 def _weighted(grads: list[Gradient]) -> list[Gradient]:

@@ -19,6 +19,7 @@ from keras.src.optimizers.base_optimizer import BaseOptimizer
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.base.replica_step import current_step
+from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import fitting, holds
 from tfdist.runtime.workers import local_replicas
 
 Function = Callable[..., Any]
@@ -56,8 +57,15 @@ def own_copy(variable: Any) -> Any:
     if not isinstance(value, tf.distribute.DistributedValues):
         return value
     context = tf.distribute.get_replica_context()
-    copies: tuple[Any, ...] = context.strategy.experimental_local_results(value)
-    return copies[_PLACE.get_or_make(context, lambda: _place_of(context))]
+    return own_of(context.strategy.experimental_local_results(value))
+
+
+def own_of(values: Sequence[Any]) -> Any:
+    """This replica's one of values that each of this worker's replicas has one of; outside of replicas the first."""
+    context = tf.distribute.get_replica_context()
+    if len(values) == 1 or context is None:
+        return values[0]
+    return values[_PLACE.get_or_make(context, lambda: _place_of(context))]
 
 
 def _place_of(context: tf.distribute.ReplicaContext) -> int:
@@ -139,7 +147,10 @@ def assign(original: Function) -> Function:
     """Repairs `TFOptimizer.assign`, `assign_add` and `assign_sub`."""
 
     def repaired(self: Any, variable: Any, value: Any) -> None:
-        original(self, own_copy(variable) if _of_this_replica.get() else variable, value)
+        if _of_this_replica.get():
+            original(self, own_copy(variable), value)
+        else:
+            original(self, variable, fitting(self, variable, value))
 
     return repaired
 
@@ -152,7 +163,8 @@ def update_step(original: Function) -> Function:
             original(self, grads, trainable_variables, learning_rate)
             return
         for gradient, variable in zip(grads, trainable_variables, strict=True):
-            self.update_step(gradient, own_copy(variable), learning_rate)
+            if holds(self, variable):
+                self.update_step(gradient, own_copy(variable), learning_rate)
 
     return repaired
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,11 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfdist.runtime.collectives.decisions import broadcast
+from tfdist.runtime.stores.object_stores import path_of
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport.worker_sums import sum_over_workers
 from tfdist.runtime.workers import worker_rank
+from tfdist.url_schemes import is_url
 
 PIECE_BYTES = 4 << 20
 """Size of one collective, which bounds the memory that a copy takes."""
@@ -25,7 +26,7 @@ def file_from_chief(source: str | Path, target: Path, strategy: tf.distribute.St
     """Copies a file of the chief to every worker, including the chief.
 
     Args:
-        source: Its path on the chief; a str is anything that `tf.io.gfile` reads.
+        source: Its path on the chief, or a URL; see `tfdist.runtime.stores.object_stores`.
         target: The path of the copy, local to each worker.
         strategy: The strategy in force; all its workers call this together.
 
@@ -33,14 +34,13 @@ def file_from_chief(source: str | Path, target: Path, strategy: tf.distribute.St
         Whether the chief has such a file, the same on every worker. Without one nothing is written.
     """
     is_chief = worker_rank(strategy) == 0
-    # As bytes: TensorFlow takes a str for UTF-8, whatever the locale of this process is.
-    name = os.fsencode(source) if isinstance(source, Path) else source
-    found = is_chief and tf.io.gfile.exists(name)
-    size = int(broadcast(np.int64(tf.io.gfile.stat(name).length if found else -1), strategy=strategy))
+    place = path_of(source) if isinstance(source, str) and is_url(source) else Path(source)
+    found = is_chief and place.exists()  # the other workers need not reach it
+    size = int(broadcast(np.int64(place.stat().st_size if found else -1), strategy=strategy))
     if size < 0:
         return False
     with contextlib.ExitStack() as files:
-        read = files.enter_context(tf.io.gfile.GFile(name, "rb")).read if is_chief else bytes
+        read: Callable[[int], bytes] = files.enter_context(place.open("rb")).read if is_chief else bytes
         copy = files.enter_context(target.open("wb"))
         for start in range(0, size, PIECE_BYTES):
             copy.write(bytes_from_chief(read(min(PIECE_BYTES, size - start)), strategy))

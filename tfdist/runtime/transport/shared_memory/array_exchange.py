@@ -80,7 +80,7 @@ def _gathered(mesh: HostMesh, array: NDArray, sizes: Sequence[int], gathered: ND
     mesh.begin(contract_of("gather", array.dtype))
     frames = [frames_of((size,), mesh.frame_bytes // array.dtype.itemsize) for size in sizes]
     count = max(map(len, frames))
-    for number in _exchanged(mesh, _Frames(mesh, [array]), count):
+    for number in exchanged(mesh, WrittenFrames(mesh, [array]), count):
         for rank in _others(mesh):
             for piece in frames[rank][number] if number < len(frames[rank]) else ():
                 start, stop = begins[rank] + piece.start, begins[rank] + piece.stop
@@ -104,8 +104,8 @@ def deal_array(mesh: HostMesh, array: NDArray, dealt: NDArray) -> None:
     start = mesh.rank * size
     dealt[start : start + size] = array[start : start + size]
     mesh.begin(contract_of("all_to_all", array.dtype, (array.size,)))
-    writing = _Frames(mesh, [array])
-    for number in _exchanged(mesh, writing, len(writing.frames)):
+    writing = WrittenFrames(mesh, [array])
+    for number in exchanged(mesh, writing, len(writing.frames)):
         own = list(pieces_of(writing.frames[number], slice(start, start + size)))
         for rank in _others(mesh):
             moved = (rank - mesh.rank) * size
@@ -127,13 +127,13 @@ def copy_arrays(mesh: HostMesh, arrays: Sequence[NDArray], copies: Sequence[NDAr
         UsageError: Another worker is in another exchange.
     """
     mesh.begin(contract_of(f"copy of rank {root}", arrays[0].dtype, _sizes_of(arrays)))
-    writing = _Frames(mesh, arrays, has_content=mesh.rank == root)
-    for number in _exchanged(mesh, writing, len(writing.frames)):
+    writing = WrittenFrames(mesh, arrays, has_content=mesh.rank == root)
+    for number in exchanged(mesh, writing, len(writing.frames)):
         for piece in writing.frames[number] if mesh.rank != root else ():
             copies[piece.array][piece.start : piece.stop] = _read(mesh, root, number, piece, arrays[0].dtype)
 
 
-def _exchanged(mesh: HostMesh, writing: _Frames, count: int) -> Iterator[int]:
+def exchanged(mesh: HostMesh, writing: WrittenFrames, count: int) -> Iterator[int]:
     """The numbers of the frames, each when all workers have written it and until it is read."""
     for number in range(count):
         writing.write_until(number + 2, count)
@@ -150,7 +150,7 @@ def _read(mesh: HostMesh, rank: int, number: int, piece: Piece, dtype: np.dtype)
     return mesh.slot(rank, PART, mesh.frame + number, dtype)[piece.place : piece.place_stop]
 
 
-class _Frames:
+class WrittenFrames:
     """A worker's own numbers, written frame by frame."""
 
     def __init__(self, mesh: HostMesh, arrays: Sequence[NDArray], *, has_content: bool = True) -> None:
@@ -181,8 +181,8 @@ class _Reduction:
         self._mesh = mesh
         self._totals = totals
         self._dtype = arrays[0].dtype
-        self._wider = _wider_than(self._dtype)
-        self._own = _Frames(mesh, arrays)
+        self._wider = wider_than(self._dtype)
+        self._own = WrittenFrames(mesh, arrays)
         self._function = _FUNCTIONS[reduction]
         mesh.begin(contract_of(reduction, self._dtype, _sizes_of(arrays)))
         self._is_shared = mesh.count > 2 and sum(array.nbytes for array in arrays) >= SHARED_FROM_BYTES
@@ -219,17 +219,7 @@ class _Reduction:
                 self._totals[piece.array][piece.start : piece.stop] = result[piece.place : piece.place_stop]
 
     def _reduce(self, parts: Sequence[NDArray], total: NDArray) -> None:
-        """Reduces the parts of all workers, in their order."""
-        first, second, *others = parts
-        if self._wider is None:
-            self._function(first, second, out=total)
-            for other in others:
-                self._function(total, other, out=total)
-        else:
-            wide = first.astype(self._wider)
-            for other in (second, *others):
-                self._function(wide, other.astype(self._wider), out=wide)
-            total[:] = wide
+        reduce_parts(parts, total, self._function, self._wider)
 
     def _slots_of_all(self, number: int) -> list[NDArray]:
         return [self._slot(rank, PART, number) for rank in range(self._mesh.count)]
@@ -238,8 +228,31 @@ class _Reduction:
         return self._mesh.slot(rank, kind, self._mesh.frame + number, self._dtype)
 
 
+def reduce_parts(
+    parts: Sequence[NDArray], total: NDArray, function: np.ufunc, wider: type[np.floating] | None
+) -> None:
+    """Reduces the parts of all workers into `total`, in their order.
+
+    Args:
+        parts: Those of at least two workers, of one size and dtype.
+        total: Of the same size and dtype.
+        function: The reduction of two.
+        wider: `wider_than` their dtype.
+    """
+    first, second, *others = parts
+    if wider is None:
+        function(first, second, out=total)
+        for other in others:
+            function(total, other, out=total)
+    else:
+        wide = first.astype(wider)
+        for other in (second, *others):
+            function(wide, other.astype(wider), out=wide)
+        total[:] = wide
+
+
 @functools.cache
-def _wider_than(dtype: np.dtype) -> type[np.floating] | None:
+def wider_than(dtype: np.dtype) -> type[np.floating] | None:
     """The dtype in which numbers of this one are reduced, on the way to a result of one rounding; None for itself."""
     return np.float32 if dtype.name in ("float16", "bfloat16") else None
 

@@ -19,6 +19,7 @@ from tfdist.runtime.transport.shared_memory.array_exchange import (
 )
 from tfdist.runtime.transport.shared_memory.host_mesh import HostMesh
 from tfdist.runtime.transport.shared_memory.output_buffers import OutputBuffers
+from tfdist.runtime.transport.shared_memory.part_exchange import Bounds, join_parts, sum_parts
 
 
 class MemoryOperations:
@@ -109,6 +110,28 @@ class MemoryOperations:
 
         (parts,) = self._call(dealt, [tensor])
         return tf.ensure_shape(parts, [None])
+
+    def sum_parts(self, tensors: Sequence[tf.Tensor], bounds: Sequence[Bounds]) -> list[tf.Tensor]:
+        """This worker's part of the sum of each tensor over the workers of the host; `bounds` say how each is cut."""
+        sizes = [bound[self._rank + 1] - bound[self._rank] for bound in bounds]
+
+        def summed(*arrays: NDArray) -> list[NDArray]:
+            totals = [self._buffers.take(size, array.dtype) for size, array in zip(sizes, arrays, strict=True)]
+            sum_parts(self._mesh, arrays, bounds, totals)
+            return totals
+
+        return [tf.ensure_shape(part, [size]) for part, size in zip(self._call(summed, tensors), sizes, strict=True)]
+
+    def join_parts(self, parts: Sequence[tf.Tensor], bounds: Sequence[Bounds]) -> list[tf.Tensor]:
+        """The tensors of which each worker of the host has one part; `bounds` say how each is cut."""
+
+        def joined(*arrays: NDArray) -> list[NDArray]:
+            wholes = [self._buffers.take(bound[-1], array.dtype) for bound, array in zip(bounds, arrays, strict=True)]
+            join_parts(self._mesh, arrays, bounds, wholes)
+            return wholes
+
+        joint = self._call(joined, parts)
+        return [tf.ensure_shape(whole, [bound[-1]]) for whole, bound in zip(joint, bounds, strict=True)]
 
     def sum_now(self, array: NDArray) -> NDArray:
         """The sum of an array over the workers of the host, outside of functions; it has one shape on all of them."""

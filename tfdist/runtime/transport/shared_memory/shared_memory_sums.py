@@ -9,10 +9,7 @@ from numpy.typing import NDArray
 
 from tfdist.runtime.transport.ring_all_reduce import Ring
 from tfdist.runtime.transport.shared_memory.memory_operations import MemoryOperations
-from tfdist.runtime.transport.tensor_groups import by_dtype, joined
-
-JOINED_BYTES = 2 << 20
-"""Smaller tensors share an operation, up to this size."""
+from tfdist.runtime.transport.tensor_groups import last_first
 
 _SUMMED = (tf.float64, tf.float32, tf.float16, tf.bfloat16, tf.int64, tf.int32)
 
@@ -43,7 +40,7 @@ class SharedMemorySums:
         """
         result = list(tensors)
         dense = [i for i, tensor in enumerate(tensors) if isinstance(tensor, tf.Tensor)]
-        for group in _groups([tensors[i] for i in dense]):
+        for group in last_first([tensors[i] for i in dense]):
             chosen = [dense[place] for place in group]
             totals = self._operations.reduce([_flat(tensors[i]) for i in chosen])
             for i, total in zip(chosen, totals, strict=True):
@@ -91,7 +88,7 @@ class HostSums:
             sent_as: The dtype in which hosts send their sums; None for that of the tensors.
         """
         result = list(tensors)
-        groups = _groups(tensors)
+        groups = last_first(tensors)
         # All sums before the first copy: while one is on the way the next is taken.
         totals = [self._sum_of_host([_flat(tensors[i]) for i in group]) for group in groups]
         if self._operations is None or self._operations.is_first:
@@ -108,24 +105,6 @@ class HostSums:
             return list(tensors)
         totals = self._operations.reduce(tensors)
         return [tf.ensure_shape(total, tensor.shape) for total, tensor in zip(totals, tensors, strict=True)]
-
-
-def _groups(tensors: Sequence[tf.Tensor]) -> list[list[int]]:
-    """Which tensors are summed together: the last first, as what comes last in a model has its gradient first."""
-    groups = []
-    for indices in by_dtype(tensors):
-        indices.reverse()
-        limit = JOINED_BYTES // tensors[indices[0]].dtype.size
-        groups += [
-            [indices[place] for place in group] for group in joined([_size_of(tensors[i]) for i in indices], limit)
-        ]
-    return groups
-
-
-def _size_of(tensor: tf.Tensor) -> int:
-    """Elements; of an unknown number more than any group has room for."""
-    count = tensor.shape.num_elements()
-    return JOINED_BYTES if count is None else count
 
 
 def _flat(tensor: tf.Tensor) -> tf.Tensor:

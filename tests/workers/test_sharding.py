@@ -1,0 +1,127 @@
+"""Workers that hold parts of an optimizer have the numbers of one device, and save and resume what it would."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.exactness.cases import CASES
+from tests.exactness.comparison import assert_same, assert_same_case
+from tests.marks import slow
+from tests.workers.cli_process import tfdist
+from tests.workers.outcome_jobs import OutcomeJobs
+from tests.workers.resumable_model import write_config
+from tests.workers.test_resume import end_of, last_step, same, same_but_for_rounding, train, train_and_kill
+from tfdist.rundir import RunDir
+
+SCRIPTS = Path(__file__).parent / "scripts"
+SLOW = bool(os.environ.get("TFDIST_SLOW_TESTS"))
+BOUND = 3000 if SLOW else 300
+
+NAMES = (
+    list(CASES)
+    if SLOW
+    else [
+        "gradient_accumulation_and_clipping",
+        "gradient_accumulation_and_averages",
+        "sparse_gradients_by_adagrad",
+        "loss_scaling_with_an_overflow_and_accumulation",
+        "constraints",
+        "adafactor",
+    ]
+)
+JOBS = [("zero1", 2), ("zero2", 2), ("zero1", 3), ("zero2", 4)] if SLOW else [("zero2", 2)]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> OutcomeJobs:
+    return OutcomeJobs(tmp_path_factory.mktemp("alone"), "tests.exactness", NAMES, BOUND)
+
+
+@pytest.fixture(scope="module")
+def sharing(tmp_path_factory: pytest.TempPathFactory) -> dict[str, OutcomeJobs]:
+    return {
+        mode: OutcomeJobs(tmp_path_factory.mktemp(mode), "tests.exactness", NAMES, BOUND, ["--shard", mode])
+        for mode in ("zero1", "zero2")
+    }
+
+
+@pytest.mark.bound(2 * BOUND + 60)
+@pytest.mark.parametrize(("mode", "workers"), JOBS)
+@pytest.mark.parametrize("name", NAMES)
+def test_numbers_of_one_device(
+    name: str, mode: str, workers: int, alone: OutcomeJobs, sharing: dict[str, OutcomeJobs]
+) -> None:
+    (one,) = alone.outcomes(1, 65)
+    for index, worker in enumerate(sharing[mode].outcomes(workers, 65)):
+        assert name in worker, f"worker {index} did not come to it"
+        assert "raised" not in worker[name], worker[name]["raised"]
+        assert_same_case(name, one[name], worker[name], f"worker {index}: {name}")
+
+
+def run(folder: Path, workers: int, mode: str, *arguments: object) -> list[dict[str, Any]]:
+    """What each worker said."""
+    files, run_dir = folder / f"files-{workers}", folder / f"run-{workers}-{mode}-{len(arguments)}"
+    files.mkdir(exist_ok=True)
+    done = tfdist("train", "--nproc", workers, "--shard", mode, "--run-dir", run_dir, "--step-timeout", 60,
+                  SCRIPTS / "sharded.py", files, *arguments, timeout=150)  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    logs = [(run_dir / "logs" / f"worker-{index}.0.log").read_text() for index in range(workers)]
+    return [json.loads(log.strip().splitlines()[-1]) for log in logs]
+
+
+@pytest.mark.bound(500)
+@pytest.mark.parametrize(("mode", "workers"), [("zero2", 2), slow("zero1", 2), slow("zero2", 3), slow("zero1", 4)])
+def test_what_is_saved_is_what_one_device_saves(tmp_path: Path, mode: str, workers: int) -> None:
+    (one,) = run(tmp_path, 1, "none")
+    said = run(tmp_path, workers, mode)
+    # Each worker made its part of Adam's two slots, and never the whole; both scalars are everyone's.
+    held = [each.pop("held") - 2 for each in said]
+    whole = one.pop("held") - 2
+    assert sum(held) == whole and max(held) <= whole / workers + 8
+    for index, each in enumerate(said):
+        assert_same(one, each, f"worker {index}")
+    (again,) = run(tmp_path, 1, "none", tmp_path / f"files-{workers}" / "model.keras")
+    assert_same(one["gone on from model.keras"], again["gone on"])
+    back = run(tmp_path, workers, mode, tmp_path / "files-1" / "model.keras")
+    for each in back:
+        assert_same(one["gone on from model.keras"], each["gone on"])
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    done = tfdist("train", "--nproc", 2, "--shard", "zero1", "--run-dir", tmp_path / "run", "--show", "none",
+                  SCRIPTS / "sharded_refusals.py", timeout=100)  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    log = (tmp_path / "run" / "logs" / "worker-0.0.log").read_text()
+    said = json.loads(log.strip().splitlines()[-1])
+    assert "cannot cut the optimizer Global" in said["apply"] and "its class overrides apply" in said["apply"]
+    assert "belongs to no single variable of the model" in said["shared state"]
+    assert "inside of the function that strategy.run runs" in said["outside"]
+    assert "Leave --shard out" in said["pruning"]
+    assert "Give them to fit on every worker" in said["chief alone"]
+
+
+@pytest.mark.slow
+@pytest.mark.bound(900)
+def test_a_killed_run_ends_as_the_one_that_was_not_and_goes_on_in_any_mode(tmp_path: Path) -> None:
+    config, whole, killed = write_config(tmp_path, seed=3), RunDir(tmp_path / "whole"), RunDir(tmp_path / "killed")
+    options = ("--nproc", "2", "--shard", "zero2")
+    assert train(config, whole, *options).returncode == 0
+    last = train_and_kill(config, killed, 1, 30, *options)
+    resumed = train(config, killed, *options, "--resume", "must")
+    assert resumed.returncode == 0 and f"resumes after step {last}" in resumed.stdout
+    same(end_of(whole), end_of(killed))
+
+    plain = write_config(tmp_path, seed=3, model={"build": "tests.workers.resumable_model.model",
+                                                  "args": {"plain": True}})  # fmt: skip
+    one, moved = RunDir(tmp_path / "one"), RunDir(tmp_path / "moved")
+    assert train(plain, one).returncode == 0
+    train_and_kill(plain, moved, 0, 20, "--nproc", "2")
+    train_and_kill(plain, moved, 1, last_step(moved) + 10, "--nproc", "3", "--shard", "zero1", "--resume", "must")
+    train_and_kill(plain, moved, 1, last_step(moved) + 10, "--nproc", "2", "--shard", "zero2", "--resume", "must")
+    assert train(plain, moved, "--resume", "must").returncode == 0
+    same_but_for_rounding(end_of(one), end_of(moved))

@@ -1,0 +1,216 @@
+"""A step of an optimizer of which each worker holds a part.
+
+The parts' own variables take over the values of the model's variables, Keras's code updates them with this worker's
+parts of the gradients, and what has changed is put together for all. Which collectives run, and in which order, is the
+same on all workers, whatever each of them holds.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import keras
+import tensorflow as tf
+
+from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.base.attached_value import AttachedValue
+from tfdist.keras_repairs.optimizer.variable_updates import own_copy
+from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import (
+    VariablePart,
+    part_of,
+    parts_of,
+    updating_optimizers,
+)
+from tfdist.runtime.strategy_settings import settings_of
+from tfdist.runtime.transport import part_sums
+from tfdist.sharding.cut import Cut
+
+_log = logging.getLogger("tfdist")
+
+_IS_SAID: AttachedValue[bool] = AttachedValue("is_said_what_is_held")
+
+Function = Callable[..., Any]
+Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices | None
+Reduce = Callable[[Sequence[Gradient]], list[Gradient]]
+
+
+def parts_of_sums(
+    optimizer: Any, grads: Sequence[Gradient], variables: Sequence[Any], reduce_sparse: Reduce
+) -> list[Gradient]:
+    """This worker's parts of the sums of gradients over the workers, in the shapes of the variables' parts.
+
+    Args:
+        optimizer: Built.
+        grads: This worker's, one a variable, or None.
+        variables: The model's.
+        reduce_sparse: Sums sparse gradients, whose rows are few, over the workers.
+    """
+    parts = [part_of(optimizer, variable) for variable in variables]
+    dense = [i for i, gradient in enumerate(grads) if isinstance(gradient, tf.Tensor)]
+    sparse = [i for i, gradient in enumerate(grads) if isinstance(gradient, tf.IndexedSlices)]
+    found: list[Gradient] = [None] * len(grads)
+    flat = part_sums.sum_gradients_into_parts([grads[i] for i in dense], [parts[i].cut for i in dense])
+    for i, part in zip(dense, flat, strict=True):
+        found[i] = tf.reshape(part, parts[i].cut.part_shape(parts[i].worker))
+    for i, total in zip(sparse, reduce_sparse([grads[i] for i in sparse]) if sparse else (), strict=True):
+        found[i] = rows_of_part(total, parts[i].cut, parts[i].worker)
+    return found
+
+
+def wholes_of(optimizer: Any, reduced: Sequence[Gradient], variables: Sequence[Any]) -> list[Gradient]:
+    """Dense gradients put together of all workers' parts, for those who want to look at them; sparse ones are left out.
+
+    Args:
+        optimizer: Built.
+        reduced: What `parts_of_sums` returned.
+        variables: The model's.
+    """
+    dense = [i for i, gradient in enumerate(reduced) if isinstance(gradient, tf.Tensor)]
+    cuts = [part_of(optimizer, variables[i]).cut for i in dense]
+    found: list[Gradient] = [None] * len(reduced)
+    for i, whole in zip(dense, part_sums.join([reduced[i] for i in dense], cuts), strict=True):
+        found[i] = whole
+    return found
+
+
+def rows_of_part(slices: tf.IndexedSlices, cut: Cut, worker: int) -> tf.IndexedSlices:
+    """Those of the slices of a whole variable that are in a worker's part of it, in their order.
+
+    Where a part has no rows they become slices of single elements, which optimizers that update element by element
+    treat alike.
+    """
+    start, stop = cut.span(worker)
+    indices, values = slices.indices, slices.values
+    row = cut.row_size
+    if not cut.keeps_rank:
+        elements = tf.cast(indices, tf.int64)[:, tf.newaxis] * row + tf.range(row, dtype=tf.int64)
+        indices, values = tf.reshape(elements, [-1]), tf.reshape(values, [-1])
+        row = 1
+    first, last = start // max(1, row), stop // max(1, row)
+    is_mine = tf.logical_and(indices >= first, indices < last)
+    shape = cut.part_shape(worker)
+    rows = tf.boolean_mask(values, is_mine)
+    return tf.IndexedSlices(rows, tf.boolean_mask(indices, is_mine) - first, tf.constant(shape, tf.int64))
+
+
+def apply(original: Function, optimizer: Any, grads: Sequence[Gradient], variables: Sequence[Any] | None) -> None:
+    """A step of a built optimizer, maybe one with others inside, on parts of gradients.
+
+    Args:
+        original: Keras's method.
+        optimizer: Whose.
+        grads: This worker's parts of the global batch's gradients.
+        variables: The model's; None for those that the optimizer was built with.
+    """
+    variables = optimizer._trainable_variables if variables is None else variables
+    present = [variable for variable, gradient in zip(variables, grads, strict=True) if gradient is not None]
+    used = [part_of(optimizer, variable) for variable in _used(optimizer, present)]
+    changed = [part_of(optimizer, variable) for variable in _changed(optimizer, present)]
+    before = {id(each): tf.identity(own_copy(each._iterations)) for each in updating_optimizers(optimizer)}
+    for each in updating_optimizers(optimizer):
+        _say_what_is_held(each)
+    _take_over(used)
+    apply_to_parts(original, optimizer, grads, variables)
+    _hand_over(changed)
+    _release(used)
+    _constrain(optimizer, present, before)
+
+
+def apply_to_parts(original: Function, optimizer: Any, grads: Sequence[Gradient], variables: Any) -> None:
+    """Keras's `apply` of an optimizer that updates variables, inside of `apply`."""
+    found = parts_of(optimizer)
+    if found is None:  # one with others inside
+        original(optimizer, grads, variables)
+        return
+    chosen = optimizer._trainable_variables if variables is None else variables
+    original(optimizer, grads, [found.parts[optimizer._var_key(variable)].variable for variable in chosen])
+
+
+def would_be_cut(optimizer: Any) -> bool:
+    """Whether workers hold parts of an optimizer, or will once it is built."""
+    return settings_of(optimizer._distribution_strategy).shard is not None
+
+
+def refuse_outside(optimizer: Any) -> None:
+    """Refuses a step outside of the replicas.
+
+    Raises:
+        UnsupportedError: Always.
+    """
+    raise UnsupportedError(
+        f"--shard needs the gradients of a step where they are summed, and the optimizer {optimizer.name} was given "
+        "some outside of strategy.run. Call apply_gradients, or apply, inside of the function that strategy.run runs, "
+        "use fit, or train with --shard none."
+    )
+
+
+def _say_what_is_held(optimizer: Any) -> None:
+    found = parts_of(optimizer)
+    if found is None or _IS_SAID.get(optimizer):
+        return
+    _IS_SAID.set(optimizer, True)
+    slots = [(slot.cut, tf.as_dtype(slot.variable.dtype).size) for slot in found.slots if slot.cut is not None]
+    held = sum(cut.part_size(found.worker) * size for cut, size in slots)
+    _log.info(
+        "optimizer %s: its state is cut between %s; this worker holds %.1f of %.1f MiB",
+        optimizer.name,
+        found.kind,
+        held / 2**20,
+        sum(cut.size * size for cut, size in slots) / 2**20,
+    )
+
+
+def _used(optimizer: Any, present: Sequence[Any]) -> Iterator[Any]:
+    """The variables that the step reads: those with a gradient, and those of which an average is kept."""
+    yield from present
+    keys = {id(variable) for variable in present}
+    for each in updating_optimizers(optimizer):
+        if each.use_ema:
+            yield from (variable for variable in each._trainable_variables if id(variable) not in keys)
+
+
+def _changed(optimizer: Any, present: Sequence[Any]) -> Iterator[Any]:
+    """The variables that the step may change: those with a gradient, and those that an average may replace."""
+    yield from present
+    keys = {id(variable) for variable in present}
+    for each in updating_optimizers(optimizer):
+        if each.use_ema and each.ema_overwrite_frequency:
+            yield from (variable for variable in each._trainable_variables if id(variable) not in keys)
+
+
+def _take_over(parts: Sequence[VariablePart]) -> None:
+    for part in parts:
+        value = part_sums.cut_out(tf.convert_to_tensor(own_copy(part.whole)), part.cut, part.worker)
+        part.variable._value.assign(value, read_value=False)
+
+
+def _hand_over(parts: Sequence[VariablePart]) -> None:
+    values = [
+        tf.ensure_shape(tf.reshape(part.variable._value.read_value(), [-1]), [part.cut.part_size(part.worker)])
+        for part in parts
+    ]
+    for part, whole in zip(parts, part_sums.join(values, [part.cut for part in parts]), strict=True):
+        own_copy(part.whole).assign(whole, read_value=False)
+
+
+def _release(parts: Sequence[VariablePart]) -> None:
+    """Gives up the memory of the parts' own variables, which a step of the model does not need."""
+    for part in parts:
+        variable = part.variable._value
+        variable.assign(tf.zeros([0] * variable.shape.rank, variable.dtype), read_value=False)
+
+
+def _constrain(optimizer: Any, present: Sequence[Any], before: dict[int, tf.Tensor]) -> None:
+    """Applies constraints to whole variables, where Keras has applied the gradients."""
+    known = {id(variable) for variable in present if getattr(variable, "constraint", None) is not None}
+    for each in updating_optimizers(optimizer):
+        bound = [variable for variable in each._trainable_variables if id(variable) in known]
+        if not bound:
+            continue
+        is_applied = tf.not_equal(tf.identity(own_copy(each._iterations)), before[id(each)])
+        for variable in bound:
+            copy = own_copy(variable)
+            value = tf.cast(keras.ops.convert_to_tensor(variable.constraint(variable)), copy.dtype)
+            copy.assign(tf.where(is_applied, value, copy), read_value=False)

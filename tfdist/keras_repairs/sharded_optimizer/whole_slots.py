@@ -1,0 +1,184 @@
+"""The whole of an optimizer's state, where it is saved, and this worker's part of it, where it is loaded.
+
+A saved optimizer is that of one device, whatever the workers hold: it is loaded by any number of them, in any mode.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from tfdist.keras_repairs.optimizer.model_optimizers import optimizers_of
+from tfdist.keras_repairs.sharded_optimizer.cut_kinds import is_container
+from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import OptimizerParts, Slot, parts_of, updating_optimizers
+from tfdist.runtime.collectives.decisions import all_gather
+from tfdist.runtime.strategy_settings import settings_of
+from tfdist.runtime.transport.chief_broadcast import PIECE_BYTES
+from tfdist.runtime.transport.part_sums import cut_out
+from tfdist.sharding.cut import Cut
+
+Function = Callable[..., Any]
+
+
+def whole_value(optimizer: Any, variable: Any) -> NDArray:
+    """The whole of a variable of an optimizer's state. All workers call this together, outside of functions."""
+    found = parts_of(optimizer)
+    slot = None if found is None else _slot_of(found, variable)
+    return np.asarray(variable.numpy()) if slot is None else _joined(slot)
+
+
+def own_part(found: OptimizerParts, variable: Any, whole: Any) -> Any:
+    """This worker's part of a whole value for a variable of an optimizer's state; all of it where it is not cut."""
+    slot = _slot_of(found, variable)
+    return whole if slot is None else cut_out(tf.convert_to_tensor(whole), _cut_of(slot), found.worker)
+
+
+def whole_shape(optimizer: Any, variable: Any) -> tuple[int, ...]:
+    """The shape that a variable of an optimizer's state has on one device."""
+    for each in updating_optimizers(optimizer):
+        found = parts_of(each)
+        slot = None if found is None else _slot_of(found, variable)
+        if slot is not None:
+            return slot.shape
+    return tuple(variable.shape)
+
+
+def has_cut_optimizers(model: Any) -> bool:
+    """Whether workers hold parts of the state of `model`'s optimizers."""
+    return any(True for _ in _cut_optimizers(model))
+
+
+@contextlib.contextmanager
+def whole_state(model: Any, *, is_wanted: bool = True) -> Iterator[None]:
+    """Inside, the variables of `model`'s optimizers have the whole state on workers that want it, to be read.
+
+    All workers enter it together, outside of functions. The state is put together in host memory.
+
+    Args:
+        model: Compiled. One whose optimizers no worker holds a part of is left as it is.
+        is_wanted: Whether this worker reads it.
+    """
+    before: list[tuple[Any, Any, Any]] = []
+    try:
+        for found in list(_cut_optimizers(model)):
+            for slot in found.slots:
+                whole = _joined(slot)
+                if is_wanted:
+                    variable = slot.variable
+                    before.append((variable, variable._value, variable._shape))
+                    with tf.device("CPU:0"):
+                        variable._value, variable._shape = tf.constant(whole), slot.shape
+        yield
+    finally:
+        for variable, value, shape in before:
+            variable._value, variable._shape = value, shape
+
+
+def take_part(model: Any) -> None:
+    """This worker's part in a `whole_state` that it does not read, while the chief saves."""
+    with whole_state(model, is_wanted=False):
+        pass
+
+
+def restore_accumulated(model: Any, values: Mapping[str, NDArray]) -> None:
+    """Gives accumulators their parts of sums that replicas had in part, in a checkpoint of a run that was not cut.
+
+    Args:
+        model: Built and compiled, its optimizer loaded.
+        values: Those of the checkpoint's replicas, see `training_state`.
+    """
+    number = 0
+    for optimizer in optimizers_of(model):
+        found = None if is_container(optimizer) or not optimizer.built else parts_of(optimizer)
+        for variable in getattr(optimizer, "_accumulated_gradients", None) or ():
+            rows = values.get(f"accumulated/{number}")
+            if found is not None and rows is not None:
+                variable.assign(own_part(found, variable, rows.sum(axis=0, dtype=rows.dtype)))
+            number += 1
+
+
+def load_own_variables(original: Function) -> Function:
+    """Repairs `BaseOptimizer.load_own_variables`: each worker takes its parts."""
+
+    def repaired(self: Any, store: Any) -> None:
+        if is_container(self) or parts_of(self) is None:
+            original(self, store)
+            return
+        if len(store.keys()) != len(self.variables):
+            warnings.warn(
+                f"Skipping variable loading for optimizer '{self.name}', because it has {len(self.variables)} "
+                f"variables whereas the saved optimizer has {len(store.keys())} variables. ",
+                stacklevel=2,
+            )
+            return
+        _load(self, [store[str(number)] for number in range(len(self.variables))])
+
+    return repaired
+
+
+def set_weights(original: Function) -> Function:
+    """Repairs `BaseOptimizer.set_weights`."""
+
+    def repaired(self: Any, weights: Sequence[Any]) -> None:
+        if is_container(self) or parts_of(self) is None:
+            original(self, weights)
+        else:
+            _load(self, weights)
+
+    return repaired
+
+
+def _load(optimizer: Any, values: Sequence[Any]) -> None:
+    found = parts_of(optimizer)
+    assert found is not None, "asked before"
+    for variable, value in zip(optimizer._variables, values, strict=False):
+        shape = whole_shape(optimizer, variable)
+        if tuple(value.shape) != shape:
+            raise ValueError(
+                f"Optimizer variable {variable.path} has shape {shape} not compatible with provided weight shape "
+                f"{tuple(value.shape)}."
+            )
+        variable.assign(own_part(found, variable, np.asarray(value)))
+
+
+def _cut_optimizers(model: Any) -> Iterator[OptimizerParts]:
+    for optimizer in optimizers_of(model):
+        found = None if is_container(optimizer) or not optimizer.built else parts_of(optimizer)
+        if found is not None:
+            yield found
+
+
+def _slot_of(found: OptimizerParts, variable: Any) -> Slot | None:
+    return next((slot for slot in found.slots if slot.variable is variable), None)
+
+
+def _cut_of(slot: Slot) -> Cut:
+    assert slot.cut is not None, "parts_of has seen to it"
+    return slot.cut
+
+
+def _joined(slot: Slot) -> NDArray:
+    """The whole of a state's variable, on all workers."""
+    cut, strategy = _cut_of(slot), tf.distribute.get_strategy()
+    part = np.asarray(slot.variable.numpy()).reshape(-1)
+    memory = settings_of(strategy).memory
+    if memory is not None:
+        (whole,) = memory.of_functions.join_parts([tf.constant(part)], [cut.bounds])
+        return whole.numpy().reshape(cut.shape)
+    found = np.empty(cut.size, part.dtype)
+    room = max(1, PIECE_BYTES // part.dtype.itemsize)
+    for start in range(0, cut.largest_part, room):
+        piece = np.zeros(min(room, cut.largest_part - start), part.dtype)
+        mine = part[start : start + room]
+        piece[: mine.size] = mine
+        for worker, row in enumerate(all_gather(piece.view(np.uint8), strategy)):
+            begin, end = cut.span(worker)
+            there = found[begin:end][start : start + room]
+            there[:] = row.view(part.dtype)[: there.size]
+    return found.reshape(cut.shape)

@@ -1,0 +1,172 @@
+"""Sums of which each worker gets a part, and tensors put together of the workers' parts, inside of a replica's step.
+
+Where the workers share memory, a worker reads of a sum its own part alone. Over TensorFlow's collectives a sum of parts
+is an all-to-all whose pieces are added here; where it is NCCL's, or several hosts sum in memory first, whole sums are
+taken and cut. One replica a worker.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+
+import tensorflow as tf
+
+from tfdist.runtime.collectives.lanes import Lanes
+from tfdist.runtime.collectives.wire.engine import Channel
+from tfdist.runtime.collectives.wire.tensorflow_engine import TensorFlowEngine
+from tfdist.runtime.strategy_settings import StrategySettings, settings_of
+from tfdist.runtime.transport.replica_sums import compression, sum_over_replicas
+from tfdist.runtime.transport.ring_all_reduce import Ring
+from tfdist.runtime.transport.tensor_groups import last_first
+from tfdist.runtime.workers import worker_count, worker_rank
+from tfdist.sharding.cut import Cut
+
+Group = Callable[[list[tf.Tensor], list[Cut]], list[tf.Tensor]]
+
+
+def sum_gradients_into_parts(gradients: Sequence[tf.Tensor], cuts: Sequence[Cut]) -> list[tf.Tensor]:
+    """This worker's part of the sum of each gradient over all replicas, flat; timed by the worker's meter.
+
+    Args:
+        gradients: Dense, of the shapes of the cuts.
+        cuts: How each is cut.
+    """
+    settings = settings_of(tf.distribute.get_strategy())
+    sum_them = functools.partial(_sum_into_parts, cuts=cuts, settings=settings)
+    if settings.meter is None or settings.sums is None or not gradients:
+        return sum_them(gradients)
+    return list(settings.meter.timed(gradients, sum_them))
+
+
+def join(parts: Sequence[tf.Tensor], cuts: Sequence[Cut]) -> list[tf.Tensor]:
+    """The tensors, of the shapes of their cuts, of which each worker gives its part, of any shape.
+
+    Call it in a function.
+    """
+    settings = settings_of(tf.distribute.get_strategy())
+
+    def joint(flat: list[tf.Tensor], cuts: list[Cut]) -> list[tf.Tensor]:
+        if settings.memory is not None:
+            wholes = settings.memory.of_functions.join_parts(flat, [cut.bounds for cut in cuts])
+            # A variable would keep what it is assigned: memory beside TensorFlow's own, which does not give back what
+            # the variable had, so that the process would hold every variable twice.
+            return [tf.raw_ops.DeepCopy(x=whole) for whole in wholes]
+        return _join_rows(flat, cuts, settings)
+
+    wholes = _in_groups([_flat(part) for part in parts], cuts, joint)
+    return [tf.reshape(whole, cut.shape) for whole, cut in zip(wholes, cuts, strict=True)]
+
+
+def sum_small(tensor: tf.Tensor) -> tf.Tensor:
+    """The sum of a small tensor over the workers; also in a branch that all of them take."""
+    settings = settings_of(tf.distribute.get_strategy())
+    if settings.sums is not None and settings.sums.takes(tensor):
+        (total,) = settings.sums.sum([tensor])
+        return total
+    # TensorFlow's own path for NCCL leaves the replica, which it cannot in a branch.
+    flat = _flat(tensor)
+    return tf.reshape(TensorFlowEngine().all_reduce(flat, "sum", _channel("shard sum", flat)), tensor.shape)
+
+
+def cut_out(tensor: tf.Tensor, cut: Cut, worker: int) -> tf.Tensor:
+    """A worker's part of a whole tensor, in the shape of its part."""
+    start, stop = cut.span(worker)
+    if stop - start == cut.size:
+        return tf.reshape(tensor, cut.part_shape(worker))
+    if cut.keeps_rank and cut.shape:
+        row = max(1, cut.row_size)
+        return tensor[start // row : stop // row]
+    return _flat(tensor)[start:stop]
+
+
+def _sum_into_parts(
+    gradients: Sequence[tf.Tensor], cuts: Sequence[Cut], settings: StrategySettings
+) -> list[tf.Tensor]:
+    assert settings.shard is not None, "a run that shards"
+    is_reduced_whole = not settings.shard.cuts("gradients")
+    memory, worker = settings.memory, _worker()
+    if memory is not None and not is_reduced_whole:
+
+        def in_memory(flat: list[tf.Tensor], cuts: list[Cut]) -> list[tf.Tensor]:
+            return memory.of_functions.sum_parts(flat, [cut.bounds for cut in cuts])
+
+        return _in_groups([_flat(gradient) for gradient in gradients], cuts, in_memory)
+    if isinstance(settings.sums, Ring) and not is_reduced_whole and compression() is None:
+        return _in_groups([_flat(gradient) for gradient in gradients], cuts, _sum_rows)
+    totals = sum_over_replicas(gradients, sent_as=compression())
+    return [_flat(cut_out(total, cut, worker)) for total, cut in zip(totals, cuts, strict=True)]
+
+
+def _in_groups(tensors: Sequence[tf.Tensor], cuts: Sequence[Cut], exchange: Group) -> list[tf.Tensor]:
+    results = list(tensors)
+    # By the sizes of the wholes, which are the same on all workers.
+    for group in last_first([_Sized(tensor.dtype, cut) for tensor, cut in zip(tensors, cuts, strict=True)]):
+        exchanged = exchange([tensors[i] for i in group], [cuts[i] for i in group])
+        for i, result in zip(group, exchanged, strict=True):
+            results[i] = result
+    return results
+
+
+class _Sized:
+    """What `last_first` asks of a tensor, for one that no worker has whole."""
+
+    def __init__(self, dtype: tf.DType, cut: Cut) -> None:
+        self.dtype = dtype
+        self.shape = tf.TensorShape(cut.shape)
+
+
+def _sum_rows(flat: list[tf.Tensor], cuts: list[Cut]) -> list[tf.Tensor]:
+    """Sums by TensorFlow's collectives: a row for each worker, of its parts one after another, all as long."""
+    worker, workers = _worker(), cuts[0].workers
+    pieces = [
+        _padded(tensor[slice(*cut.span(place))], cut)
+        for place in range(workers)
+        for tensor, cut in zip(flat, cuts, strict=True)
+    ]
+    table = tf.concat(pieces, 0)
+    mine = TensorFlowEngine().reduce_scatter(table, "sum", _channel("shard scatter", table))
+    pieces = tf.split(mine, [cut.largest_part for cut in cuts])
+    return [piece[: cut.part_size(worker)] for piece, cut in zip(pieces, cuts, strict=True)]
+
+
+def _join_rows(parts: list[tf.Tensor], cuts: list[Cut], settings: StrategySettings) -> list[tf.Tensor]:
+    row = tf.concat([_padded(part, cut) for part, cut in zip(parts, cuts, strict=True)], 0)
+    if settings.sums is None:
+        context = tf.distribute.get_replica_context()
+        table = context.all_gather(tf.expand_dims(row, 0), axis=0)
+    else:
+        table = TensorFlowEngine().all_gather(row, _channel("shard join", row))
+    table = tf.reshape(table, [cuts[0].workers, row.shape[0]])
+    begins = itertools.accumulate((cut.largest_part for cut in cuts), initial=0)
+    return [
+        tf.concat([table[place, begin : begin + cut.part_size(place)] for place in range(cut.workers)], 0)
+        for begin, cut in zip(begins, cuts, strict=False)
+    ]
+
+
+def _padded(part: tf.Tensor, cut: Cut) -> tf.Tensor:
+    """A flat part with zeros behind it, as long as the largest."""
+    missing = cut.largest_part - int(part.shape[0])
+    return tf.pad(part, [[0, missing]]) if missing else part
+
+
+def _channel(carried: str, flat: tf.Tensor) -> Channel:
+    strategy = tf.distribute.get_strategy()
+    workers = worker_count(strategy)
+    lane = _lanes(worker_rank(strategy), workers).of(tuple(range(workers)))
+    return lane.traced_channel(f"{carried} {flat.dtype.name}", int(flat.shape[0]))
+
+
+@functools.cache
+def _lanes(worker: int, workers: int) -> Lanes:
+    return Lanes(worker, workers)
+
+
+def _worker() -> int:
+    return worker_rank(tf.distribute.get_strategy())
+
+
+def _flat(tensor: tf.Tensor) -> tf.Tensor:
+    return tf.reshape(tensor, [-1])

@@ -1,0 +1,84 @@
+"""Sharding mode: which tensors of a training each worker holds a part of, instead of all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal, get_args
+
+from tfdist.errors import UsageError
+from tfdist.sharding.mesh import Mesh
+
+ShardMode = Literal["none", "zero1", "zero2"]
+"""The modes that `--shard` trains in, from the most memory to the least."""
+
+Holding = Literal["parameters", "gradients", "optimizer"]
+"""What a training holds for each weight: the weight, its gradient, and the state of the optimizer."""
+
+CUT: Mapping[str, frozenset[Holding]] = MappingProxyType(
+    {
+        "none": frozenset(),
+        "zero1": frozenset({"optimizer"}),
+        "zero2": frozenset({"optimizer", "gradients"}),
+        "zero3": frozenset({"optimizer", "gradients", "parameters"}),
+    }
+)
+"""Mode -> what it cuts. The names are those of ZeRO (Rajbhandari et al., 2020, arXiv:1910.02054); zero3 is FSDP's."""
+
+ONE_DEVICE_A_WORKER = "--shard trains one device a worker: --nproc N gives a GPU to each"
+
+
+@dataclass(frozen=True)
+class Sharding:
+    """How a run shards.
+
+    Attributes:
+        mode: What is cut; not "none", which is no `Sharding`.
+        mesh: Who shares it: each group along `shard` holds one whole of what is cut.
+
+    Raises:
+        UsageError: There is no such mode.
+    """
+
+    mode: ShardMode
+    mesh: Mesh
+
+    def __post_init__(self) -> None:
+        modes = [mode for mode in get_args(ShardMode) if mode != "none"]
+        if self.mode not in modes:
+            raise UsageError(f"A sharding's mode is one of {', '.join(modes)}. Received: {self.mode!r}")
+
+    def cuts(self, holding: Holding) -> bool:
+        """Whether each worker holds a part of these tensors alone."""
+        return holding in CUT[self.mode]
+
+    def __str__(self) -> str:
+        """`zero2 over 4 workers`."""
+        data, shard = self.mesh.size("data"), self.mesh.size("shard")
+        return f"{self.mode} over {shard} workers" + (f" in each of {data} groups" if data > 1 else "")
+
+
+def sharding_of(mode: ShardMode, workers: int) -> Sharding | None:
+    """How so many workers shard in a mode; None where nothing is cut, as in a worker alone.
+
+    Args:
+        mode: Of `--shard`.
+        workers: Those of the job, on however many hosts.
+    """
+    return None if mode == "none" or workers == 1 else Sharding(mode, Mesh.of(shard=workers))
+
+
+def check_devices(mode: ShardMode, devices: int, which: str) -> None:
+    """Refuses to shard in a worker with several devices.
+
+    Args:
+        mode: Of `--shard`.
+        devices: Replicas of the worker.
+        which: What they are, such as `--logical-devices 2`.
+
+    Raises:
+        UsageError: It has several, and is to shard.
+    """
+    if mode != "none" and devices > 1:
+        raise UsageError(f"{ONE_DEVICE_A_WORKER}. Received: --shard {mode} with {which}")
