@@ -25,6 +25,7 @@ from tfdist.training.checkpoints.checkpoint_options import (
 )
 from tfdist.training.run_record_callback import RunRecordCallback
 from tfdist.training.session import current_session as session
+from tfdist.url_schemes import CHECKPOINTS_INSTEAD, fault_as_local
 
 
 def strategy(*, batch_norm: BatchNorm | None = None, gather: bool | None = None) -> tf.distribute.Strategy:
@@ -82,7 +83,8 @@ def callbacks(
         overwrite: Whether a `fit` that begins anew may replace the checkpoints of an earlier training.
 
     Raises:
-        UsageError: A number is not positive; or no `run_dir` is given and `tfdist train` did not start this process.
+        UsageError: A number is not positive; `run_dir` is a URL; or none is given and `tfdist train` did not start this
+            process.
         RunDirError: The chief cannot make the directory.
     """
     here, assignment = session.current(), Assignment.from_environ()
@@ -92,6 +94,9 @@ def callbacks(
             "tfdist.callbacks() without a directory writes into that of `tfdist train`, which did not start this "
             "process. Give it one: tfdist.callbacks('runs/a')."
         )
+    fault = None if run_dir is None else fault_as_local(run_dir, "run_dir", CHECKPOINTS_INSTEAD)
+    if fault is not None:
+        raise UsageError(fault)
     run = own if run_dir is None or is_verified(assignment) else RunDir(Path(run_dir))
     assert run is not None
     restarted = resume is None and assignment is not None and is_restart(assignment)

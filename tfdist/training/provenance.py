@@ -11,6 +11,7 @@ from tfdist.config.yaml_types import Dumper
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import atomic_files
 from tfdist.runtime.cpu_kernels import replica_kernels
+from tfdist.runtime.strategy_settings import settings_of
 from tfdist.training.libraries import versions
 from tfdist.training.session.session import LaunchedSession
 
@@ -23,6 +24,7 @@ def write_config(session: LaunchedSession, config: RunConfig) -> None:
 
 def write_script(session: LaunchedSession, assignment: Assignment) -> None:
     """Writes what was run, with which arguments, and the seed of what the script does not seed itself."""
+    sharding = settings_of(session.strategy).shard
     content = {
         assignment.target_kind: assignment.target,
         "args": list(assignment.args),
@@ -30,6 +32,7 @@ def write_script(session: LaunchedSession, assignment: Assignment) -> None:
         "workers": session.num_workers,
         "replicas": session.strategy.num_replicas_in_sync,
         "kernels": replica_kernels() or None,
+        "shard": None if sharding is None else sharding.mode,
         "versions": versions(),
     }
     atomic_files.write_text(session.run.config_file, yaml.dump(content, Dumper=Dumper, sort_keys=False), durable=False)

@@ -39,7 +39,7 @@ def main() -> None:
     dump_on_signal(assignment)
     # Opened before anything slow: from now on launcher and worker watch each other.
     link = link_of(assignment)
-    _set_up_logging(assignment)
+    set_up_logging(assignment)
     _log_binding(assignment, is_bound)
     process_exit.code = _run(assignment, link)
     watchdog = threading.Timer(_EXIT_SECONDS, process_exit)
@@ -92,6 +92,12 @@ def _run_target(assignment: Assignment) -> int:
         except (RecordingComplete, WorkerStopped) as end:
             return int(end.code or 0)
         return 0
+    if assignment.target_kind == "inference":
+        with uncollected_imports():
+            from tfdist.training.inference.inference_run import run_inference
+
+        run_inference(assignment)
+        return 0
     with uncollected_imports():
         from tfdist.training.script_run.run_script import run_script
 
@@ -123,7 +129,7 @@ class _WorkerLog(logging.Handler):
             file.write(f"{line}\n")
 
 
-def _set_up_logging(assignment: Assignment) -> None:
+def set_up_logging(assignment: Assignment) -> None:
     """Warnings go to stderr, and so to terminal and log; choices and their reasons only to the log, unless verbose."""
     logger = logging.getLogger("tfdist")
     logger.propagate = False

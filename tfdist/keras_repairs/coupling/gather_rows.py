@@ -68,6 +68,8 @@ def _all_rows(value: Any) -> Any:
 def dense_rows(tensor: tf.Tensor) -> tf.Tensor:
     """Gathers every row of one dense tensor; otherwise as `all_rows`."""
     note_gathering()
+    if tensor.dtype == tf.string:
+        return _text_rows(tensor)
     dtype = _CARRIERS.get(tensor.dtype, tensor.dtype)
     if dtype not in _CARRIED:
         raise UnsupportedError(
@@ -88,6 +90,18 @@ def dense_rows(tensor: tf.Tensor) -> tf.Tensor:
     # device knows its own number TensorFlow adds them up; between workers it loses the shape, as they pad what they
     # send.
     return tf.compat.v1.placeholder_with_default(tf.cast(rows, tensor.dtype), shape)
+
+
+def _text_rows(texts: tf.Tensor) -> tf.Tensor:
+    """`dense_rows` of texts, as the length of each and all their bytes, one after another."""
+    flat = tf.reshape(texts, [-1])
+    joined = tf.io.decode_raw(tf.strings.reduce_join(flat), tf.uint8)
+    lengths, letters = dense_rows(tf.strings.length(flat)), dense_rows(joined)
+    # TensorFlow has no operation from bytes to a text, but one that joins letters.
+    table = tf.constant([bytes([letter]) for letter in range(256)])
+    split = tf.RaggedTensor.from_row_lengths(tf.gather(table, tf.cast(letters, tf.int32)), lengths, validate=False)
+    trailing = texts.shape[1:] if texts.shape[1:].is_fully_defined() else tf.unstack(tf.shape(texts))[1:]
+    return tf.reshape(tf.strings.reduce_join(split, axis=1), [-1, *trailing])
 
 
 def sum_of_any_size(tensor: tf.Tensor) -> tf.Tensor:

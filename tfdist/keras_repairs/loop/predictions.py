@@ -1,4 +1,4 @@
-"""The predictions that `predict` returns: rows of all replicas, on several workers on each, or on the chief alone."""
+"""The predictions that `predict` returns: rows of all replicas, on each worker, on the chief alone, or step by step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from tfdist.runtime.workers import worker_count, worker_rank
 
 Function = Callable[..., Any]
 
+Take = Callable[[Any], None]
+
 _on_chief: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_predictions_on_chief", default=False)
+_take: contextvars.ContextVar[Take | None] = contextvars.ContextVar("tfdist_take_predictions", default=None)
 
 
 def of_samples(step_function: Function) -> Function:
@@ -58,16 +61,29 @@ def predictions_on_chief() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def taking_predictions(take: Take) -> Iterator[None]:
+    """Inside, `model.predict` hands the predictions of each execution to `take`, on the chief, and keeps none.
+
+    So they need not fit into memory. It returns arrays of the same structure, dtype and trailing shape with no row. All
+    workers call `predict` together, as always; `take` is called on the chief alone, with tensors of the rows of the
+    batches of the execution, in the order of the input.
+    """
+    with setting(_take, take):
+        yield
+
+
 def predict(original: Function, listener: FitListener) -> Function:
-    """Repairs `TensorFlowTrainer.predict`: heeds `predictions_on_chief`, and notifies the listener."""
+    """Repairs `TensorFlowTrainer.predict`: heeds the two contexts above, and notifies the listener."""
 
     def repaired(self: Any, *args: Any, **kwargs: Any) -> Any:
-        strategy = self.distribute_strategy
-        if not _on_chief.get() or worker_count(strategy) == 1 or worker_rank(strategy) == 0:
+        strategy, take = self.distribute_strategy, _take.get()
+        is_chief = worker_count(strategy) == 1 or worker_rank(strategy) == 0
+        if take is None and (not _on_chief.get() or is_chief):
             return original(self, *args, **kwargs)
         self.make_predict_function()
         whole = self.predict_function
-        self.predict_function = _without_rows(whole)
+        self.predict_function = _without_rows(whole, take if is_chief else None)
         try:
             return original(self, *args, **kwargs)
         finally:
@@ -93,12 +109,14 @@ def gather(value: Any, strategy: tf.distribute.Strategy) -> Any:
     return strategy.experimental_local_results(strategy.run(on_replica, args=(value,)))[0]
 
 
-def _without_rows(function: Function) -> Function:
-    """`function` of one batch after another, with no row in its outputs."""
+def _without_rows(function: Function, take: Take | None = None) -> Function:
+    """`function` of one batch after another, with no row in its outputs; `take` gets them whole."""
     first: list[Any] = []
 
     def run(batches: Any) -> Any:
         outputs = function(batches)
+        if take is not None:
+            take(outputs)
         if not first:
             first.append(tf.nest.map_structure(lambda output: output[:0], outputs))
         # Those of later batches may have another length, with which Keras cannot join what has no row.

@@ -4,4 +4,5 @@
 - `batch_norm_choice`: which BatchNormalization takes the statistics of the global batch
 - `user_overrides`: the user's own code in a model's steps
 - `model_facts`: what explains afterwards why numbers differ
+- `model_layers`: all layers of a model, at any depth
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +20,7 @@ from tfdist.errors import RunDirError, UsageError
 from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.files import training_state
 from tfdist.keras_repairs.files.weights_copy import WeightsCopy
+from tfdist.keras_repairs.sharded_optimizer.whole_slots import restore_accumulated, whole_shape, whole_state
 from tfdist.order.position import START, Position
 from tfdist.runtime import random_state, replica_values
 from tfdist.runtime.collectives.decisions import broadcast
@@ -113,10 +115,12 @@ class CheckpointCallback(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: Logs = None) -> None:
         if self._resumed is not None:
-            self._checkpoints.restore_weights(self.model, self._resumed)
+            shape_of = functools.partial(whole_shape, self.model.optimizer)
+            self._checkpoints.restore_weights(self.model, self._resumed, shape_of)
             self._values = self._checkpoints.replica_values()
             with self._strategy.scope():
                 training_state.prepare(self._values)
+            restore_accumulated(self.model, self._values)
             persistent = training_state.persistent_state(self.model)
             self._restore_values({**persistent, **self._transient_state(metrics=False)})
             if RANDOM in self._values:
@@ -195,8 +199,9 @@ class CheckpointCallback(keras.callbacks.Callback):
                 transient = self._read_transient(metrics=self._position.step > 0)
             persistent = replica_values.read(training_state.persistent_state(self.model), self._strategy)
             values = persistent | transient | self._own_values()
-            if self._is_chief:
-                self._begin_to_write(values, metrics)
+            with whole_state(self.model, is_wanted=self._is_chief):
+                if self._is_chief:
+                    self._begin_to_write(values, metrics)
             self._saved_at = self._position
         self._schedule.saved()
         return made

@@ -88,7 +88,7 @@ def is_verified(assignment: Assignment | None) -> bool:
 
 def options_of_start(assignment: Assignment | None) -> CheckpointOptions | None:
     """The options that the start of a script asks for: checkpoints where it may have to resume, else None."""
-    if assignment is None or assignment.target_kind == "config" or assignment.recording is not None:
+    if assignment is None or assignment.target_kind in ("config", "inference") or assignment.recording is not None:
         return None
     resume = wanted_resume(assignment)
     if resume == "never" and not assignment.max_restarts:

@@ -49,6 +49,7 @@ class FitRegistry:
         seed: The run's; None where there is none.
         job: The job's; empty without a launcher.
         attempt: Starts of the run before this one.
+        is_elastic: Whether another start of the run may be under way.
         stop_requests: Told what to save when the worker stops; None without a launcher.
         activity: Told where a `fit` resumes; None without a launcher.
     """
@@ -63,6 +64,7 @@ class FitRegistry:
         seed: int | None = None,
         job: str = "",
         attempt: int = 0,
+        is_elastic: bool = False,
         stop_requests: StopRequests | None = None,
         activity: ActivityTracker | None = None,
     ) -> None:
@@ -73,6 +75,7 @@ class FitRegistry:
         self._seed = seed
         self._job = job
         self._attempt = attempt
+        self._is_elastic = is_elastic
         self._activity = activity
         self._is_chief = worker_rank(strategy) == 0
         self._numbers: Counter[Path] = Counter()
@@ -125,7 +128,12 @@ class FitRegistry:
         number = self._numbers[options.run.path]
         self._numbers[options.run.path] += 1
         checkpoints = CheckpointManager(
-            options.folder(number), RetentionPolicy(latest=options.keep), self._strategy, restoring=self._restoring
+            options.folder(number),
+            RetentionPolicy(latest=options.keep),
+            self._strategy,
+            restoring=self._restoring,
+            claimed_by=self._job,
+            is_elastic=self._is_elastic,
         )
         found = checkpoints.latest()
         resumed = None if found is None else found[0]

@@ -12,6 +12,7 @@ from tfdist.config.field_errors import FieldError, dotted, shown
 from tfdist.training.config_objects.keras_names import CALLBACK
 from tfdist.training.config_objects.object_maker import make_object
 from tfdist.training.config_objects.problems import Problems
+from tfdist.training.pruning.pruning_callback import Pruning
 
 _CHECKPOINTS = "a run saves itself and resumes at the next step: see the section checkpoint"
 _INSTEAD: Mapping[type, str] = MappingProxyType(
@@ -54,7 +55,8 @@ def make_callbacks(values: Mapping[str, Any], problems: Problems) -> list[keras.
     for place, value in enumerate(values.get("fit.callbacks", ())):
         with problems.collecting():
             made.append(_made(value, dotted("fit.callbacks", str(place)), validates))
-    return made
+    # The last word on the weights: others may bring back those of an epoch that had less masked.
+    return sorted(made, key=lambda callback: isinstance(callback, Pruning))
 
 
 def _made(value: Any, key: str, validates: bool) -> keras.callbacks.Callback:

@@ -11,6 +11,7 @@ from types import ModuleType
 import keras
 
 from tfdist.config.field_errors import FieldError, nearest
+from tfdist.training.pruning.pruning_callback import Pruning
 
 _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _SHORT = {
@@ -40,6 +41,7 @@ class KerasKind:
         base: What all of them are.
         left_out: Classes that no config can make use of.
         shown: How the name of a class is written in a config.
+        own: Classes of tfdist beside them.
     """
 
     word: str
@@ -47,12 +49,13 @@ class KerasKind:
     base: type
     left_out: tuple[str, ...] = ()
     shown: Callable[[str], str] = snake_case
+    own: tuple[type, ...] = ()
 
     @cached_property
     def classes(self) -> Mapping[str, type]:
         """Every name that a class goes by -> the class."""
         found: dict[str, type] = {}
-        for name, value in vars(self.module).items():
+        for name, value in (*vars(self.module).items(), *((kind.__name__, kind) for kind in self.own)):
             is_one = isinstance(value, type) and issubclass(value, self.base) and value is not self.base
             if is_one and name not in self.left_out:
                 found |= dict.fromkeys((name, snake_case(name), name.lower(), _WORDS.sub("_", name).lower()), value)
@@ -87,4 +90,4 @@ METRIC = KerasKind("metric", keras.metrics, keras.metrics.Metric)
 SCHEDULE = KerasKind(
     "learning rate schedule", keras.optimizers.schedules, keras.optimizers.schedules.LearningRateSchedule
 )
-CALLBACK = KerasKind("callback", keras.callbacks, keras.callbacks.Callback, ("CallbackList",))
+CALLBACK = KerasKind("callback", keras.callbacks, keras.callbacks.Callback, ("CallbackList",), own=(Pruning,))

@@ -16,6 +16,7 @@ from tfdist import data
 from tfdist.checkpoint import CheckpointSummary, SavePolicy
 from tfdist.config import RunConfig, to_dict
 from tfdist.keras_repairs.files.training_state import build
+from tfdist.keras_repairs.sharded_optimizer.whole_slots import take_part
 from tfdist.launch.environment import Assignment
 from tfdist.launch.progress.run_progress import RunProgress
 from tfdist.launch.worker.config_handover import receive_config
@@ -122,6 +123,8 @@ def _train(
             model.save(temporary)
         note_completion(session.run, config.fit.epochs, record.epochs)
         announce(end_summary(session, config, inputs.samples, progress, record))
+    else:
+        take_part(model)
 
 
 def _reporting(

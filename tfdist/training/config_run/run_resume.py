@@ -62,7 +62,13 @@ def find_run_start(session: LaunchedSession, assignment: Assignment, config: Run
     section = config.checkpoint
     folder = section.directory or session.run.checkpoints_dir
     checkpoints = CheckpointManager(
-        folder, RetentionPolicy.of(section), session.strategy, when_busy=section.when_busy, restoring=session.restoring
+        folder,
+        RetentionPolicy.of(section),
+        session.strategy,
+        when_busy=section.when_busy,
+        restoring=session.restoring,
+        claimed_by=assignment.job,
+        is_elastic=assignment.is_elastic,
     )
     wanted = wanted_resume(assignment)
     if wanted == "never":

@@ -16,6 +16,17 @@ from tfdist.training.probes import array_file
 
 
 @dataclass(frozen=True)
+class TracedStart:
+    """The beginning of an attempt.
+
+    Attributes:
+        workers: How many take part.
+    """
+
+    workers: int
+
+
+@dataclass(frozen=True)
 class TracedSteps:
     """One execution of training steps.
 
@@ -54,10 +65,12 @@ class Trace:
     Attributes:
         steps: In order.
         epochs: In order.
+        workers: How many workers the attempt has; None where this one was killed before it could say so.
     """
 
     steps: tuple[TracedSteps, ...] = ()
     epochs: tuple[TracedEpoch, ...] = ()
+    workers: int | None = None
 
     @property
     def begun(self) -> int | None:
@@ -76,10 +89,11 @@ class Trace:
         # The last one may have been cut by the kill.
         entries = [json.loads(line) for line in lines if line.endswith("\n")]
         steps = tuple(TracedSteps(**entry) for entry in entries if "data" in entry)
-        return cls(steps, tuple(TracedEpoch(**entry) for entry in entries if "logs" in entry))
+        workers = next((entry["workers"] for entry in entries if "workers" in entry), None)
+        return cls(steps, tuple(TracedEpoch(**entry) for entry in entries if "logs" in entry), workers)
 
 
-def write_line(file: TextIO, entry: TracedSteps | TracedEpoch) -> None:
+def write_line(file: TextIO, entry: TracedStart | TracedSteps | TracedEpoch) -> None:
     """Appends an entry to an open file that is flushed at every line, so that it outlives the process."""
     file.write(json.dumps(dataclasses.asdict(entry)) + "\n")
 

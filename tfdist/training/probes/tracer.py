@@ -1,4 +1,4 @@
-"""Tracer of a run for `tfdist verify --kill`: notes the data of each step, and kills the worker at a given step."""
+"""Tracer of a run for `tfdist verify --kill`: notes the data of each step, and kills or holds the worker at some."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ import numpy as np
 import tensorflow as tf
 
 from tfdist.checkpoint.checkpoint_files import stored
+from tfdist.keras_repairs.sharded_optimizer.whole_slots import whole_state
 from tfdist.launch.environment import Assignment
 from tfdist.launch.trace_request import TraceRequest
 from tfdist.rundir import RunDir
 from tfdist.training.probes.recorder import RecordingComplete
 from tfdist.training.probes.step_fingerprints import StepFingerprints
+from tfdist.training.probes.step_holds import StepHolds
 from tfdist.training.probes.step_observer import StepObserverCallback
-from tfdist.training.probes.trace_file import TracedEnd, TracedEpoch, TracedSteps, digest, write_line
+from tfdist.training.probes.trace_file import TracedEnd, TracedEpoch, TracedStart, TracedSteps, digest, write_line
 from tfdist.training.probes.weight_samples import sample
 from tfdist.training.supervision.activity_tracker import ActivityTracker
 
@@ -30,7 +32,7 @@ class Tracer:
     Its methods read variables that belong to all replicas: every worker calls them at the same places.
 
     Args:
-        request: Where to write, how many steps to trace, and when to be killed.
+        request: Where to write, how many steps to trace, and when to be killed or held.
         assignment: This worker's assignment.
         activity: Knows how many steps of the run are done.
         strategy: The process's strategy.
@@ -44,8 +46,11 @@ class Tracer:
         self._activity = activity
         self._last = request.steps
         self._kill = request.kill(assignment.index, assignment.attempt)
+        # One of them is enough: the others come no further without the chief's.
+        self._holds = StepHolds(request, assignment.attempt) if assignment.index == 0 else None
         self._folder = RunDir(Path(assignment.run_dir)).checkpoints_dir
         self._file = request.steps_file(assignment.index, assignment.attempt).open("w", buffering=1)
+        write_line(self._file, TracedStart(assignment.num_workers))
         self._end_file = request.end_file(assignment.index)
         self._furthest = furthest_checkpoint(self._folder)
         self._made = self._before = 0
@@ -66,7 +71,7 @@ class Tracer:
         self._before = self._activity.step
 
     def end_steps(self, model: keras.Model, logs: Any) -> None:
-        """Writes the steps; ends the process after the last one asked for, or at the step of the kill."""
+        """Writes the steps; ends the process after the last one asked for or at the kill's, and waits at a hold."""
         _, data = self.fingerprints.read()
         step = self._activity.step
         self._count_checkpoints()
@@ -76,6 +81,8 @@ class Tracer:
             raise RecordingComplete
         if self._kill is not None and step >= self._kill.step and self._made:
             os.kill(os.getpid(), signal.SIGKILL)
+        if self._holds is not None:
+            self._holds.wait(step, self._made)
 
     def end_epoch(self, epoch: int, logs: Mapping[str, Any]) -> None:
         """Writes the epoch's loss and metrics."""
@@ -84,13 +91,14 @@ class Tracer:
 
     def end_fit(self, model: keras.Model) -> None:
         """Writes the weights and the optimizer's state."""
-        variables = [*model.weights, *model.optimizer.variables]
-        elements, _ = sample(variables, 1, self._strategy)
-        # `sample` returns them in the order of `variables`.
-        digests = {
-            path: digest(tf.convert_to_tensor(variable.value).numpy())
-            for path, variable in zip(elements, variables, strict=True)
-        }
+        with whole_state(model):
+            variables = [*model.weights, *model.optimizer.variables]
+            elements, _ = sample(variables, 1, self._strategy)
+            # `sample` returns them in the order of `variables`.
+            digests = {
+                path: digest(tf.convert_to_tensor(variable.value).numpy())
+                for path, variable in zip(elements, variables, strict=True)
+            }
         TracedEnd(digests, elements).write(self._end_file)
 
     def _count_checkpoints(self) -> None:

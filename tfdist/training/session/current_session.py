@@ -94,6 +94,7 @@ def requested_devices(assignment: Assignment) -> DeviceRequest:
         memory_limit=assignment.memory_limit,
         local_rank=assignment.local_rank,
         local_size=assignment.local_size,
+        own_gpus=assignment.own_gpus,
         # A worker that the system did not bind shares all cores with all workers of the machine.
         sharing=binding.workers if binding is not None and binding.is_kept else None,
     )

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from tfdist.sharding import ShardMode
+
 
 def idle_options(
-    *, workers: int, on_gpus: bool, memory_limit: int | None, compression: str, communication: str
+    *,
+    workers: int,
+    on_gpus: bool,
+    memory_limit: int | None,
+    compression: str,
+    communication: str,
+    shard: ShardMode = "none",
 ) -> list[str]:
     """A sentence for each option that was given and changes nothing.
 
@@ -14,6 +22,7 @@ def idle_options(
         memory_limit: MiB of each logical device, as asked for; None for no limit.
         compression: The type in which gradients are to be sent; "none" for their own.
         communication: The collectives that were asked for; "auto" for none in particular.
+        shard: What workers were to hold a part of; "none" for nothing.
     """
     found = []
     if memory_limit is not None and not on_gpus:
@@ -28,4 +37,9 @@ def idle_options(
         found.append(f"--compression {compression} has no effect: it is for gradients that are sent {alone}")
     if communication in ("ring", "shm") and not on_gpus:  # of several GPUs of one worker it leaves NCCL out
         found.append(f"--communication {communication} has no effect: it is for collectives {alone}")
+    if shard != "none":
+        found.append(
+            f"--shard {shard} has no effect: it cuts what several workers hold, and this run has one, which holds all. "
+            "Give it --nproc N or --workers."
+        )
     return found

@@ -1,8 +1,9 @@
-"""Description of a session in words: workers, replicas, devices, strategy, collectives and kernels."""
+"""Description of a session in words: workers, replicas, devices, strategy, collectives, kernels and shards."""
 
 from __future__ import annotations
 
 from tfdist.runtime.cpu_kernels import uses_onednn
+from tfdist.runtime.strategy_settings import settings_of
 from tfdist.training.session.session import Session
 
 
@@ -16,5 +17,7 @@ def describe(session: Session) -> str:
         return f"1 replica on one {kind}" + "".join(f" ({name})" for name in kernels)
     workers = f"{session.num_workers} workers, " if session.num_workers > 1 else ""
     strategy = "MultiWorkerMirroredStrategy" if session.choice.kind == "multi_worker" else "MirroredStrategy"
-    how = ", ".join([strategy, session.choice.communication, *kernels])
+    sharding = settings_of(session.strategy).shard
+    shards = [] if sharding is None else [str(sharding)]
+    how = ", ".join([strategy, session.choice.communication, *kernels, *shards])
     return f"{workers}{replicas} replicas on {kind}s ({how})"

@@ -27,6 +27,8 @@ from tfdist.runtime.collectives.traced_progress import TracedProgress
 from tfdist.runtime.run_seed import run_seed
 from tfdist.runtime.step_meter import StepMeter
 from tfdist.runtime.strategy_settings import settings_of
+from tfdist.sharding import sharding_of
+from tfdist.sharding.sharding_mode import check_devices
 from tfdist.training.checkpoints.checkpoint_options import options_of_start
 from tfdist.training.checkpoints.fit_registry import FitRegistry
 from tfdist.training.libraries import check_libraries, seed_all
@@ -96,6 +98,7 @@ def set_up_launched(context: LaunchedWorkerContext, request: devices.DeviceReque
         seed=assignment.seed,
         job=assignment.job,
         attempt=assignment.attempt,
+        is_elastic=assignment.is_elastic,
         # A config's run saves what it trains itself.
         stop_requests=None if assignment.target_kind == "config" else link.stop_requests,
         activity=link.activity,
@@ -139,6 +142,7 @@ class _Base:
 def _make_strategy(context: WorkerContext, request: devices.DeviceRequest, link: LauncherLink | None) -> _Base:
     """Configures the devices, makes the strategy, with several workers once all have joined, and installs it."""
     names = devices.apply(request, workers=context.num_workers)
+    check_devices(context.shard, len(names), f"{len(names)} devices in one worker: {', '.join(names)}")
     choice = strategies.choose(
         names,
         workers=context.num_workers,
@@ -159,6 +163,7 @@ def _make_strategy(context: WorkerContext, request: devices.DeviceRequest, link:
         )
     _log.info("strategy %s, collectives %s: %s", choice.kind, choice.communication, choice.reason)
     settings_of(strategy).batch_norm = context.batch_norm
+    settings_of(strategy).shard = sharding_of(context.shard, context.num_workers)
     if several and context.compression != "none":
         settings_of(strategy).compression = tf.as_dtype(context.compression)
     if several:
@@ -175,6 +180,7 @@ def _warn_of_idle_options(context: WorkerContext, request: devices.DeviceRequest
         memory_limit=request.memory_limit,
         compression=context.compression,
         communication=context.communication,
+        shard=context.shard,
     ):
         _log.warning(text)
 

@@ -12,6 +12,7 @@ from tfdist.errors import WorkerFailedError
 from tfdist.launch.environment import Assignment
 from tfdist.net.host_links import LinkEnds
 from tfdist.runtime.strategy_settings import BatchNorm
+from tfdist.sharding import ShardMode
 from tfdist.training.supervision.error_report import report
 from tfdist.training.supervision.launcher_link import LauncherLink, link_of
 
@@ -35,6 +36,7 @@ class WorkerContext:
         batch_norm: Whose statistics BatchNormalization takes, "synchronized" or "replica".
         communication: Which collectives to use.
         compression: The format in which workers send gradients; "none" for their own dtype.
+        shard: What each worker holds a part of; "none" where all of them hold all.
         links: Its ends of the sets of links to the other workers of its host.
         timeout: Returns the seconds that one call into TensorFlow may take now.
         end: Ends the process with an error.
@@ -45,6 +47,7 @@ class WorkerContext:
     batch_norm: BatchNorm = "synchronized"
     communication: str = "auto"
     compression: str = "none"
+    shard: ShardMode = "none"
     links: tuple[LinkEnds, ...] = ()
     timeout: Callable[[], float] = lambda: 600.0
     end: Callable[[WorkerFailedError], None] = _end_with
@@ -86,6 +89,7 @@ def context_of(assignment: Assignment) -> LaunchedWorkerContext:
         batch_norm=assignment.batch_norm,
         communication=assignment.communication,
         compression=assignment.compression,
+        shard=assignment.shard,
         links=tuple(LinkEnds.of(assignment.index, assignment.linked, fds) for fds in assignment.links),
         timeout=lambda: _watchdog_seconds(assignment, link),
         end=lambda error: os._exit(report(error, assignment)),

@@ -4,7 +4,15 @@ from pathlib import Path
 
 import numpy as np
 
-from tfdist.training.probes.trace_file import Trace, TracedEnd, TracedEpoch, TracedSteps, digest, write_line
+from tfdist.training.probes.trace_file import (
+    Trace,
+    TracedEnd,
+    TracedEpoch,
+    TracedStart,
+    TracedSteps,
+    digest,
+    write_line,
+)
 
 ENTRIES = (
     TracedSteps(6, 2, 0.1, 5),
@@ -15,10 +23,10 @@ ENTRIES = (
 
 def test_a_trace_comes_back(tmp_path: Path) -> None:
     with (tmp_path / "trace").open("w") as file:
-        for entry in ENTRIES:
+        for entry in (TracedStart(3), *ENTRIES):
             write_line(file, entry)
     trace = Trace.read(tmp_path / "trace")
-    assert trace == Trace((ENTRIES[0], ENTRIES[2]), (ENTRIES[1],))  # type: ignore[arg-type]
+    assert trace == Trace((ENTRIES[0], ENTRIES[2]), (ENTRIES[1],), 3)  # type: ignore[arg-type]
     assert (trace.begun, trace.ended) == (4, 7)
 
 
@@ -31,6 +39,7 @@ def test_a_line_that_a_kill_has_cut_is_none(tmp_path: Path) -> None:
 
 def test_who_was_killed_before_the_first_step_has_none(tmp_path: Path) -> None:
     trace = Trace.read(tmp_path / "trace")
+    assert trace.workers is None
     assert (trace.steps, trace.begun, trace.ended) == ((), None, None)
 
 

@@ -25,7 +25,9 @@ def test_a_worker_that_was_not_bound_shares_all_cores(
         "x.py",
         local_rank=0,
         local_size=4,
+        own_gpus=True,
         cluster="a:1,a:2,a:3,a:4",
         binding=CoreBinding((0, 1), 1),
     )
-    assert requested_devices(assignment).sharing == sharing
+    asked = requested_devices(assignment)
+    assert (asked.sharing, asked.own_gpus) == (sharing, True)

@@ -1,0 +1,124 @@
+"""`tfdist export`: writes a model for a server or a device, and compares it there with Keras."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from tfdist.cli import common_options as shared
+from tfdist.cli.verb import Verb
+
+_FORMATS = ["savedmodel", "onnx", "litert", "openvino", "tensorrt"]
+
+
+@click.command(cls=Verb)
+@click.argument("model", metavar="RUN_DIR|MODEL.keras", type=shared.LocalPath())
+@click.option("--format", "form", required=True, type=click.Choice(_FORMATS), help="What is written.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="OUT",
+    type=shared.LocalPath(),
+    help="The file or folder to make; default: the model's name with the format's ending, in this directory.",
+)
+@click.option(
+    "--checkpoint",
+    metavar="NAME",
+    help="Of a run: best, latest, a checkpoint's name or its step; default: the trained model, or before there is one "
+    "the latest checkpoint.",
+)
+@click.option(
+    "--input-signature",
+    "signature",
+    multiple=True,
+    metavar="[NAME=]DTYPE:DIMS",
+    help="An input, with the batch as the first of DIMS: image=float32:None,28,28,1; repeatable. Needed where the "
+    "model does not say what it takes, or to fix sizes.",
+)
+@click.option(
+    "--data",
+    metavar="DATA",
+    help="What it is compared on: validation (the default) or train of the run's config, a YAML file as `tfdist "
+    "predict` takes it, or none for samples that are made from the signature (the default for a MODEL.keras).",
+)
+@shared.count("--samples", "How many samples it is compared on, at most.", default=256)
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(min=0),
+    metavar="T",
+    help="Up to which difference it is kept.  [default: 1e-4; 1e-2 where layers compute in half precision]",
+)
+@click.option(
+    "--model-version",
+    "version",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="The version's folder in OUT, of savedmodel and openvino; a new one may be added to an OUT that exists.  "
+    "[default: 1]",
+)
+@click.option(
+    "--import",
+    "modules",
+    multiple=True,
+    metavar="MODULE",
+    help="Import a module first, as one that registers the layers of a MODEL.keras; repeatable.",
+)
+@shared.overrides
+@shared.seconds("--timeout", 1800, "How long it may take in all.")
+@click.option("--quiet", is_flag=True, help="Print nothing but warnings and errors.")
+@shared.as_json("Print what came of it as JSON; null stands for NaN and infinity.")
+@shared.tracebacks
+@click.pass_context
+def export(ctx: click.Context, /, model: str, form: str, output: str | None, **options: Any) -> None:
+    """Writes a model for a server or a device, and compares it there with Keras.
+
+    The model is that of a run from a config, or any MODEL.keras. What is written is loaded in its own runtime, in a
+    process of its own, and run on samples of the run's validation data: the greatest difference, the labels that are
+    the same, the size and the time a sample are printed. Beyond the tolerance the command exits with 6, and nothing is
+    kept.
+    """
+    # Imported here: `--help` does not need it.
+    from tfdist.inference.data_choice import choose_data
+    from tfdist.inference.export import export_table
+    from tfdist.inference.export.export_job import run_export
+    from tfdist.inference.export.export_target import choose_target
+    from tfdist.inference.model_choice import choose_model
+    from tfdist.training.artifacts.artifact_formats import FORMATS
+    from tfdist.training.export.input_signature import parse_signature
+    from tfdist.verify.exit_codes import DIFFERS
+
+    FORMATS[form].check_installed()
+    signature = parse_signature(options["signature"])
+    target = choose_target(output, model, FORMATS[form], options["version"])
+    chosen = choose_model(model, options["checkpoint"], options["overrides"])
+    asked = options["data"]
+    is_made = asked == "none" or (asked is None and chosen.config is None)
+    data = None if is_made else choose_data(asked, chosen.config, None)
+    quiet = options["quiet"]
+    result = run_export(
+        form,
+        chosen,
+        data,
+        target,
+        signature=signature,
+        samples=options["samples"],
+        tolerance=options["tolerance"],
+        modules=options["modules"],
+        seconds=options["timeout"],
+        say=lambda text: None if quiet else click.echo(f"export: {text}", err=True),
+        verbose=options["verbose"],
+    )
+    if options["as_json"]:
+        click.echo(json.dumps({"output": target.shown, **export_table.to_json(result)}, indent=2))
+    elif not quiet:
+        click.echo(export_table.render(result, target.shown))
+    if result["differs"]:
+        click.echo(
+            f"error: what was written is not what Keras computes: the output {export_table.worst(result)}, beyond the "
+            f"tolerance of {result['tolerance']:.2g}. Nothing was kept as {target.shown}. Choose another --format, or "
+            "a larger --tolerance where that is near enough.",
+            err=True,
+        )
+        ctx.exit(DIFFERS)

@@ -1,0 +1,94 @@
+"""Options that `tfdist predict`, `tfdist evaluate` and `tfdist quantize` share: the model, the data, the workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from tfdist.cli import common_options as shared
+
+_GRACE_SECONDS = 5.0
+"""How long workers may take to end when asked to; what is done is kept all the while."""
+
+OPTIONS = (
+    click.argument("model", metavar="RUN_DIR|MODEL.keras", type=shared.LocalPath()),
+    click.option(
+        "--checkpoint",
+        metavar="NAME",
+        help="Of a run: best, latest, a checkpoint's name or its step; default: the trained model, or before there is "
+        "one the latest checkpoint.",
+    ),
+    click.option(
+        "--data",
+        metavar="DATA",
+        help="validation (the default) or train of the run's config; CONFIG.yaml for its data.validation, "
+        "CONFIG.yaml:train; or a YAML file with one section, as data.validation has it.",
+    ),
+    shared.count("--batch-size", "Samples of a step over all replicas; default: as in the config, else 256."),
+    click.option(
+        "--import",
+        "modules",
+        multiple=True,
+        metavar="MODULE",
+        help="Import a module first, as one that registers the layers of a MODEL.keras; repeatable.",
+    ),
+    shared.overrides,
+    click.option(
+        "--workers", metavar="LIST", help="The whole cluster, the same on every host: host1:20000,host2:20000."
+    ),
+    click.option("--index", type=click.IntRange(min=0), metavar="I", help="Start entry I of the cluster only."),
+    shared.count("--nproc", "Start N workers here, on free ports."),
+    shared.devices,
+    shared.count("--logical-devices", "Split each GPU, or the CPU when there is none, into N logical devices."),
+    shared.memory_limit,
+    shared.communication,
+    shared.kernels,
+    click.option(
+        "--start-timeout",
+        type=shared.SecondsParam(),
+        metavar="S",
+        help="How long the cluster may take to form.  [default: 120; 900 in a pod of Kubernetes]",
+    ),
+    shared.seconds("--first-step-timeout", 1800, "How long the first step, which compiles, may take."),
+    shared.seconds("--step-timeout", 600, "How long the workers may make no progress."),
+    shared.show("chief", "Whose output the terminal shows; the logs have all."),
+    click.option("--quiet", is_flag=True, help="Say nothing of the work itself, only warnings and errors."),
+    shared.verbose,
+)
+
+
+def inference_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a command the argument and the options of these verbs."""
+    for option in reversed(OPTIONS):
+        command = option(command)
+    return command
+
+
+def run_inference_verb(
+    verb: Any, options: dict[str, Any], **requests: Callable[[], Any]
+) -> Any:
+    """Chooses model, data and output, in this order, and runs the workers; returns the `InferenceOutcome`.
+
+    Args:
+        verb: `predict`, `evaluate` or `quantize`.
+        options: Those of `inference_options`, and what else `JobSpec` takes.
+        **requests: `prediction` or `quantization`: returns the request of that, which is checked after model and data.
+    """
+    # Imported here: `--help` does not need it.
+    from tfdist.cluster.discover import discover
+    from tfdist.cluster.kubernetes import start_seconds
+    from tfdist.inference.data_choice import choose_data
+    from tfdist.inference.inference_job import run_inference_job
+    from tfdist.inference.model_choice import choose_model
+
+    if options["start_timeout"] is None:
+        options["start_timeout"] = start_seconds()
+    membership = discover(options.pop("workers"), options.pop("index"), options.pop("nproc"))
+    chosen = choose_model(
+        options.pop("model"), options.pop("checkpoint"), options.pop("overrides"), is_here=membership.has_chief
+    )
+    data = choose_data(options.pop("data"), chosen.config, options.pop("batch_size"))
+    asked = {name: request() for name, request in requests.items()}
+    return run_inference_job(verb, chosen, data, membership, grace=_GRACE_SECONDS, **asked, **options)

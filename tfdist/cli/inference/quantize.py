@@ -1,0 +1,84 @@
+"""`tfdist quantize`: makes a smaller model, and says what that costs."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tfdist.cli import common_options as shared
+from tfdist.cli.inference.inference_options import inference_options, run_inference_verb
+from tfdist.cli.verb import Verb
+
+if TYPE_CHECKING:
+    from tfdist.training.quantization.quantization_request import QuantizationRequest
+
+
+@click.command(cls=Verb)
+@inference_options
+@click.option(
+    "--mode",
+    type=click.Choice(["int8", "int4", "float8", "gptq", "awq"]),
+    default="int8",
+    show_default=True,
+    help="How weights are kept: int8 (activations too, when the model runs) or int4; others are refused.",
+)
+@click.option(
+    "-o", "--output", metavar="OUT", type=shared.LocalPath(), help="The file to make; default: RUN_DIR/MODE.keras."
+)
+@click.option("--overwrite", is_flag=True, help="Replace OUT.")
+@click.option(
+    "--keep-float",
+    multiple=True,
+    metavar="LAYER",
+    help="Leave a layer in float, by its path in the table; * stands for any letters; repeatable.",
+)
+@click.option("--sensitivity", is_flag=True, help="Measure each layer alone, too.")
+@click.option(
+    "--max-drop",
+    metavar="DROP",
+    help="How much worse the metric may become: 0.5% of what the float model has, or 0.005. Layers stay in float, the "
+    "costliest first, until it is held; else nothing is made, and the exit code is 6.",
+)
+@click.option("--metric", metavar="NAME", help="What to judge by; default: accuracy or its kin, else the loss.")
+@shared.as_json("Print what was measured as JSON.")
+@click.pass_context
+def quantize(
+    ctx: click.Context,
+    /,
+    mode: str,
+    output: str | None,
+    overwrite: bool,
+    keep_float: tuple[str, ...],
+    sensitivity: bool,
+    max_drop: str | None,
+    metric: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Makes a model of 8 or 4 bits a weight, and measures what it costs in accuracy.
+
+    The model is that of a run from a config, or any MODEL.keras that was compiled. It is measured before and after on
+    the validation data of the run, over all workers, with the numbers of one device. OUT is a file that Keras loads.
+    """
+    from tfdist.inference.output_choice import choose_quantized_output
+    from tfdist.inference.quantization_table import EXCEEDED, render
+    from tfdist.training.quantization.drop_budget import DropBudget
+    from tfdist.training.quantization.quantization_request import QuantizationRequest, check_mode
+
+    check_mode(mode)
+    if max_drop is not None:
+        DropBudget.of(max_drop)
+    model = options["model"]
+
+    def quantization() -> QuantizationRequest:
+        path = choose_quantized_output(output, model, mode, overwrite=overwrite)
+        return QuantizationRequest(str(path), mode, keep_float, sensitivity, max_drop, metric)
+
+    outcome = run_inference_verb("quantize", options, quantization=quantization)
+    result = outcome.result
+    if result is not None:
+        click.echo(json.dumps(result, indent=2) if as_json else render(result))
+        ctx.exit(0 if result["held"] else EXCEEDED)
+    ctx.exit(outcome.code)

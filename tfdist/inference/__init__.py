@@ -1,0 +1,7 @@
+"""Predictions, evaluations and quantizations, as `tfdist predict`, `tfdist evaluate` and `tfdist quantize` start them;
+the workers' part is `training/inference` and `training/quantization`.
+
+`model_choice` finds the model in a run directory or a file, `data_choice` the section of the data, and `output_choice`
+the file to make. `inference_job` runs the workers, and `quantization_table` shows what came of a quantization.
+`export/` writes a model for other runtimes. Nothing here loads TensorFlow.
+"""

@@ -1,0 +1,239 @@
+"""The process of an export, and what becomes of what it has written."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from tfdist.config.load import source_to_dict
+from tfdist.errors import TfdistError, UsageError, WorkerFailedError
+from tfdist.inference.data_choice import DataChoice
+from tfdist.inference.export.export_target import ExportTarget
+from tfdist.inference.model_choice import ModelChoice
+from tfdist.rundir import atomic_files
+from tfdist.rundir.temp_names import remove_abandoned
+from tfdist.text import printable
+from tfdist.tf_log_filter import TfLogFilter
+from tfdist.training.export.export_process import LENGTH_BYTES
+from tfdist.training.export.export_request import ExportRequest
+from tfdist.training.export.input_signature import InputEntry
+
+PROCESS_MODULE = "tfdist.training.export.export_process"
+
+_LAST_LINES = 12
+_BLOCK_BYTES = 1 << 16
+
+Say = Callable[[str], None]
+
+
+class ExportStopped(TfdistError):
+    """A signal ended the export."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"stopped by {signal.Signals(number).name}; nothing was left behind")
+        self.exit_code = 128 + number
+
+
+def run_export(
+    form: str,
+    model: ModelChoice,
+    data: DataChoice | None,
+    target: ExportTarget,
+    *,
+    signature: tuple[InputEntry, ...] = (),
+    samples: int = 256,
+    tolerance: float | None = None,
+    modules: tuple[str, ...] = (),
+    seconds: float = 1800.0,
+    say: Say = lambda text: None,
+    verbose: bool = False,
+) -> Mapping[str, Any]:
+    """Writes an artefact, and gives it its name if its outputs are Keras's, up to the tolerance.
+
+    Args:
+        form: A name of `FORMATS`.
+        model: What is exported.
+        data: What it is tried with; None for samples that are made.
+        target: What is made.
+        signature: Inputs that the user gives.
+        samples: How many samples it is tried with, at most.
+        tolerance: Up to which difference it is the same; None for that of the model's precision.
+        modules: What is imported first.
+        seconds: How long it may take in all.
+        say: Says how far it is.
+        verbose: Whether the errors of code that is not tfdist's show their tracebacks.
+
+    Returns:
+        What came of it, as `described` in `artifact_judgement`, with `differs`: whether it is beyond the tolerance, and
+        nothing was kept.
+
+    Raises:
+        TfdistError: It cannot be exported; nothing is left behind.
+    """
+    section = None if data is None else source_to_dict(data.section)
+    request = ExportRequest(
+        format=form,
+        target=str(target.temporary),
+        version=target.version,
+        name=target.name,
+        model=model.file,
+        is_whole_model=model.is_whole,
+        shown_model=model.shown,
+        config=model.config,
+        section=section,
+        key="" if data is None else data.key,
+        samples=samples,
+        signature=signature,
+        tolerance=tolerance,
+        modules=modules,
+        seconds=seconds,
+    )
+    remove_abandoned(target.path)
+    try:
+        with _ended_by_signals():
+            result = _result_of_process(request, seconds, say, verbose)
+            # A NaN is no number below the tolerance.
+            differs = not all(one["difference"] <= result["tolerance"] for one in result["outputs"])
+            if not differs:
+                _keep(target)
+        return {**result, "differs": differs}
+    finally:
+        _remove(target.temporary)
+
+
+def _keep(target: ExportTarget) -> None:
+    """Waits until the disk has what was written, and gives it its name."""
+    temporary = target.temporary
+    try:
+        for path in [*temporary.rglob("*"), temporary]:
+            atomic_files.sync(path)
+        if os.path.lexists(target.path):
+            raise UsageError(
+                f"{target.shown} has come into being meanwhile, and is never replaced. Expected that nobody makes it. "
+                "Run the command again with another --output."
+            )
+        os.rename(temporary, target.path)
+        atomic_files.sync(target.path.parent)
+    except OSError as error:
+        raise atomic_files.write_error(target.path, error, "--output", temporary) from error
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink()
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """SIGTERM and SIGHUP end the block as Ctrl-C does, so that nothing is left behind."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise ExportStopped(number)
+
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    try:
+        before = {number: signal.signal(number, stop) for number in numbers}
+    except ValueError:  # not in the main thread, where Python allows no handlers
+        yield
+        return
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _result_of_process(request: ExportRequest, seconds: float, say: Say, verbose: bool) -> dict[str, Any]:
+    with tempfile.TemporaryFile(prefix="tfdist-export-") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", PROCESS_MODULE],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,
+        )
+        try:
+            content = pickle.dumps(request)
+            assert process.stdin is not None, "it is a pipe"
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(len(content).to_bytes(LENGTH_BYTES, "big") + content)
+                process.stdin.flush()
+            last = _last_message(process, time.monotonic() + seconds, say)
+            if last is None:
+                raise WorkerFailedError(
+                    f"The export took longer than {seconds:g} s. Expected that it ends. Give it longer with "
+                    f"--timeout.{_last_lines(log)}"
+                )
+            if "error" in last:
+                raise _error(last, verbose)
+            if "result" not in last:
+                process.wait(5)
+                raise WorkerFailedError(_death(process.returncode) + _last_lines(log))
+            return last["result"]
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    with contextlib.suppress(OSError):
+                        pipe.close()
+
+
+def _last_message(process: subprocess.Popen[bytes], end: float, say: Say) -> dict[str, Any] | None:
+    """The result or the error of the process; empty where it died without one, None where it took too long."""
+    assert process.stdout is not None, "it is a pipe"
+    number, held = process.stdout.fileno(), b""
+    while (left := end - time.monotonic()) > 0:
+        if not select.select([number], [], [], left)[0]:
+            continue
+        part = os.read(number, _BLOCK_BYTES)
+        if not part:
+            return {}
+        *lines, held = (held + part).split(b"\n")
+        for line in lines:
+            message: dict[str, Any] = json.loads(line)
+            if "say" not in message:
+                return message
+            say(message["say"])
+    return None
+
+
+def _error(message: Mapping[str, Any], verbose: bool) -> TfdistError:
+    code = message["code"]
+    said = message["error"]
+    if code is None:
+        said = f"The export failed in code that is not tfdist's: {said}"
+        said += f"\n{message['traceback']}" if verbose else " --verbose shows where."
+    error = WorkerFailedError(said)
+    error.exit_code = WorkerFailedError.exit_code if code is None else code
+    return error
+
+
+def _death(code: int | None) -> str:
+    how = f"exit code {code}" if code is None or code >= 0 else signal.Signals(-code).name
+    return f"The process that exports the model died ({how}). Expected that it ends by itself."
+
+
+def _last_lines(log: Any) -> str:
+    log.seek(0)
+    lines = TfLogFilter()
+    shown = (lines.feed(log.read()) + lines.rest()).decode(errors="replace")
+    kept = [printable(line) for line in shown.splitlines() if line.strip()][-_LAST_LINES:]
+    return "".join(["\nIt said last:" if kept else "", *(f"\n  {line}" for line in kept)])

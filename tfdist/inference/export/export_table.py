@@ -1,0 +1,65 @@
+"""What `tfdist export` prints of an artefact beside Keras."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from tfdist.text import format_bytes, format_count, table
+
+
+def render(result: Mapping[str, Any], shown: str) -> str:
+    """The lines: sizes, differences, labels, and milliseconds a sample."""
+    whence = f"of {result['key']}" if result["key"] else "made from the signature"
+    head = (
+        f"{shown}: {format_bytes(result['bytes'])}, of {format_bytes(result['weights_bytes'])} of weights\n"
+        f"{format_count(result['samples'], 'sample')} {whence}, in {result['runtime']} beside Keras:"
+    )
+    return "\n".join([head, *_outputs(result), *_times(result)])
+
+
+def worst(result: Mapping[str, Any]) -> str:
+    """The output that differs most, in words."""
+    one = max(result["outputs"], key=lambda output: _rank(output["difference"]))
+    place = one["remark"] or f"{one['difference']:.2g} in sample {one['sample']}"
+    return f"{one['name']!r} differs most: {place}"
+
+
+def to_json(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The result for programs: null stands for infinity and NaN."""
+    return {key: _finite(value) for key, value in result.items()}
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(entry) for key, entry in value.items()}
+    return [_finite(entry) for entry in value] if isinstance(value, list) else value
+
+
+def _outputs(result: Mapping[str, Any]) -> list[str]:
+    rows = [("output", "greatest difference", "same label")]
+    for one in result["outputs"]:
+        difference = one["remark"] or f"{one['difference']:.2g} of {result['tolerance']:.2g}"
+        labels = "-" if one["same_labels"] is None else f"{one['same_labels']:,} of {one['labels']:,}"
+        rows.append((one["name"], difference, labels))
+    return table(rows, "lrr", indent="  ")
+
+
+def _times(result: Mapping[str, Any]) -> list[str]:
+    keras, artifact = result["keras"], result["artifact"]
+    rows = [("milliseconds a sample", "Keras", result["runtime"].rpartition(" ")[0])]
+    if keras["one"] is not None and artifact["one"] is not None:
+        rows.append(("one at a time", _ms(keras["one"]), _ms(artifact["one"])))
+    rows.append((f"in batches of {keras['batch_size']}", _ms(keras["batch"]), _ms(artifact["batch"])))
+    return table(rows, "lrr", indent="  ")
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:.3g}"
+
+
+def _rank(difference: float) -> float:
+    return math.inf if math.isnan(difference) else difference

@@ -1,0 +1,118 @@
+"""Runs an artefact in its own runtime, in a process that has nothing of the one that has written it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tfdist.errors import UnsupportedError, WorkerFailedError
+from tfdist.training.artifacts.artifact_formats import RUNTIME_NAMES
+from tfdist.training.artifacts.call_times import Arrays, CallTimes
+from tfdist.training.artifacts.runtime_process import ANSWER, INPUTS, OUTPUTS, REQUEST
+
+_MODULE = "tfdist.training.artifacts.runtime_process"
+_LAST_LINES = 8
+
+
+@dataclass(frozen=True)
+class ArtifactRun:
+    """What came of it.
+
+    Attributes:
+        outputs: Name -> [samples, ...]; texts as bytes.
+        times: How long a call took.
+        runtime: What has run it, with its version.
+    """
+
+    outputs: dict[str, NDArray]
+    times: CallTimes
+    runtime: str
+
+
+def run_artifact(
+    runtime: str, path: Path, inputs: Arrays, batch_size: int, *, is_fixed: bool = False, seconds: float = 600.0
+) -> ArtifactRun:
+    """Runs an artefact on all samples, in batches, and measures a call.
+
+    Args:
+        runtime: A key of `RUNTIME_NAMES`.
+        path: The file, or a SavedModel's folder.
+        inputs: Name -> [samples, ...]; numbers, or texts as arrays of bytes.
+        batch_size: Samples of a call; the last has what is left.
+        is_fixed: Whether it takes no other number of samples: `batch_size` then divides that of the samples.
+        seconds: How long it may take.
+
+    Raises:
+        UnsupportedError: The runtime does not load or run it; the text has what it says.
+        WorkerFailedError: The process died, or took too long.
+
+    Example:
+        run = run_artifact("litert", Path("model.tflite"), {"input": images}, 32)
+        compare_output("output", model.predict(images), run.outputs["output"], "argmax")
+    """
+    title = RUNTIME_NAMES[runtime]
+    with tempfile.TemporaryDirectory(prefix="tfdist-artifact-") as name:
+        folder = Path(name)
+        request: dict[str, Any] = {
+            "runtime": runtime,
+            "path": str(path.absolute()),
+            "inputs": list(inputs),
+            "batch_size": batch_size,
+            "is_fixed": is_fixed,
+        }
+        (folder / REQUEST).write_text(json.dumps(request))
+        arrays = {f"input_{place}": array for place, array in enumerate(inputs.values())}
+        np.savez(folder / INPUTS, **arrays)  # type: ignore[arg-type]
+        _run_process(folder, title, seconds)
+        answer = json.loads((folder / ANSWER).read_text())
+        if "error" in answer:
+            said = " ".join(answer["error"].replace(request["path"], "the file").split())
+            raise UnsupportedError(
+                f"{title} does not run what was written: {said} Expected that it loads "
+                "and runs it. Choose another --format."
+            )
+        with np.load(folder / OUTPUTS, allow_pickle=False) as file:
+            outputs = {name: file[f"output_{place}"] for place, name in enumerate(answer["outputs"])}
+    return ArtifactRun(outputs, CallTimes(**answer["times"]), answer["runtime"])
+
+
+def _run_process(folder: Path, title: str, seconds: float) -> None:
+    log = folder / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", _MODULE, str(folder)], stdin=subprocess.PIPE, stdout=output, stderr=output
+        )
+    try:
+        code = process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        raise WorkerFailedError(
+            f"{title} took longer than {seconds:.0f} s to load and to run what was written.{_last(log)} Give it "
+            "longer with --timeout, or fewer --samples."
+        ) from None
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        process.wait()
+        if process.stdin is not None:
+            process.stdin.close()
+    if code != 0 or not (folder / ANSWER).exists():
+        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        raise WorkerFailedError(
+            f"{title} ended its process ({how}) while it loaded or ran what was written. Expected that it runs it. "
+            f"Choose another --format, or another version of it.{_last(log)}"
+        )
+
+
+def _last(log: Path) -> str:
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-_LAST_LINES:]
+    return "".join(["\nIt said last:" if lines else "", *(f"\n  {line}" for line in lines)])

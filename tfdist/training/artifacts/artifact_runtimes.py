@@ -1,0 +1,127 @@
+"""The runtimes of artefacts: each opens one, and returns a function from inputs by name to outputs by name.
+
+Inputs and outputs are arrays [samples, ...]; texts are arrays of bytes. Each uses all cores that this process may use.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Call = Callable[[Mapping[str, NDArray]], Mapping[str, NDArray]]
+
+SIGNATURE = "serving_default"
+"""The signature that servers call."""
+
+
+class Opened(NamedTuple):
+    """An artefact that is loaded.
+
+    Attributes:
+        call: Runs it.
+        runtime: What runs it, with its version.
+    """
+
+    call: Call
+    runtime: str
+
+
+def open_artifact(runtime: str, path: Path) -> Opened:
+    """Loads an artefact in its runtime, a key of `RUNTIME_NAMES`. What the runtime raises is passed on."""
+    return _OPEN[runtime](path)
+
+
+def _saved_model(path: Path) -> Opened:
+    import tensorflow as tf
+
+    tf.config.set_visible_devices([], "GPU")
+    signature = tf.saved_model.load(str(path)).signatures[SIGNATURE]
+
+    def call(inputs: Mapping[str, NDArray]) -> Mapping[str, NDArray]:
+        outputs = signature(**{name: tf.constant(value) for name, value in inputs.items()})
+        return {name: _array(tf, value) for name, value in outputs.items()}
+
+    return Opened(call, f"TensorFlow {tf.__version__}")
+
+
+def _array(tf: Any, value: Any) -> NDArray:
+    array: NDArray = (tf.cast(value, tf.float32) if value.dtype == tf.bfloat16 else value).numpy()
+    return array.astype(np.bytes_) if array.dtype.hasobject else array
+
+
+def _onnx(path: Path) -> Opened:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = _cores()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+
+    def call(inputs: Mapping[str, NDArray]) -> Mapping[str, NDArray]:
+        fed = {name: _texts(array) if array.dtype.kind == "S" else array for name, array in inputs.items()}
+        return {name: _bytes(array) for name, array in zip(names, session.run(names, fed), strict=True)}
+
+    return Opened(call, f"ONNX Runtime {onnxruntime.__version__}")
+
+
+def _texts(array: NDArray) -> NDArray:
+    return np.char.decode(array, "utf-8").astype(object)
+
+
+def _bytes(array: NDArray) -> NDArray:
+    return np.char.encode(array.astype(str), "utf-8") if array.dtype.hasobject else array
+
+
+def _litert(path: Path) -> Opened:
+    try:
+        from ai_edge_litert.interpreter import Interpreter
+
+        name = f"LiteRT {importlib.metadata.version('ai-edge-litert')}"
+    except ImportError:
+        import tensorflow as tf
+
+        Interpreter, name = tf.lite.Interpreter, f"TensorFlow Lite {tf.__version__}"
+    interpreter = Interpreter(model_path=str(path), num_threads=_cores())
+    runner = interpreter.get_signature_runner(SIGNATURE)
+
+    def call(inputs: Mapping[str, NDArray]) -> Mapping[str, NDArray]:
+        fed = {name: array.astype(object) if array.dtype.kind == "S" else array for name, array in inputs.items()}
+        return {name: _plain(value) for name, value in runner(**fed).items()}
+
+    return Opened(call, name)
+
+
+def _plain(array: NDArray) -> NDArray:
+    return array.astype(np.bytes_) if array.dtype.hasobject else np.array(array)
+
+
+def _openvino(path: Path) -> Opened:
+    import openvino
+
+    # Processors with bfloat16 would compute in it: another thing than what was exported.
+    settings = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": _cores()}
+    compiled = openvino.Core().compile_model(str(path), "CPU", settings)
+    names = [output.get_any_name() for output in compiled.outputs]
+
+    def call(inputs: Mapping[str, NDArray]) -> Mapping[str, NDArray]:
+        found = compiled(dict(inputs))
+        return {name: np.array(found[name]) for name in names}
+
+    return Opened(call, f"OpenVINO {importlib.metadata.version('openvino')}")
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+_OPEN: Mapping[str, Callable[[Path], Opened]] = MappingProxyType(
+    {"savedmodel": _saved_model, "onnx": _onnx, "litert": _litert, "openvino": _openvino}
+)

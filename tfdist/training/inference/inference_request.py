@@ -1,0 +1,77 @@
+"""Request of an inference: what a launcher asks its workers to do, as the argument of their target."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+from tfdist import bounded_json
+from tfdist.training.quantization.quantization_request import QuantizationRequest
+
+Verb = Literal["predict", "evaluate", "quantize"]
+
+RESULT_FILE = "result.json"
+"""Where the chief writes what came of it, in the run directory of the job."""
+
+
+@dataclass(frozen=True)
+class PredictionRequest:
+    """Where predictions go.
+
+    Attributes:
+        path: The file to make; absolute.
+        format: `npz`, `tfrecord`, `csv` or `parquet`.
+        overwrite: Whether parts of other predictions, that were left beside the file, are removed.
+        part_samples: After how many samples a part is complete; None for about 32 MB.
+    """
+
+    path: str
+    format: str
+    overwrite: bool = False
+    part_samples: int | None = None
+
+
+@dataclass(frozen=True)
+class InferenceRequest:
+    """What the workers do.
+
+    Attributes:
+        verb: `predict`, `evaluate` or `quantize`.
+        model: A `.keras` file, or a checkpoint's file of weights; on the chief's machine, or a URL.
+        is_whole_model: Whether that file is all that is needed; else the config builds the model.
+        shown_model: The model in words, for what is printed.
+        section: The section of the data, in JSON's types.
+        key: Its dotted key, for errors.
+        batch_size: Samples of a step over all replicas.
+        modules: What is imported first, as custom layers of a `.keras` file are registered there.
+        prediction: Where predictions go; None without any.
+        quantization: What is quantized; None without one.
+    """
+
+    verb: Verb
+    model: str
+    is_whole_model: bool
+    shown_model: str
+    section: Mapping[str, Any]
+    key: str
+    batch_size: int
+    modules: tuple[str, ...] = ()
+    prediction: PredictionRequest | None = None
+    quantization: QuantizationRequest | None = None
+
+    def to_argument(self) -> str:
+        """The request as a text, which `of` reads."""
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def of(cls, argument: str) -> Self:
+        """The request that `to_argument` gave, in this version of tfdist."""
+        content = bounded_json.parse(argument)
+        prediction = content["prediction"]
+        content["prediction"] = None if prediction is None else PredictionRequest(**prediction)
+        quantization = content["quantization"]
+        content["quantization"] = None if quantization is None else QuantizationRequest.of(quantization)
+        return cls(**{**content, "modules": tuple(content["modules"])})

@@ -1,0 +1,64 @@
+"""Predictions as a TFRecord file of `tf.train.Example`s, which a config's `features` describe."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from tfdist.data.tools.shard_config import config_text
+from tfdist.data.tools.shard_writer import encode
+from tfdist.errors import UsageError
+from tfdist.training.inference.output_columns import INDEX, OutputColumn
+from tfdist.training.inference.outputs.output_formats import Blocks
+
+
+def check(columns: Sequence[OutputColumn]) -> None:
+    """See `OutputFormat.check`."""
+    for column in columns:
+        if column.dtype == "uint64" or 0 in column.shape:
+            raise UsageError(
+                f"A tf.train.Example has float32, int64 and texts, at least one value each. Received: the output "
+                f"{column}. Choose another --format, such as npz."
+            )
+
+
+def write(path: Path, columns: Sequence[OutputColumn], samples: int, blocks: Blocks) -> None:
+    """See `OutputFormat.write`."""
+    names = [column.name for column in columns]
+    try:
+        # As bytes: TensorFlow takes a str for UTF-8, whatever the locale of this process is.
+        with tf.io.TFRecordWriter(os.fsencode(path)) as writer:
+            for start, arrays in blocks():
+                parts = [_writable(array) for array in arrays]
+                for row, values in enumerate(zip(*parts, strict=True)):
+                    writer.write(encode({INDEX: start + row, **dict(zip(names, values, strict=True))}))
+    except tf.errors.OpError as error:
+        raise OSError(error.message) from error
+
+
+def notes(path: Path, columns: Sequence[OutputColumn]) -> list[str]:
+    """See `OutputFormat.notes`: the section of a config that reads the file, whose label is the sample's number."""
+    features = {INDEX: {"dtype": "int64"}} | {column.name: _feature(column) for column in columns}
+    section: dict[str, Any] = {"format": "tfrecord", "files": str(path), "features": features, "label": INDEX}
+    lossy = ", ".join(column.name for column in columns if column.dtype == "float64")
+    return [
+        *([f"float64 is float32 in a TFRecord file: {lossy}"] if lossy else []),
+        f"In a config:\n\n{config_text(section)}",
+    ]
+
+
+def _writable(array: NDArray) -> NDArray:
+    if array.dtype.hasobject:
+        return array
+    return array.astype(np.float32 if array.dtype.kind == "f" else np.int64)
+
+
+def _feature(column: OutputColumn) -> dict[str, Any]:
+    kind = "string" if column.is_text else "float32" if column.dtype.startswith("float") else "int64"
+    return {"dtype": kind} | ({"shape": list(column.shape)} if column.shape else {})

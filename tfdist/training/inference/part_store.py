@@ -1,0 +1,243 @@
+"""Store of parts: predictions on the disk, in files that are whole or not there, until one file is made of them."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tfdist.errors import DataError, UsageError
+from tfdist.rundir import atomic_files
+from tfdist.rundir.regular_files import open_regular
+from tfdist.rundir.temp_names import remove_all
+from tfdist.training.inference.output_columns import OutputColumn, column_of
+from tfdist.training.inference.part_manifest import Part, PartManifest, part_name
+
+MANIFEST_FILE = "manifest.json"
+
+_BLOCK_BYTES = 1 << 20
+_OUTPUT = "--output"
+
+_log = logging.getLogger("tfdist")
+
+
+def parts_folder(output: Path) -> Path:
+    """The folder of the parts of a file."""
+    return output.with_name(f"{output.name}.parts")
+
+
+class PartStore:
+    """The parts of one prediction. While it is open no other process adds any.
+
+    Args:
+        folder: Where they are; it is made, in a folder that exists.
+        work: What they are predictions of; see `PartManifest`.
+        overwrite: Whether parts of something else are removed.
+
+    Raises:
+        UsageError: The folder holds something else, cannot be written, or belongs to another process now.
+    """
+
+    def __init__(self, folder: Path, work: Mapping[str, Any], *, overwrite: bool = False) -> None:
+        self._folder = folder
+        atomic_files.check_folder(folder, named_by=_OUTPUT)
+        with _writing(folder):
+            folder.mkdir(exist_ok=True)
+        self._lock = _locked(folder)
+        try:
+            self._manifest = self._opened(work, overwrite)
+        except BaseException:
+            os.close(self._lock)
+            raise
+
+    def close(self) -> None:
+        """Lets other processes have the folder, which does not stay without a part."""
+        try:
+            if not self.done:
+                self.remove()
+        finally:
+            os.close(self._lock)
+
+    @property
+    def done(self) -> int:
+        """Samples, from the first one on, whose predictions are kept."""
+        return self._manifest.done
+
+    @property
+    def columns(self) -> tuple[OutputColumn, ...]:
+        """The outputs; empty before the first part."""
+        return self._manifest.columns
+
+    def add(self, arrays: Mapping[str, NDArray]) -> None:
+        """Keeps the predictions of the samples that follow those that are `done`.
+
+        Args:
+            arrays: Output -> [samples, ...]; see `output_columns`.
+
+        Raises:
+            UsageError: They cannot be written.
+            DataError: They have other types or shapes than those before.
+        """
+        columns = tuple(column_of(name, array) for name, array in arrays.items())
+        if self.columns and columns != self.columns:
+            shown = [", ".join(map(str, some)) for some in (columns, self.columns)]
+            raise DataError(
+                f"The outputs from sample {self.done} on have other types or shapes than those before: {shown[0]}. "
+                f"Expected {shown[1]} for every sample. Let the model pad its outputs to one shape."
+            )
+        name, start = part_name(self.done), self.done
+        path = self._folder / name
+        with atomic_files.replacing(path, named_by=_OUTPUT) as temporary:
+            with temporary.open("wb") as file:
+                np.savez(file, **cast(Any, _members(arrays)))
+            size, crc32 = _sum_of(temporary)
+        stop = start + len(next(iter(arrays.values())))
+        self._save(self._manifest.with_part(Part(name, start, stop, size, crc32), columns))
+
+    def blocks(self) -> Iterator[tuple[int, list[NDArray]]]:
+        """The first sample of each part, and the arrays of its outputs, in the order of `columns`.
+
+        Raises:
+            DataError: A part has changed since it was written.
+        """
+        for part in self._manifest.parts:
+            yield part.start, _read(self._folder / part.name, self.columns, part)
+
+    def remove(self) -> None:
+        """Removes the parts and their manifest; what else is in the folder stays."""
+        with _writing(self._folder):
+            # First: parts without it are known to be nothing that anybody needs.
+            (self._folder / MANIFEST_FILE).unlink(missing_ok=True)
+            for path in self._folder.glob("part-*.npz"):
+                path.unlink(missing_ok=True)
+            remove_all([self._folder])
+        with contextlib.suppress(OSError):
+            self._folder.rmdir()
+
+    def _opened(self, work: Mapping[str, Any], overwrite: bool) -> PartManifest:
+        """The manifest as this process begins with it, on the disk too."""
+        found = PartManifest.read(self._folder / MANIFEST_FILE)
+        if found is None:
+            self._check_empty()
+            found = PartManifest(work)
+        differences = found.differences(work)
+        if differences and found.parts and not overwrite:
+            raise UsageError(
+                f"{self._folder} holds parts of other predictions, which were not finished: {'; '.join(differences)}. "
+                "Finish these with the command that began them, choose another --output, or begin anew with "
+                "--overwrite."
+            )
+        whole = PartManifest(work) if differences else self._whole(found)
+        self._save(whole)
+        kept = {part.name for part in whole.parts}
+        with _writing(self._folder):
+            for path in self._folder.glob("part-*.npz"):
+                if path.name not in kept:
+                    path.unlink()
+        return whole
+
+    def _check_empty(self) -> None:
+        stranger = next((path for path in self._folder.iterdir() if not path.name.startswith(".")), None)
+        if stranger is not None:
+            raise UsageError(
+                f"{self._folder} is where parts of predictions would be kept, and something else is there: "
+                f"{stranger.name}. Expected no such folder, or an empty one. Move it away, or choose another --output."
+            )
+
+    def _whole(self, manifest: PartManifest) -> PartManifest:
+        """The parts up to the first one that is not as it was written: the others are computed again."""
+        for place, part in enumerate(manifest.parts):
+            try:
+                is_whole = _sum_of(self._folder / part.name) == (part.size, part.crc32)
+            except OSError:
+                is_whole = False
+            if not is_whole:
+                _log.warning("%s is damaged: predictions from sample %d on are computed again", part.name, part.start)
+                left = manifest.parts[:place]
+                return PartManifest(manifest.work, manifest.columns if left else (), left)
+        return manifest
+
+    def _save(self, manifest: PartManifest) -> None:
+        atomic_files.write_json(self._folder / MANIFEST_FILE, manifest.to_json(), named_by=_OUTPUT)
+        self._manifest = manifest
+
+
+def _members(arrays: Mapping[str, NDArray]) -> dict[str, NDArray]:
+    """Arrays without objects, by the place of their column: texts as the length of each, and all bytes."""
+    members: dict[str, NDArray] = {}
+    for place, array in enumerate(arrays.values()):
+        if array.dtype.hasobject:
+            texts = array.ravel().tolist()
+            members[f"{place}.lengths"] = np.array([len(text) for text in texts], np.int64).reshape(array.shape)
+            members[f"{place}.bytes"] = np.frombuffer(b"".join(texts), np.uint8)
+        else:
+            members[str(place)] = array
+    return members
+
+
+def _read(path: Path, columns: tuple[OutputColumn, ...], part: Part) -> list[NDArray]:
+    try:
+        with open_regular(path) as file, np.load(file, allow_pickle=False) as members:
+            arrays = [_array(members, place, column) for place, column in enumerate(columns)]
+    except (OSError, ValueError, KeyError, EOFError, zlib.error) as error:
+        raise DataError(f"{path} was whole and has changed: {error}. Run the command again.") from error
+    rows = part.stop - part.start
+    if any(array.shape != (rows, *column.shape) for array, column in zip(arrays, columns, strict=True)):
+        raise DataError(f"{path} was whole and has changed: it has other arrays. Run the command again.")
+    return arrays
+
+
+def _array(members: Any, place: int, column: OutputColumn) -> NDArray:
+    if not column.is_text:
+        array: NDArray = members[str(place)]
+        return array
+    lengths, content = members[f"{place}.lengths"], members[f"{place}.bytes"].tobytes()
+    ends = np.cumsum(lengths.ravel())
+    texts = np.empty(lengths.size, np.object_)
+    texts[:] = [content[end - size : end] for end, size in zip(ends.tolist(), lengths.ravel().tolist(), strict=True)]
+    return texts.reshape(lengths.shape)
+
+
+def _sum_of(path: Path) -> tuple[int, int]:
+    """The bytes of a file, and their CRC-32."""
+    size = crc32 = 0
+    with open_regular(path) as file:
+        while block := file.read(_BLOCK_BYTES):
+            size, crc32 = size + len(block), zlib.crc32(block, crc32)
+    return size, crc32
+
+
+def _locked(folder: Path) -> int:
+    """A descriptor that holds the lock of a folder, until it is closed or this process ends."""
+    with _writing(folder):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        # A file system without locks does not notice a second process; the rest works there too.
+        with contextlib.suppress(OSError):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UsageError(
+                    f"Another `tfdist predict` is writing into {folder} now. Wait until it has ended, or choose "
+                    "another --output."
+                ) from None
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise atomic_files.write_error(path, error, _OUTPUT) from error

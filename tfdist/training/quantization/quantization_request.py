@@ -1,0 +1,57 @@
+"""Request of a quantization: what `tfdist quantize` asks its workers to do. Nothing here loads TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tfdist.errors import UnsupportedError
+
+
+def check_mode(mode: str) -> None:
+    """Refuses what no finished model can become.
+
+    Raises:
+        UnsupportedError: It is float8, gptq or awq.
+    """
+    if mode in ("gptq", "awq"):
+        raise UnsupportedError(
+            f"{mode} is not among the modes of tfdist quantize: Keras has it for chains of transformer blocks alone, "
+            "calibrates on windows that cut across samples where Python's hash seed decides, and its files cannot be "
+            "loaded again where a block does not hand its policy to its layers. Expected --mode int8 or int4. --mode "
+            "int4 needs no samples, and has as many bits."
+        )
+    if mode == "float8":
+        raise UnsupportedError(
+            "float8 is a way to train, not to store a trained model: Keras keeps the weights in float32, and learns in "
+            "training by which scales to round them. Expected --mode int8 or int4. To train in float8, call "
+            "model.quantize('float8') before fit, on one device: on several replicas its scales, which take their "
+            "gradients for their values, are refused."
+        )
+
+
+@dataclass(frozen=True)
+class QuantizationRequest:
+    """What is quantized, and where it goes.
+
+    Attributes:
+        path: The file to make; absolute.
+        mode: How weights are kept.
+        keep_float: Names of layers that stay in float; `*` stands for any letters.
+        sensitivity: Whether each layer is measured alone.
+        max_drop: How much worse the metric may become, as `DropBudget.of` reads it; None for any drop.
+        metric: The metric to judge by; None for the model's first.
+    """
+
+    path: str
+    mode: str
+    keep_float: tuple[str, ...] = ()
+    sensitivity: bool = False
+    max_drop: str | None = None
+    metric: str | None = None
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> QuantizationRequest:
+        """The request in JSON's types."""
+        return cls(**{**content, "keep_float": tuple(content["keep_float"])})
