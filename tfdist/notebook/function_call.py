@@ -38,12 +38,14 @@ class FunctionCall:
             UsageError: cloudpickle is not installed, or something that the function uses cannot be pickled.
             RunDirError: The disk is full.
         """
-        cloudpickle = _cloudpickle()
+        _cloudpickle()  # refused where it is missing
+        from tfdist.notebook.cell_pickler import CellPickler
+
         with writing(), folder.call.open("wb") as file:
             # On its own: a worker needs it before it can read the rest.
             pickle.dump(KernelState.of_this_process(), file)
             try:
-                cloudpickle.dump((self.function, self.args, registered_objects()), file)
+                CellPickler(file).dump((self.function, self.args, registered_objects()))
             except OSError:
                 raise
             except Exception as error:

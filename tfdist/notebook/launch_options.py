@@ -31,6 +31,7 @@ NAMES = (
     "resume",
     "run_dir",
     "seed",
+    "shard",
     "show",
     "step_timeout",
     "verbose",
