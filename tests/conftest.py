@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 
 DEFAULT_BOUND = 300.0
 SLOW_TESTS = "TFDIST_SLOW_TESTS"
-_OF_THE_MACHINE = re.compile(r"(?i:(http|https|all|grpc)_proxy)|TF_CONFIG|TFDIST_TOKEN|(SLURM|OMPI|PMIX)_.*")
+_OF_THE_MACHINE = re.compile(r"(?i:(http|https|all|grpc)_proxy)|TF_CONFIG|TFDIST_TOKEN|(SLURM|OMPI|PMIX?|MPI)_.*")
 """Variables by which runs here would go another way: by a proxy that knows no loopback, as tasks of a job."""
 # A test that does not even take the signal, blocked in native code, ends the whole run this much later.
 _HARD_EXTRA = 30.0

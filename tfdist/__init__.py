@@ -65,6 +65,7 @@ if TYPE_CHECKING:
         scatter,
         send,
     )
+    from tfdist.training.pruning.pruning_callback import Pruning
 
 __all__ = [
     "Cluster",
@@ -75,6 +76,7 @@ __all__ = [
     "Group",
     "Handle",
     "PortTakenError",
+    "Pruning",
     "RunConfig",
     "RunDirError",
     "TfdistError",
@@ -117,6 +119,7 @@ _MODULES = {
     "Cluster": "cluster.cluster_spec",
     "Group": "training.collectives_api",
     "Handle": "training.collectives_api",
+    "Pruning": "training.pruning.pruning_callback",
     "RunConfig": "config",
     "all_gather": "training.collectives_api",
     "all_gather_object": "training.collectives_api",
@@ -147,8 +150,8 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         return importlib.import_module("tfdist.versions").VERSION
-    if name == "data":
-        return importlib.import_module("tfdist.data")
+    if name in ("data", "ray"):
+        return importlib.import_module(f"tfdist.{name}")
     if name not in __all__:
         raise AttributeError(f"module 'tfdist' has no attribute {name!r}")
     module = _MODULES.get(name) or ("errors" if name.endswith("Error") else "training.api")

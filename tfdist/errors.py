@@ -57,6 +57,12 @@ class WorkerFailedError(TfdistError):
     exit_code = 4
 
 
+class StoreError(TfdistError):
+    """A store of data or checkpoints does not answer, or is overloaded: the same may work a while later."""
+
+    exit_code = 4
+
+
 class DeviceMemoryError(TfdistError):
     """A device has too little memory for what a step needs; not the machine, whose kernel kills without a word."""
 

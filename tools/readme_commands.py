@@ -23,7 +23,8 @@ BOUND = 1200.0
 """Seconds that one command may take; a selftest is the longest, some minutes on two cores."""
 
 _QUICK = re.compile(
-    r"tfdist (examples|config|plan|status|ledger|checkpoints)\b.*|tfdist train configs/digits.yaml --run-dir \S+"
+    r"tfdist (examples|config|plan|status|ledger|checkpoints|evaluate|predict)\b.*"
+    r"|tfdist train configs/digits.yaml --run-dir \S+"
 )
 """Commands that leave out most trainings; those that remain read the run of the one."""
 

@@ -79,16 +79,16 @@ def test_one_line_says_what_is_gathered(said: pytest.LogCaptureFixture) -> None:
     assert "'most' (MostHits) is no sum over samples" in line
 
 
-class OfStrings(State):
-    def update_state(self, words: Any) -> None:
-        self.state.assign(ops.maximum(self.state, ops.cast(tf.reduce_max(tf.strings.length(words)), self.dtype)))
+class OfComplexNumbers(State):
+    def update_state(self, numbers: Any) -> None:
+        self.state.assign(ops.maximum(self.state, ops.cast(tf.reduce_max(tf.abs(numbers)), self.dtype)))
 
 
 def test_what_cannot_be_gathered_is_refused() -> None:
     with mirrored(2).scope():
-        metric = OfStrings(name="words")
-        with pytest.raises(UnsupportedError, match="'words'.*string"):
-            mirrored(2).run(tf.function(lambda: metric.update_state(tf.constant(["a", "bcd"]))))
+        metric = OfComplexNumbers(name="waves")
+        with pytest.raises(UnsupportedError, match="'waves'.*complex64"):
+            mirrored(2).run(tf.function(lambda: metric.update_state(tf.constant([1j, 2 + 1j]))))
 
 
 def test_a_metric_keeps_its_signature() -> None:

@@ -6,6 +6,7 @@ import inspect
 import re
 
 import tfdist
+import tfdist.ray
 from tests.docs.pages import DOCS
 
 
@@ -13,6 +14,7 @@ def test_the_reference_has_every_public_name_once() -> None:
     shown = re.findall(r"^::: (\S+)$", (DOCS / "api.md").read_text(), re.MULTILINE)
     names = [f"tfdist.{name}" for name in tfdist.__all__ if name != "data"]
     names += [f"tfdist.data.{name}" for name in tfdist.data.__all__]
+    names += [f"tfdist.ray.{name}" for name in tfdist.ray.__all__]
     assert sorted(shown) == sorted(names)
 
 

@@ -21,7 +21,7 @@ def name(page: Path) -> str:
 
 def test_the_menu_has_every_page_once() -> None:
     listed = list(names(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]))
-    assert sorted(listed) == [str(page.relative_to(DOCS)) for page in pages()]
+    assert sorted(listed) == sorted(str(page.relative_to(DOCS)) for page in pages())
 
 
 @pytest.mark.parametrize("page", [*BESIDE, *pages()], ids=name)

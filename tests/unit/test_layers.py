@@ -19,13 +19,16 @@ FLOORS = {
     "bounded_json": 0,
     "errors": 0,
     "text": 0,
+    "url_schemes": 0,
     "python_op_errors": 0,
     "versions": 0,
     "tf_log_filter": 1,
     "cluster": 1,
     "order": 1,
+    "sharding": 1,
     "config": 1,
     "rundir": 1,
+    "storage": 1,
     "examples": 1,
     "net": 2,
     "launch": 3,
@@ -39,15 +42,19 @@ FLOORS = {
     "verify": 7,
     "reports": 7,
     "doctor": 7,
+    "multihost": 7,
     "selftest": 8,
     "notebook": 8,
+    "ray": 8,
+    "inference": 8,
     "cli": 9,
     "__init__": 10,
     "__main__": 10,
 }
 LIGHT = {"errors", "text", "cluster", "order", "config", "rundir", "net", "launch", "plan", "cli", "reports", "doctor"}
 LIGHT |= {"bounded_json", "examples", "python_op_errors", "tf_log_filter", "versions", "checkpoint.inspection"}
-LIGHT |= {"__init__", "__main__"}
+LIGHT |= {"ray.__init__", "ray.ray_library", "ray.job"}
+LIGHT |= {"inference", "multihost", "sharding", "storage", "url_schemes", "__init__", "__main__"}
 """Never import TensorFlow or Keras, at whatever place in the file."""
 
 WITHOUT_NUMPY = LIGHT - {"order", "plan", "checkpoint.inspection"}
@@ -217,7 +224,10 @@ SLOW_TO_LOAD = {"asyncio", "ctypes", "email", "http", "logging", "multiprocessin
     [
         (["--help"], FOR_EVERY_VERB),
         (["train", "--help"], FOR_OPTIONS | {"tfdist.cli.train"}),
-        (["verify", "--help"], FOR_OPTIONS | {"tfdist.cli.verify"}),
+        (
+            ["verify", "--help"],
+            FOR_OPTIONS | {f"tfdist.cli.verify{part}" for part in ("", ".verify_modes", ".verify_verb")},
+        ),
         (["selftest", "--help"], FOR_OPTIONS | {"tfdist.cli.selftest"}),
         (["status", "--help"], FOR_OPTIONS | {"tfdist.cli.status"}),
         (["doctor", "--help"], FOR_OPTIONS | {"tfdist.cli.doctor"}),

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.comparison.namespace_hosts import NamespaceHost, NamespacesUnavailableError, namespace_hosts
 from tests.ports import free_ports
 from tests.workers import launcher_processes
+from tfdist.verify.hosts.namespace_hosts import NamespaceHost, NamespacesUnavailableError, namespace_hosts
 
 
 @pytest.fixture
@@ -27,6 +27,17 @@ def hosts() -> Iterator[tuple[NamespaceHost, NamespaceHost]]:
         except NamespacesUnavailableError as error:
             pytest.skip(str(error))
         yield first, second
+
+
+@pytest.fixture
+def three_hosts() -> Iterator[tuple[NamespaceHost, ...]]:
+    """Three hosts on one switch."""
+    with contextlib.ExitStack() as stack:
+        try:
+            hosts = stack.enter_context(namespace_hosts(3))
+        except NamespacesUnavailableError as error:
+            pytest.skip(str(error))
+        yield hosts
 
 
 @pytest.fixture

@@ -20,18 +20,21 @@ class OutcomeJobs:
         module: Called with OUT, SAMPLES and names.
         names: Of the outcomes.
         bound: Seconds that a job may take.
+        options: Of `tfdist train`, on several workers.
 
     Attributes:
         outcomes: Called with the workers and the samples: what each worker wrote, by the names, as far as it came.
     """
 
-    def __init__(self, folder: Path, module: str, names: Sequence[str], bound: float) -> None:
+    def __init__(self, folder: Path, module: str, names: Sequence[str], bound: float,
+                 options: Sequence[str] = ()) -> None:  # fmt: skip
+        self._options = options
         self._folder, self._module, self._names, self._bound = folder, module, names, bound
         self.outcomes = functools.cache(self._outcomes)
 
     def _outcomes(self, workers: int, samples: int) -> list[dict[str, Any]]:
         out = self._folder / f"outcome-{workers}-{samples}"
-        options = [] if workers == 1 else ["--nproc", workers]
+        options = [] if workers == 1 else ["--nproc", workers, *self._options]
         try:
             done = tfdist("train", *options, "--run-dir", self._folder / f"run-{workers}-{samples}", "-m", self._module,
                           out, samples, *self._names, timeout=self._bound)  # fmt: skip

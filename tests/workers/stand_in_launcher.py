@@ -1,6 +1,6 @@
 """`tfdist train` with stand-in workers, as a process of its own: the last argument is the JobSpec's fields as JSON.
 
-The field `config` is the path of a config file.
+The field `config` is the path of a config file, and `elastic` has the options of a job that may lose hosts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import Any
 from tfdist.cluster import discover
 from tfdist.cluster.membership import Membership
 from tfdist.errors import TfdistError
-from tfdist.launch.job import JobSpec, run_job
+from tfdist.launch.elastic.elastic_options import ElasticOptions
+from tfdist.launch.job import JobSpec, run_job, run_to_result, say_report
 
 
 def job_of(membership: Membership, config: str | None = None, **fields: Any) -> JobSpec:
@@ -28,7 +29,9 @@ def main() -> int:
     try:
         membership = discover(options.pop("workers", None), options.pop("index", None), options.pop("nproc", None))
         fields = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
-        code = run_job(job_of(membership, worker_module="tests.workers.stand_in_worker", **fields))
+        if "elastic" in fields:
+            fields["elastic"] = ElasticOptions(**fields["elastic"])
+        code = run(job_of(membership, worker_module="tests.workers.stand_in_worker", **fields))
     except TfdistError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
@@ -40,6 +43,14 @@ def main() -> int:
         print("the launcher imported the rendezvous, with nobody to meet", file=sys.stderr)
         return 99
     return code
+
+
+def run(job: JobSpec) -> int:
+    if job.elastic is None:
+        return run_job(job)
+    from tfdist.launch.elastic.elastic_job import JobSteps, run_elastic_job
+
+    return run_elastic_job(job, JobSteps(run_to_result, say_report))
 
 
 if __name__ == "__main__":

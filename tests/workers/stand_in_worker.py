@@ -183,11 +183,16 @@ def act(action: str, value: str, assignment: Assignment, run: RunDir) -> int:
         meet(Path(value), assignment)
     elif action == "environ":
         print(f"{value}={os.environ.get(value)}", flush=True)
+    elif action == "cores":
+        print(f"cores={sorted(os.sched_getaffinity(0))}", flush=True)
     elif action == "config":
         config = receive_config(assignment.config_fd).config
         print(f"{config.fit.epochs} epochs of {getattr(config.data.train, 'path', None)}", flush=True)
     elif action == "assignment":
         print(f"seed={assignment.seed} run_dir={assignment.run_dir} rank={assignment.local_rank}", flush=True)
+    elif action == "gpus":
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        print(f"worker {assignment.index} sees {visible}, {'its own' if assignment.own_gpus else 'shared'}", flush=True)
     elif action == "swallow":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     elif action == "hang":

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.comparison.namespace_hosts import NamespaceHost
 from tests.marks import slow
 from tests.workers.cli_process import begun, tfdist
+from tfdist.verify.hosts.namespace_hosts import NamespaceHost
 
 SCRIPT = Path(__file__).parent / "scripts" / "sums.py"
 WORKERS = 3

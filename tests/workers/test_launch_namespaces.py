@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.comparison.namespace_hosts import NamespaceHost
 from tests.waiting import until
 from tests.workers.launcher_processes import Launchers, marked
+from tfdist.verify.hosts.namespace_hosts import NamespaceHost
 
 PORT = 20_000
 
@@ -144,3 +144,20 @@ def test_a_host_that_does_not_answer(launchers: Launchers, hosts: tuple[Namespac
     )
     assert launcher.end() == 3
     assert f"worker 1 ({there}) does not answer within 3 s" in launcher.err
+
+
+def test_a_firewall_between_two_hosts_without_the_chief_is_named_on_all(
+    launchers: Launchers, three_hosts: tuple[NamespaceHost, ...]
+) -> None:
+    """The chief's launcher reaches both: who dials whom among the others shows it before the workers start."""
+    _, second, third = three_hosts
+    # What the third sends to the second is dropped there, on the way to its port and on the way back.
+    third.ip("route", "add", "blackhole", f"{second.ipv4}/32")
+    listed = ",".join(f"{host.ipv4}:{PORT}" for host in three_hosts)
+    three = [
+        launchers.start(folder=host.name, prefix=host.prefix, workers=listed, start_timeout=8) for host in three_hosts
+    ]
+    assert [each.end() for each in three] == [3, 3, 3], [each.err for each in three]
+    for each in three:
+        assert f"from {second.name}, worker 2 ({third.ipv4}:{PORT}) does not answer within 3 s" in each.err
+        assert f"from {third.name}, worker 1 ({second.ipv4}:{PORT}) cannot be reached: " in each.err

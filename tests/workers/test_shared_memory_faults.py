@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.comparison.namespace_hosts import NamespaceHost
 from tests.processes import processes_with
 from tests.waiting import until
 from tests.workers.cli_process import begun
+from tfdist.verify.hosts.namespace_hosts import NamespaceHost
 
 STEPS = """
     import sys
@@ -52,7 +52,7 @@ def train(folder: Path, prefix: str, *options: object) -> tuple[int, str]:
 
 
 def test_without_descriptors_for_links_workers_start_and_sum_over_the_network(tmp_path: Path) -> None:
-    """So few that links, or workers, can be had, and not both."""
+    """So few that links, or workers, can be had, and not both: seen from 33 to 51."""
     code, said = train(tmp_path, 'ulimit -n 40 && exec "$@"', "--nproc", 3)
     assert code == 0, said
     assert "sum over the network instead of in shared memory" in said

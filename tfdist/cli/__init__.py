@@ -6,6 +6,9 @@
     common_options    options that several verbs share
     train_target      TARGET and its own arguments, of train and verify
     replica_layout    workers and replicas of a run that has not started, for plan
+    launch/           the verbs `tfdist launch`, with its engines, and `tfdist stop`
+    inference/        the verbs `tfdist predict` and `tfdist evaluate`
+    verify/           the verb `tfdist verify`
     data/, examples/  the verbs of `tfdist data` and `tfdist examples`
 
 Nothing here imports TensorFlow, and `tfdist --help` imports main, standard_streams and verb alone.

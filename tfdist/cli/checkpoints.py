@@ -25,7 +25,7 @@ _STEP = click.option(
 
 def _run(command: Callable[..., Any]) -> Callable[..., Any]:
     fit = shared.count("--fit", "Of a script that calls fit several times, the N-th that keeps checkpoints.", default=1)
-    return click.argument("run_dir", metavar="RUN_DIR", type=click.Path())(fit(command))
+    return click.argument("run_dir", metavar="RUN_DIR", type=shared.LocalPath())(fit(command))
 
 
 def _show(document: Any) -> None:
@@ -146,7 +146,7 @@ def prune(run_dir: str, fit: int, keep: int, dry_run: bool, live: bool) -> None:
 
 @checkpoints.command(cls=Verb)
 @_run
-@click.argument("dest", metavar="DEST", type=click.Path())
+@click.argument("dest", metavar="DEST", type=shared.LocalPath())
 @_STEP
 def export(run_dir: str, fit: int, dest: str, step: int | None) -> None:
     """Writes a checkpoint as a file that Keras opens without tfdist: DEST.weights.h5, or DEST.keras.

@@ -29,6 +29,28 @@ class DeviceListParam(click.ParamType):
         return numbers
 
 
+_LOCAL_INSTEAD = {
+    "RUN_DIR": "Give the run directory on the chief's machine: its config says where the checkpoints lie.",
+}
+
+
+class LocalPath(click.Path):
+    """A path of this machine; a URL, which would be taken for a relative path, is refused."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        # Imported here: `--help` does not need it.
+        from tfdist.url_schemes import fault_as_local
+
+        name = ""
+        if param is not None:
+            name = param.opts[0] if isinstance(param, click.Option) else param.human_readable_name.strip("[]")
+        instead = _LOCAL_INSTEAD.get(name, "Mount that file system here, or copy what is needed.")
+        fault = fault_as_local(value, name, instead)
+        if fault is not None:
+            self.fail(fault, param, ctx)
+        return super().convert(value, param, ctx)
+
+
 class SecondsParam(click.ParamType):
     """A finite number of seconds above 0."""
 
@@ -116,6 +138,14 @@ kernels = click.option(
     type=click.Choice(["auto", "tensorflow", "onednn"]),
     help="By which kernels to compute on the CPU: TensorFlow's own or oneDNN's, the same up to rounding. Default: the "
     "config's, or auto: oneDNN's where the processor gains by them, unless TF_ENABLE_ONEDNN_OPTS is set.",
+)
+
+
+shard = click.option(
+    "--shard",
+    type=click.Choice(["none", "zero1", "zero2"]),
+    help="Give each worker, with one device each, a part of the optimizer's state (zero1), and of the gradients too "
+    "(zero2), so that larger models fit. Default: the config's, or none.",
 )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from tfdist.cli.common_options import overrides, seconds
+from tfdist.cli.common_options import LocalPath, overrides, seconds
 from tfdist.cli.verb import Verb, VerbGroup
 from tfdist.config.load import dump_yaml, listed, load_config, load_parts
 from tfdist.config.yaml_document import Document
@@ -20,7 +20,7 @@ _CHECK_SECONDS = 300
 
 def config_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
     """The argument and the option that the verbs take which read a config."""
-    return click.argument("path", metavar="CONFIG", type=click.Path())(overrides(command))
+    return click.argument("path", metavar="CONFIG", type=LocalPath())(overrides(command))
 
 
 @click.group(cls=VerbGroup)
@@ -68,8 +68,8 @@ def check(path: str, overrides: tuple[str, ...], static: bool, timeout: float) -
 
 
 @config.command(cls=Verb)
-@click.argument("data")
-@click.argument("dest", default="tfdist.yaml", metavar="[CONFIG]", type=click.Path(path_type=Path))
+@click.argument("data", type=LocalPath())
+@click.argument("dest", default="tfdist.yaml", metavar="[CONFIG]", type=LocalPath(path_type=Path))
 @click.option("--label", metavar="NAME", help="The column of CSV or Parquet, or feature of TFRecord files, that is y.")
 def init(data: str, dest: Path, label: str | None) -> None:
     """Writes a config to start with, from DATA: it trains as it is, and its comments say what to change.

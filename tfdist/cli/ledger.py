@@ -12,12 +12,12 @@ from tfdist.cli.verb import Verb
 
 
 @click.command(cls=Verb)
-@click.argument("run_dir", metavar="RUN_DIR", type=click.Path())
+@click.argument("run_dir", metavar="RUN_DIR", type=shared.LocalPath())
 @shared.as_json()
 @click.option(
     "--html",
     "html_file",
-    type=click.Path(),
+    type=shared.LocalPath(),
     metavar="FILE",
     help="Write it as one self-contained HTML file, with the losses of the epochs.",
 )

@@ -20,8 +20,28 @@ INTERRUPTED = 130
 VERBS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "train": ("tfdist.cli.train:train", "Trains a config, a script or a module on every device and worker."),
+        "launch": (
+            "tfdist.cli.launch.launch_verb:launch",
+            "Starts `tfdist train` on many hosts, by one command, and ends all of it together.",
+        ),
+        "predict": (
+            "tfdist.cli.inference.predict:predict",
+            "Predicts every sample of some data once, in the order of the data, over all workers, into one file.",
+        ),
+        "evaluate": (
+            "tfdist.cli.inference.evaluate:evaluate",
+            "Prints a model's loss and metrics on some data: over all workers, and the numbers of one device.",
+        ),
+        "quantize": (
+            "tfdist.cli.inference.quantize:quantize",
+            "Makes a model of 8 or 4 bits a weight, and measures what it costs in accuracy.",
+        ),
+        "export": (
+            "tfdist.cli.inference.export:export",
+            "Writes a model for a server or a device, and compares it there with Keras.",
+        ),
         "verify": (
-            "tfdist.cli.verify:verify",
+            "tfdist.cli.verify.verify_verb:verify",
             "Compares a training on one replica with the same on several, or one that is killed with an untouched one.",
         ),
         "selftest": (
@@ -34,6 +54,10 @@ VERBS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "tfdist.cli.status:status",
             "Shows what every worker of a run is doing, the slowest first, or lists the runs in a folder.",
         ),
+        "stop": (
+            "tfdist.cli.launch.stop_verb:stop",
+            "Stops a run whose launcher is on this host, all its workers after the same step, and waits for its end.",
+        ),
         "ledger": ("tfdist.cli.ledger:ledger", "Shows where the wall time of a run went, over all its restarts."),
         "checkpoints": (
             "tfdist.cli.checkpoints:checkpoints",
@@ -41,6 +65,10 @@ VERBS: Mapping[str, tuple[str, str]] = MappingProxyType(
         ),
         "doctor": ("tfdist.cli.doctor:doctor", "Checks this machine and its connections before a job needs them."),
         "tf-config": ("tfdist.cli.tf_config:tf_config_command", "Prints the TF_CONFIG of one worker of a cluster."),
+        "manifest": (
+            "tfdist.cli.manifest.manifest_group:manifest",
+            "Writes the manifest of a training for Kubernetes.",
+        ),
         "examples": (
             "tfdist.cli.examples.examples_group:examples",
             "Lists the examples and their configs, and copies them.",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Verb)
-@click.argument("path", metavar="CONFIG", type=click.Path())
+@click.argument("path", metavar="CONFIG", type=shared.LocalPath())
 @shared.overrides
 @click.option("--workers", metavar="LIST", help="Plan for this cluster: host1:20000,host2:20000.")
 @shared.count("--nproc", "Plan for N workers on one machine.")

@@ -22,7 +22,7 @@ _SIGNALLED = 128
 
 
 @click.command(cls=Verb)
-@click.argument("run_dir", metavar="[RUN_DIR]", default="runs", type=click.Path())
+@click.argument("run_dir", metavar="[RUN_DIR]", default="runs", type=shared.LocalPath())
 @click.option("--watch", is_flag=True, help="Again and again, until the run is over, or all runs of a folder.")
 @shared.as_json("As JSON; with --watch one line each time.")
 @shared.seconds("--interval", 2, "Time between two looks.")

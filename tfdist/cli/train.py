@@ -9,6 +9,7 @@ import click
 
 from tfdist.cli import common_options as shared
 from tfdist.cli.train_target import Target, check_overrides, choose_target
+from tfdist.errors import UsageError
 
 if TYPE_CHECKING:
     from tfdist.launch.job_spec import JobSpec
@@ -26,20 +27,47 @@ if TYPE_CHECKING:
 @shared.communication
 @shared.compression
 @shared.kernels
+@shared.shard
 @click.option("--run-dir", metavar="DIR", help="Where the run writes; default runs/NAME-DATE-TIME.")
 @click.option("--overwrite", is_flag=True, help="Replace the earlier run in the run directory.")
 @shared.overrides
-@shared.seconds("--start-timeout", 120, "How long the cluster may take to form.")
+@click.option(
+    "--start-timeout",
+    type=shared.SecondsParam(),
+    metavar="S",
+    help="How long the cluster may take to form.  [default: 120; 900 in a pod of Kubernetes]",
+)
 @shared.seconds("--first-step-timeout", 1800, "How long the first step, which compiles, may take.")
 @shared.seconds("--step-timeout", 600, "How long the workers may make no progress.")
 @shared.seconds("--grace", 30, "How long the workers may take to stop at a step boundary when asked to.")
 @click.option(
     "--max-restarts",
     type=click.IntRange(min=0),
-    default=0,
+    metavar="N",
+    help="Restart all workers when one fails; only restarts without progress between them count. Default: 0, or 3 with "
+    "--min-workers.",
+)
+@click.option(
+    "--min-workers",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="--workers are candidates: go on with N of them or more when a host is lost; more than half of the list.",
+)
+@click.option(
+    "--rejoin-timeout",
+    type=shared.SecondsParam(),
+    metavar="S",
+    help="With --min-workers, how long a host that is lost is waited for; default 60.",
+)
+@click.option("--grow", is_flag=True, help="With --min-workers, stop at a step to take in a host that has come.")
+@click.option(
+    "--max-requeues",
+    type=click.IntRange(min=0),
+    default=3,
     show_default=True,
     metavar="N",
-    help="Restart all workers when one fails; only restarts without progress between them count.",
+    help="How often a scheduler may stop this run (SIGTERM) and start it again before it gets any further; then it "
+    "ends with 4, and not with 143, which schedulers requeue.",
 )
 @shared.choice(
     "--resume", ["auto", "must", "never"], "never", "Resume from the latest checkpoint in the run directory."
@@ -106,14 +134,37 @@ def train(
     # Imported here: `tfdist train --help` does not need it.
     from tfdist.cluster.discover import discover
     from tfdist.cluster.interfaces import own_addresses
-    from tfdist.launch.job import run_job
+    from tfdist.cluster.kubernetes import start_seconds
+    from tfdist.launch.job import run_job, run_to_result, say_report
     from tfdist.launch.network_isolation import public_warning
 
+    if options["start_timeout"] is None:
+        options["start_timeout"] = start_seconds()
     membership = discover(workers, index, nproc)
     warning = public_warning(options["network"], membership, own_addresses())
     if warning is not None:
         click.echo(warning, err=True)
-    ctx.exit(run_job(_job(target, membership=membership, **options)))
+    job = _job(target, membership=membership, **_elastic(options))
+    if job.elastic is None:
+        ctx.exit(run_job(job))
+    from tfdist.launch.elastic.elastic_job import JobSteps, run_elastic_job
+
+    ctx.exit(run_elastic_job(job, JobSteps(run_to_result, say_report)))
+
+
+def _elastic(options: dict[str, Any]) -> dict[str, Any]:
+    """The options, with those of an elastic job made one."""
+    min_workers, grow = options.pop("min_workers"), options.pop("grow")
+    rejoin_timeout, restarts = options.pop("rejoin_timeout"), options.pop("max_restarts")
+    if min_workers is None and (grow or rejoin_timeout is not None):
+        given = "--grow" if grow else f"--rejoin-timeout {rejoin_timeout:g}"
+        raise UsageError(f"{given} is for a job that may lose hosts. Expected --min-workers N beside it.")
+    if min_workers is None:
+        return {**options, "max_restarts": restarts or 0}
+    from tfdist.launch.elastic.elastic_options import MAX_RESTARTS, REJOIN_SECONDS, ElasticOptions
+
+    elastic = ElasticOptions(min_workers, rejoin_timeout or REJOIN_SECONDS, grow)
+    return {**options, "max_restarts": MAX_RESTARTS if restarts is None else restarts, "elastic": elastic}
 
 
 def _job(target: Target, **options: Any) -> JobSpec:
@@ -121,7 +172,7 @@ def _job(target: Target, **options: Any) -> JobSpec:
     from tfdist.launch.job_spec import JobSpec
 
     overrides = options.pop("overrides")
-    chosen = {name: options.pop(name) for name in ("batch_norm", "kernels")}
+    chosen = {name: options.pop(name) for name in ("batch_norm", "kernels", "shard")}
     check_overrides(target, overrides)
     if target.kind != "config":
         options |= {name: value for name, value in chosen.items() if value is not None}

@@ -36,6 +36,11 @@ class Target:
         """What the run is called when no config names it."""
         return self.target.rpartition(".")[2] if self.kind == "module" else Path(self.target).stem
 
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The target as it stands on the command line, behind all options."""
+        return (*(("-m",) if self.kind == "module" else ()), self.target, *self.args)
+
 
 def separate(arguments: Sequence[str], valued_options: Collection[str]) -> list[str]:
     """Puts `--` before a script, or after `-m MODULE`, so that all further arguments are its own.
@@ -69,20 +74,47 @@ def choose_target(module: str | None, arguments: Sequence[str]) -> Target:
     Raises:
         UsageError: There is no such config, script or module name, or a config is followed by arguments.
     """
+    target = name_target(module, arguments)
+    if target.kind == "script":
+        _check_script(target.target)
+    if not arguments and target.kind == "config" and not os.path.exists(DEFAULT_CONFIG):
+        raise UsageError(
+            f"There is nothing to train: no target was given, and the default ./{DEFAULT_CONFIG} does not exist. "
+            f"Expected {_EXPECTED}. Received: no target, in the directory {os.getcwd()}"
+        )
+    return target
+
+
+def check_target(target: Target) -> None:
+    """Raises `UsageError` where a script or a config does not exist here."""
+    if target.kind == "script":
+        _check_script(target.target)
+    elif target.kind == "config" and not os.path.isfile(target.target):
+        raise UsageError(
+            f"There is no config {target.target}. Expected {_EXPECTED}. Received: {target.target}, in the directory "
+            f"{os.getcwd()}"
+        )
+
+
+def name_target(module: str | None, arguments: Sequence[str]) -> Target:
+    """The target that the arguments name, whether it exists or not: it may be another host's.
+
+    Args:
+        module: The value of `-m`.
+        arguments: The positional arguments: `TARGET ARGS...`, or the module's own.
+
+    Raises:
+        UsageError: It is no module's name, or a config is followed by arguments.
+    """
     if module is not None:
         if not _MODULE.fullmatch(module):
             raise UsageError(f"-m expected the dotted name of a module, such as package.module. Received: {module!r}")
         return Target("module", module, tuple(arguments))
     if not arguments:
-        if not os.path.exists(DEFAULT_CONFIG):
-            raise UsageError(
-                f"There is nothing to train: no target was given, and the default ./{DEFAULT_CONFIG} does not exist. "
-                f"Expected {_EXPECTED}. Received: no target, in the directory {os.getcwd()}"
-            )
         return Target("config", DEFAULT_CONFIG)
     path, *rest = arguments
+    _check_local(path)
     if not _is_config(path):
-        _check_script(path)
         return Target("script", path, tuple(rest))
     if rest:
         raise UsageError(
@@ -108,6 +140,15 @@ def _with_dashes(arguments: Sequence[str], position: int) -> list[str]:
 
 def _is_config(path: str) -> bool:
     return path.lower().endswith((".yaml", ".yml"))
+
+
+def _check_local(path: str) -> None:
+    # Imported here: `--help` does not need it.
+    from tfdist.url_schemes import fault_as_local
+
+    fault = fault_as_local(path, "TARGET", f"Copy it to this machine. Expected {_EXPECTED}")
+    if fault is not None:
+        raise UsageError(fault)
 
 
 def _check_script(path: str) -> None:

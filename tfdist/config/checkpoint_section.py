@@ -9,6 +9,7 @@ from tfdist.config.field_errors import FieldError, shown
 from tfdist.config.metric_direction import Direction, direction
 from tfdist.config.section import Section
 from tfdist.config.type_rules import PositiveInt, Rule, Text
+from tfdist.url_schemes import fault_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,8 +26,8 @@ class CheckpointConfig(Section):
         keep_every_epochs: Checkpoints at the end of every this many epochs are kept for good; null for none.
         when_busy: Whether training waits (wait) or passes over a checkpoint within an epoch (skip) while the one before
             is still being written.
-        directory: Where checkpoints are written instead of into the run directory: a path on the chief's host, or a URL
-            that TensorFlow reads and writes, such as gs://bucket/run. Of one run only.
+        directory: Where checkpoints are written instead of into the run directory: a path on the chief's host,
+            s3://bucket/run (with the extra s3) or gs://bucket/run. Of one run only.
     """
 
     every_steps: PositiveInt | None = 100
@@ -49,6 +50,9 @@ class CheckpointConfig(Section):
         return (self.best and direction(self.best)) or "min"
 
     def check(self) -> None:
+        fault = None if self.directory is None else fault_of(self.directory)
+        if fault is not None:
+            raise FieldError("directory", fault)
         if self.best_mode != "auto" and self.best is None:
             raise FieldError("best_mode", f"expected the key best beside it. Received: {shown(self.best_mode)} alone")
         if self.best is not None and self.best_mode == "auto" and direction(self.best) is None:

@@ -14,13 +14,14 @@ from typing import Any
 
 import yaml
 
-from tfdist.config.data_sections import FORMATS
+from tfdist.config.data_sections import FORMATS, SourceConfig
 from tfdist.config.field_errors import FieldError, FieldErrors, dotted, errors_of
 from tfdist.config.schema import RunConfig
 from tfdist.config.section import build, build_parts
 from tfdist.config.yaml_document import Document, read_document
 from tfdist.config.yaml_types import Dumper
 from tfdist.errors import ConfigError
+from tfdist.url_schemes import fault_as_local, is_url
 
 _VERSIONS = "versions"
 """The key in a run directory's config for the package versions of the run; ignored when that config is loaded."""
@@ -46,6 +47,9 @@ def read_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
     Raises:
         ConfigError: The file cannot be read as YAML, or an override is none.
     """
+    fault = fault_as_local(path, "The name of a config", "Copy it to this machine.")
+    if fault is not None:
+        raise ConfigError(fault)
     return functools.reduce(Document.with_override, overrides, read_document(Path(path)))
 
 
@@ -108,6 +112,27 @@ def _content_of(document: Document) -> dict[str, Any]:
 def to_dict(config: RunConfig) -> dict[str, Any]:
     """The config in YAML's types, with every default filled in."""
     return _plain(dataclasses.asdict(config))
+
+
+def load_source(document: Document) -> SourceConfig:
+    """Checks a file that is one section of data, such as `data.validation` has it; its paths are relative to it.
+
+    Raises:
+        ConfigError: A key is unknown, missing, of a wrong type or impossible.
+    """
+    content = dict(document.content)
+    if str(content.get("format")) in FORMATS:
+        content = _source_with_absolute_paths(document, "", content)
+    try:
+        return build(SourceConfig, content)
+    except (FieldError, FieldErrors) as error:
+        raise located(error, document) from None
+
+
+def source_to_dict(section: SourceConfig) -> dict[str, Any]:
+    """A section of data in YAML's types, with every default filled in."""
+    content: dict[str, Any] = _plain(dataclasses.asdict(section))
+    return content
 
 
 def shared_settings(config: RunConfig) -> dict[str, Any]:
@@ -202,7 +227,7 @@ def _base(document: Document, key: str) -> Path:
 def _absolute(value: Any, base: Path, is_pattern: bool) -> Any:
     if isinstance(value, list):
         return [_absolute(entry, base, is_pattern) for entry in value]
-    if not isinstance(value, str) or not value or "://" in value:
+    if not isinstance(value, str) or not value or is_url(value):
         return value
     path = os.path.expanduser(value)
     directory = glob.escape(str(base)) if is_pattern else str(base)

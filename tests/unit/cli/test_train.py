@@ -12,10 +12,13 @@ from tfdist.cluster import interfaces
 from tfdist.config import load_config
 from tfdist.launch import job as job_module
 from tfdist.launch.agent.launcher_effects import LauncherEffects
+from tfdist.launch.elastic import elastic_job
+from tfdist.launch.elastic.elastic_options import ElasticOptions
 from tfdist.launch.job import JobSpec
 from tfdist.rundir import RunDir, create_run_dir
 from tfdist.rundir.completion import completion_text, note_completion
 
+PODS = ("KUBERNETES_SERVICE_HOST", "JOB_COMPLETION_INDEX", "TFDIST_WORKERS")
 CONFIG = """\
 name: digits
 seed: 7
@@ -28,7 +31,7 @@ devices: {logical: 2, memory_limit: 512}
 
 @pytest.fixture(autouse=True)
 def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("TF_CONFIG", "SLURM_JOB_ID", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK"):
+    for name in ("TF_CONFIG", "SLURM_JOB_ID", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", *PODS):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").touch()
@@ -67,6 +70,7 @@ def test_the_flags_are_a_contract() -> None:
         "--communication",
         "--compression",
         "--kernels",
+        "--shard",
         "--run-dir",
         "--overwrite",
         "--set",
@@ -75,6 +79,10 @@ def test_the_flags_are_a_contract() -> None:
         "--step-timeout",
         "--grace",
         "--max-restarts",
+        "--max-requeues",
+        "--min-workers",
+        "--rejoin-timeout",
+        "--grow",
         "--resume",
         "--network",
         "--show",
@@ -115,6 +123,15 @@ def test_the_defaults_are_a_contract(jobs: list[JobSpec]) -> None:
         quiet=False,
         progress="auto",
     )
+
+
+def test_pods_wait_longer_for_one_another(jobs: list[JobSpec], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TFDIST_WORKERS", "digits-{0-3}.digits:20000")
+    monkeypatch.setenv("JOB_COMPLETION_INDEX", "2")
+    run("train.py")
+    run("--start-timeout 60 train.py")
+    assert [job.start_timeout for job in jobs] == [900.0, 60.0]
+    assert [(job.membership.num_workers, job.membership.local) for job in jobs] == [(4, (2,))] * 2
 
 
 def test_a_script_with_its_arguments(jobs: list[JobSpec]) -> None:
@@ -178,6 +195,23 @@ def test_by_which_kernels_workers_compute(arguments: str, chosen: str, jobs: lis
     assert job.config is None or job.config.kernels == chosen
 
 
+@pytest.mark.parametrize(
+    ("arguments", "chosen"),
+    [
+        ("train.py", "none"),
+        ("--nproc 2 --shard zero2 train.py", "zero2"),
+        ("digits.yaml", "none"),
+        ("digits.yaml --set devices.logical=1 --set shard=zero1", "zero1"),
+        ("digits.yaml --set devices.logical=1 --set shard=zero1 --shard none", "none"),
+    ],
+)
+def test_what_workers_hold_a_part_of(arguments: str, chosen: str, jobs: list[JobSpec]) -> None:
+    run(arguments)
+    [job] = jobs
+    assert job.shard == chosen
+    assert job.config is None or job.config.shard == chosen
+
+
 def test_options_after_a_config_count_before_it(jobs: list[JobSpec]) -> None:
     run("digits.yaml --set seed=8 --set name=other --logical-devices 3 --overwrite --step-timeout 5 --verbose")
     [job] = jobs
@@ -221,6 +255,9 @@ def test_a_public_address_is_warned_of_once(jobs: list[JobSpec], monkeypatch: py
         ("--step-timeout inf train.py", "expected a number of seconds above 0. Received: inf"),
         ("--step-timeout nan train.py", "expected a number of seconds above 0. Received: nan"),
         ("--run-dir= train.py", "error: --run-dir is empty."),
+        ("--shard zero4 train.py", "'zero4' is not one of 'none', 'zero1', 'zero2'"),
+        ("--shard zero1 --logical-devices 3 train.py", "Received: --shard zero1 with --logical-devices 3"),
+        ("--shard zero1 digits.yaml", "gives a GPU to each. Received: --shard zero1 with --logical-devices 2"),
         ("--show some train.py", "'some' is not one of 'chief', 'all', 'none'"),
         ("--frobnicate train.py", "No such option"),
     ],
@@ -263,3 +300,27 @@ def test_a_run_that_is_complete_starts_no_worker(options: str, monkeypatch: pyte
     result = run(f"digits.yaml --run-dir a --set fit.epochs=3 {options}")
     assert (result.exit_code, result.stdout) == (0, f"{completion_text('digits', 3, kept)}\n")
     assert not kept.job_file.exists()
+
+
+def test_a_job_that_may_lose_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[JobSpec] = []
+
+    def run_job_of_hosts(spec: JobSpec, steps: object) -> int:
+        started.append(spec)
+        return 7
+
+    monkeypatch.setattr(elastic_job, "run_elastic_job", run_job_of_hosts)
+    list_of_hosts = "--workers 127.0.0.1:20000,192.0.2.1:20000,192.0.2.2:20000 --index 0"
+    assert run(f"{list_of_hosts.replace('127.0.0.1', '192.0.2.9')} --min-workers 2 --grow train.py").exit_code == 7
+    [job] = started
+    assert job.elastic == ElasticOptions(2, 60.0, grow=True)
+    assert job.max_restarts == 3
+    assert job.options_in_common()["--min-workers"] == "2"
+
+
+@pytest.mark.parametrize("options", ["--grow", "--rejoin-timeout 5"])
+def test_options_of_a_job_that_may_lose_hosts_need_a_number(options: str, jobs: list[JobSpec]) -> None:
+    result = run(f"{options} train.py")
+    assert result.exit_code == 2
+    assert f"{options} is for a job that may lose hosts. Expected --min-workers N" in result.output
+    assert not jobs

@@ -11,8 +11,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tfdist.cli.main import main
-from tfdist.cli.verify import verify
+from tfdist.cli.verify.verify_verb import verify
 from tfdist.config import load_config
+from tfdist.verify.hosts import hosts_verification as hosts_module
+from tfdist.verify.hosts.hosts_results import HostsVerification
+from tfdist.verify.hosts.hosts_spec import HostsSpec
 from tfdist.verify.interruption import Interrupted
 from tfdist.verify.killing import kill_verification as kill_module
 from tfdist.verify.killing.kill_results import KillVerification
@@ -65,6 +68,9 @@ def test_the_flags_are_a_contract() -> None:
         "--steps",
         "--kill",
         "--kills",
+        "--hosts",
+        "--min-workers",
+        "--cut",
         "--tolerance",
         "--also",
         "--report",
@@ -75,6 +81,7 @@ def test_the_flags_are_a_contract() -> None:
         "--communication",
         "--compression",
         "--kernels",
+        "--shard",
         "--set",
         "--start-timeout",
         "--step-timeout",
@@ -183,7 +190,27 @@ def test_how_gradients_are_sent(
     job = spec.job(2, tmp_path)
     assert (job.compression, job.communication) == ("bfloat16", "ring")
     options = json.loads(Path("report.json").read_text())["options"]
-    assert options == {"batch_norm": "synchronized", "communication": "ring", "compression": "bfloat16"}
+    sent = {"communication": "ring", "compression": "bfloat16"}
+    assert options == {"batch_norm": "synchronized", "shard": "none", **sent}
+
+
+@pytest.mark.parametrize("target", ["digits.yaml", "train.py"])
+@pytest.mark.parametrize("also", ["", "--kill "])
+def test_what_workers_hold_a_part_of(
+    asked: list[VerifySpec], killed: list[KillSpec], tmp_path: Path, target: str, also: str
+) -> None:
+    run(f"{also}--nproc 2 --shard zero2 --report report.json {target}")
+    (spec,) = asked or killed
+    assert spec.job(2, tmp_path).shard == "zero2"
+    # A worker alone, on however many logical devices, holds everything.
+    assert spec.job(1, tmp_path).shard == "none"
+    assert json.loads(Path("report.json").read_text())["options"]["shard"] == "zero2"
+
+
+def test_shards_need_workers(asked: list[VerifySpec]) -> None:
+    result = run("--shard zero1 train.py")
+    assert result.exit_code == 2 and "Expected --nproc N, too" in result.output
+    assert not asked
 
 
 def test_the_defaults_of_kill_are_a_contract(killed: list[KillSpec]) -> None:
@@ -211,6 +238,37 @@ def test_kill_compares_to_the_bit_and_on_the_same_workers(killed: list[KillSpec]
     assert not killed
 
 
+@pytest.fixture
+def lossy(monkeypatch: pytest.MonkeyPatch) -> list[HostsSpec]:
+    """What would have lost hosts; each comes to a failure with exit code 3."""
+    received: list[HostsSpec] = []
+
+    def work(spec: HostsSpec, tell: Callable[[str], None]) -> HostsVerification:
+        received.append(spec)
+        return HostsVerification(failure="so it is", failure_code=3)
+
+    monkeypatch.setattr(hosts_module, "verify_hosts", work)
+    return received
+
+
+def test_the_defaults_of_hosts_are_a_contract(lossy: list[HostsSpec]) -> None:
+    result = run("--kill --hosts 4 train.py --cut")
+    assert result.exit_code == 3
+    assert "FAILED  so it is" in result.stdout
+    assert lossy == [
+        HostsSpec("script", "train.py", "train", ("--cut",), seed=1, hosts=4, kills=3, min_workers=None, cut=False)
+    ]
+    assert (lossy[0].least, lossy[0].steps, lossy[0].tolerance) == (3, None, None)
+
+
+def test_hosts_with_options(lossy: list[HostsSpec]) -> None:
+    run("digits.yaml --kill --hosts 3 --min-workers 1 --kills 5 --cut --tolerance 1e-3 --steps 70 --report out.json")
+    (spec,) = lossy
+    assert (spec.hosts, spec.least, spec.kills, spec.cut, spec.tolerance, spec.steps) == (3, 1, 5, True, 1e-3, 70)
+    content = json.loads(Path("out.json").read_text())
+    assert (content["target"], content["exit_code"], content["hosts"]) == ("digits.yaml", 3, 3)
+
+
 def test_a_signal(asked: list[VerifySpec], monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped(spec: VerifySpec, tell: Callable[[str], None]) -> Verification:
         raise Interrupted(143)
@@ -231,6 +289,13 @@ def test_a_signal(asked: list[VerifySpec], monkeypatch: pytest.MonkeyPatch) -> N
         ("--steps 0 train.py", "--steps"),
         ("--kills 2 train.py", "error: --kills says how often --kill kills."),
         ("--kill --kills 0 train.py", "--kills"),
+        ("--hosts 3 train.py", "error: --hosts says on how many hosts --kill loses some. Expected --kill, too."),
+        ("--kill --cut train.py", "error: --cut is for hosts that are lost. Expected --kill --hosts N, too."),
+        ("--min-workers 2 train.py", "error: --min-workers is for hosts that are lost."),
+        ("--kill --hosts 3 --nproc 2 train.py", "error: --hosts N trains on one worker of each host. Expected --hosts"),
+        ("--kill --hosts 3 --also xla train.py", "Expected --hosts without --also. Received: --hosts --also"),
+        ("--kill --hosts 1 train.py", "error: One host that is lost leaves nobody"),
+        ("--kill --hosts 3 --min-workers 4 train.py", "error: --min-workers is the fewest of the hosts that go on."),
         ("--tolerance 1 train.py", "expected a relative difference from 0 and below 1. Received: 1"),
         ("--tolerance nan train.py", "expected a relative difference from 0 and below 1. Received: nan"),
         ("--also speed train.py", "'speed' is not one of 'xla', 'communication', 'precision'"),

@@ -42,6 +42,7 @@ def test_a_config_with_its_defaults(config_file: Path, tmp_path: Path) -> None:
         "precision": "float32",
         "batch_norm": "synchronized",
         "kernels": "auto",
+        "shard": "none",
         "gather": True,
         "checkpoint": {
             "every_steps": 100,

@@ -86,6 +86,7 @@ def test_the_options_reach_the_workers(tmp_path: Path, monkeypatch: pytest.Monke
         "--communication": "ring",
         "--compression": "bfloat16",
         "--kernels": "tensorflow",
+        "--shard": "none",
     }
 
 

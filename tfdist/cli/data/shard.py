@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tfdist.cli.common_options import LocalPath
 from tfdist.cli.data.data_files import SUFFIXES, NamesParam, one_a_core, processes_option
 from tfdist.cli.main import INTERRUPTED
 from tfdist.cli.verb import Verb
@@ -36,8 +37,8 @@ class SizeParam(click.ParamType):
 
 
 @click.command(cls=Verb)
-@click.argument("source", metavar="SOURCE")
-@click.argument("dest", metavar="DEST", type=click.Path(path_type=Path))
+@click.argument("source", metavar="SOURCE", type=LocalPath())
+@click.argument("dest", metavar="DEST", type=LocalPath(path_type=Path))
 @click.option(
     "--format",
     "form",

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import click
 
+from tfdist.cli.common_options import LocalPath
 from tfdist.cli.verb import Verb
 
 
 @click.command("copy", cls=Verb)
-@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("directory", metavar="DIR", type=LocalPath(path_type=Path))
 def copy(directory: Path) -> None:
     """Writes the examples and their configs into DIR, where the commands of the README run.
 
