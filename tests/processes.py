@@ -15,3 +15,20 @@ def processes_with(variable: str) -> list[int]:
             if variable.encode() in (process / "environ").read_bytes().split(b"\0"):
                 found.append(int(process.name))
     return found
+
+
+def command_line(pid: int) -> list[str]:
+    """The words that a process was started with; none where it is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")[:-1]
+    except OSError:
+        return []
+
+
+def environment(pid: int) -> dict[str, str]:
+    """The variables that a process was started with; none where it is gone."""
+    try:
+        entries = Path(f"/proc/{pid}/environ").read_text(errors="replace").split("\0")
+    except OSError:
+        return {}
+    return dict(entry.split("=", 1) for entry in entries if "=" in entry)

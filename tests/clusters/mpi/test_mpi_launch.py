@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.clusters.ssh.launches import REPOSITORY, Launch, Launches, MakeHosts
-from tests.processes import processes_with
+from tests.processes import command_line, environment, processes_with
 from tests.waiting import until
+from tfdist.multihost.mpi.call_back import SECRET
+from tfdist.net import shared_token
 
 pytestmark = pytest.mark.skipif(shutil.which("mpirun") is None, reason="needs mpirun: apt-get install openmpi-bin")
 
@@ -58,16 +60,13 @@ def test_a_worker_has_all_cores_of_its_host(ssh_hosts: MakeHosts) -> None:
 def test_a_signal_stops_all_and_no_secret_is_in_a_command_line(ssh_hosts: MakeHosts) -> None:
     launches = ssh_hosts(2)
     launch = in_training(launches)
+    found = launches.on_hosts()
     secrets = {
-        variable.partition(b"=")[2]
-        for pid in launches.on_hosts()
-        for variable in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-        if variable.startswith((b"TFDIST_LAUNCH_SECRET=", b"TFDIST_TOKEN="))
+        value for pid in found for name, value in environment(pid).items() if name in {SECRET, shared_token.VARIABLE}
     }
-    assert secrets
-    for pid in launches.on_hosts():
-        command = Path(f"/proc/{pid}/cmdline").read_bytes()
-        assert not any(secret in command for secret in secrets)
+    assert len(secrets) == 2
+    for pid in found:
+        assert not any(secret in word for secret in secrets for word in command_line(pid))
     os.killpg(launch.process.pid, signal.SIGINT)
     assert launch.end() == 130, launch.err
     assert launch.err.count("stopped: ") == 1
@@ -84,9 +83,9 @@ def test_a_launch_that_is_killed_leaves_nothing(ssh_hosts: MakeHosts) -> None:
 def test_an_mpirun_that_dies_ends_the_run_everywhere(ssh_hosts: MakeHosts) -> None:
     launches = ssh_hosts(2)
     launch = in_training(launches, "--grace", 5)
-    for pid in launches.on_hosts():
-        if Path(f"/proc/{pid}/comm").read_text() == "mpirun\n":
-            os.kill(pid, signal.SIGKILL)
+    # Known before it is killed: what it has started is gone soon after it.
+    (mpirun,) = [pid for pid in launches.on_hosts() if command_line(pid)[:1] == ["mpirun"]]
+    os.kill(mpirun, signal.SIGKILL)
     assert launch.end() == 4, launch.err
     assert launch.err.count("error: ") == 1 and " was lost: " in launch.err
 

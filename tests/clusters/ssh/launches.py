@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tests.clusters.ssh.ssh_servers import SshServers
-from tests.processes import processes_with
+from tests.processes import command_line, processes_with
 from tests.waiting import until
 from tfdist.verify.hosts.namespace_hosts import NamespaceHost
 
@@ -105,7 +105,7 @@ class Launches:
             with contextlib.suppress(AssertionError):
                 until(lambda: not self.on_hosts(), timeout=20)
             left = self.on_hosts()
-        commands = {pid: _command(pid) for pid in left}
+        commands = {pid: command_line(pid) for pid in left}
         for launch in self.running:
             if launch.process.poll() is None:
                 launch.process.kill()
@@ -114,10 +114,3 @@ class Launches:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         assert not left, f"processes were left: {commands}"
-
-
-def _command(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
-    except OSError:
-        return ""

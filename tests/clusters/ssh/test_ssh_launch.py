@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.clusters.ssh.launches import Launch, Launches, MakeHosts
+from tests.processes import command_line
 from tests.waiting import until
 
 
@@ -25,8 +26,8 @@ def in_training(launches: Launches, *options: object) -> Launch:
 def ssh_of(launches: Launches, host: str) -> int:
     """The ssh client of a running launch to a host."""
     for pid in launches.on_hosts():
-        words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
-        if words[0] == "ssh" and host in words:
+        words = command_line(pid)
+        if words[:1] == ["ssh"] and host in words:
             return pid
     raise AssertionError(f"no ssh to {host}")
 
@@ -127,7 +128,7 @@ def test_an_elastic_run_goes_on_without_a_host(ssh_hosts: MakeHosts) -> None:
 def launcher_on(launches: Launches, host: str) -> int:
     """The `tfdist train` on a host."""
     for pid in launches.servers.hosts[host].processes():
-        if b"tfdist\0train" in Path(f"/proc/{pid}/cmdline").read_bytes():
+        if command_line(pid)[2:4] == ["tfdist", "train"]:
             return pid
     raise AssertionError(f"no launcher on {host}")
 
