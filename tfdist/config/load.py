@@ -145,6 +145,7 @@ def shared_settings(config: RunConfig) -> dict[str, Any]:
     for name in ("name", "devices"):
         del content[name]
     del content["checkpoint"]["directory"]
+    del content["model"]["weights"]
     for source in (content["data"]["train"], content["data"]["validation"]):
         for path in FORMATS[source["format"]].PATHS if source else ():
             del source[path]
@@ -200,6 +201,10 @@ def _with_absolute_paths(document: Document) -> dict[str, Any]:
     if isinstance(checkpoint, Mapping) and "directory" in checkpoint:
         base = _base(document, "checkpoint.directory")
         content["checkpoint"] = {**checkpoint, "directory": _absolute(checkpoint["directory"], base, is_pattern=False)}
+    model = content.get("model")
+    if isinstance(model, Mapping) and "weights" in model:
+        base = _base(document, "model.weights")
+        content["model"] = {**model, "weights": _absolute(model["weights"], base, is_pattern=False)}
     data = content.get("data")
     if not isinstance(data, Mapping):
         return content

@@ -19,6 +19,11 @@ from tfdist.config.section import Section
 from tfdist.config.type_rules import DottedPath, PositiveInt, Rule
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_WEIGHTS = re.compile(r".+\.(keras|weights\.h5)")
+
+WeightsFile = Annotated[
+    str, Rule("a file that ends in .keras or .weights.h5", _WEIGHTS.fullmatch, {"pattern": f"^{_WEIGHTS.pattern}$"})
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,10 +33,13 @@ class ModelConfig(Section):
     Attributes:
         build: Dotted path of a function that returns a Keras model.
         args: Its keyword arguments.
+        weights: The weights that the training begins with, a .keras or a .weights.h5 file of the same model on the
+            chief's machine, or a URL; null for those that the function makes. The optimizer begins anew.
     """
 
     build: DottedPath
     args: Mapping[str, Any] = field(default_factory=dict)
+    weights: WeightsFile | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,7 @@ def test_a_config_with_its_defaults(config_file: Path, tmp_path: Path) -> None:
     assert to_dict(load_config(config_file)) == {
         "name": "digits",
         "seed": 7,
-        "model": {"build": "tfdist.models.mlp", "args": {"hidden": [128, 64]}},
+        "model": {"build": "tfdist.models.mlp", "args": {"hidden": [128, 64]}, "weights": None},
         "compile": {
             "optimizer": {"name": "adam", "learning_rate": 0.002},
             "loss": "sparse_categorical_crossentropy",
@@ -70,7 +70,7 @@ def test_configs_of_the_repository(path: Path) -> None:
         ("seed=null", "seed", None),
         ("seed=", "seed", None),
         ("devices.logical=2", "devices", {"logical": 2, "memory_limit": None, "memory_growth": True}),  # a new section
-        ("model.args.hidden=[8]", "model", {"build": "tfdist.models.mlp", "args": {"hidden": [8]}}),
+        ("model.args.hidden=[8]", "model", {"build": "tfdist.models.mlp", "args": {"hidden": [8]}, "weights": None}),
         ("name=a=b", None, "name: expected"),  # only the first = separates
     ],
 )
@@ -115,6 +115,11 @@ def test_paths_are_relative_to_the_config_and_overrides_to_the_working_directory
     assert to_dict(load_config(config_file))["data"]["train"]["path"] == f"{tmp_path}/data/digits.npz"
     assert getattr(data.train, "path", None) == f"{tmp_path}/data/digits.npz"
     assert getattr(data.validation, "path", None) == "/usr/share/x.npz"
+    assert load_config(config_file, ["model.weights=share/a.keras"]).model.weights == "/usr/share/a.keras"
+    text = config_file.read_text().replace("model: {", "model: {weights: a.weights.h5, ", 1)
+    config_file.write_text(text)
+    assert load_config(config_file).model.weights == f"{tmp_path}/configs/a.weights.h5"
+    assert load_config(config_file, ["model.weights=s3://b/a.keras"]).model.weights == "s3://b/a.keras"
 
 
 @pytest.mark.parametrize(
@@ -207,7 +212,7 @@ def test_settings_that_all_hosts_share(config_file: Path) -> None:
     assert alike["compile.optimizer.learning_rate"] == 0.002
     assert alike["data.train.split"] == "train"
     assert not [key for key in alike if key == "name" or "path" in key or key.startswith("devices")]
-    of_this_host = ["data.train.path=/elsewhere.npz", "devices.memory_growth=false"]
+    of_this_host = ["data.train.path=/elsewhere.npz", "devices.memory_growth=false", "model.weights=/a.keras"]
     assert shared_settings(load_config(config_file, of_this_host)) == alike
     assert shared_settings(load_config(config_file, ["fit.epochs=3"])) != alike
     assert shared_settings(load_config(config_file, ["data.validation=null"])) != alike

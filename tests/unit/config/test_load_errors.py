@@ -54,6 +54,7 @@ OVERRIDES = [
     ("fit=", "fit: expected a section with the keys epochs, steps_per_epoch, validation_freq, cl"),
     ("data.train=a.npz", "data.train: expected a section whose key format is one of npz"),
     ("model.args=[64]", "model.args: expected a mapping of strings to values. Received: [64]"),
+    ("model.weights=a.h5", "model.weights: expected a file that ends in .keras or .weights.h5 or null. Received: "),
     # values that are not strings are not shown as strings
     ("model.args={1: a}", "model.args: expected a mapping of strings to values. Received: {1: \"a\"}"),
     ("model.args={on: [a, 2]}", "model.args: expected a mapping of strings to values. Received: {true: [\"a\", 2]}"),

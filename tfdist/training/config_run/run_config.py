@@ -51,6 +51,7 @@ from tfdist.training.session import current_session as sessions
 from tfdist.training.session.session import LaunchedSession
 from tfdist.training.supervision.exception_causes import explain
 from tfdist.training.supervision.stop_requests import saved_words
+from tfdist.training.weights_file import load_initial_weights
 
 _log = logging.getLogger("tfdist")
 
@@ -101,6 +102,8 @@ def _train(
         check_same_order(resumed, samples=inputs.samples, order=inputs.order)
         build(model, inputs.train)
         session.activity.resume(resumed.last_epoch, resumed.total)
+    elif config.model.weights is not None:
+        load_initial_weights(model, config.model.weights, inputs.train, session.strategy)
     span = epoch_span(config, inputs.samples)
     progress = ProgressCallback(
         config.fit.epochs, span, start.position.step, lambda: waited_for_data(session.strategy), announce

@@ -1,0 +1,107 @@
+"""Files of weights: read by the chief alone, and loaded into the model of every worker."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import keras
+import tensorflow as tf
+
+from tfdist.checkpoint.temporary_folder import temporary_folder
+from tfdist.data.pipeline import Batches
+from tfdist.errors import DataError, RunDirError
+from tfdist.keras_repairs.files.training_state import build
+from tfdist.runtime.transport.chief_broadcast import file_from_chief
+from tfdist.runtime.workers import worker_count
+from tfdist.url_schemes import is_url
+
+
+def load_initial_weights(
+    model: keras.Model, source: str, batches: Batches, strategy: tf.distribute.Strategy
+) -> None:
+    """Gives a model that is to be trained the weights of a file; all workers call it together.
+
+    The optimizer stays as it is: it begins anew.
+
+    Args:
+        model: Compiled.
+        source: A `.keras` or a `.weights.h5` file on the chief's machine, or a URL.
+        batches: What the model is to take, for one that is built by its first batch.
+        strategy: The strategy in force.
+
+    Raises:
+        DataError: The file is not there, or damaged.
+        RunDirError: The weights are of another model.
+    """
+    if not model.built:
+        build(model, batches)
+    optimizer = model.optimizer
+    before = [variable.numpy() for variable in optimizer.variables]
+    with copy_of_chiefs(source, strategy) as file:
+        load_weights(model, file, source, batches, advice="Name another file in model.weights.")
+    # Keras loads the state of an optimizer that is built, and the learning rate of one that has no more.
+    for variable, value in zip(optimizer.variables, before, strict=True):
+        variable.assign(value)
+
+
+def load_weights(model: keras.Model, file: Path, shown: str, batches: Batches, *, advice: str) -> None:
+    """Loads a file of this machine, without the state of the optimizer.
+
+    Args:
+        model: Under whose strategy it is loaded.
+        file: A `.keras` or a `.weights.h5` file.
+        shown: It in words, for errors.
+        batches: What the model is to take, for one that is built by its first batch.
+        advice: What to do where it cannot be loaded, in a sentence.
+
+    Raises:
+        DataError: The file is damaged.
+        RunDirError: The weights are of another model.
+    """
+    if not model.built:
+        build(model, batches)
+    try:
+        with warnings.catch_warnings():
+            # The state of the optimizer would take twice the memory of the weights.
+            warnings.filterwarnings("ignore", message="Skipping variable loading for optimizer")
+            model.load_weights(file)
+    except (ValueError, KeyError) as error:
+        raise RunDirError(
+            f"The weights of {shown} are of another model than the config builds: {one_line(error)} Expected the same "
+            f"layers with the same sizes. {advice}"
+        ) from error
+    except OSError as error:
+        raise DataError(
+            f"The weights of {shown} cannot be read: {one_line(error)} Expected a whole file. {advice}"
+        ) from error
+
+
+@contextlib.contextmanager
+def copy_of_chiefs(source: str, strategy: tf.distribute.Strategy) -> Iterator[Path]:
+    """A file of the chief's machine, or a URL, on this machine for as long as the block runs.
+
+    Raises:
+        DataError: There is no such file.
+    """
+    missing = f"There is no file {source} on the chief's machine. Expected that it stays there until all have read it."
+    if worker_count(strategy) == 1 and not is_url(source):
+        if not Path(source).is_file():
+            raise DataError(missing)
+        yield Path(source)
+        return
+    with temporary_folder() as folder:
+        # Keras chooses the format by the ending.
+        copy = folder / os.path.basename(source)
+        if not file_from_chief(source, copy, strategy):
+            raise DataError(missing)
+        yield copy
+
+
+def one_line(error: BaseException) -> str:
+    """The text of an error as a sentence in one line."""
+    text = " ".join(str(error).split())
+    return text if text.endswith(".") else f"{text}."
