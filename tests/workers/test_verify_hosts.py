@@ -67,6 +67,21 @@ def test_a_job_that_loses_hosts_and_gets_them_back(tmp_path: Path) -> None:
     assert (tmp_path / "kept" / "lossy" / "host-0" / "run" / "checkpoint").exists()
 
 
+DOWN_TO_ONE = {"kills": 4, "seed": 26, "min_workers": 1}
+"""Draws three hosts, two, three and one, and then all of them again, with a chief that is lost and one that restarts."""
+
+
+@pytest.mark.bound(200)
+def test_a_job_goes_from_three_hosts_to_two_to_three_to_one(tmp_path: Path) -> None:
+    verification, _ = verified(folder=tmp_path, **DOWN_TO_ONE)
+    assert (verification.code, verification.steps, verification.failure) == (0, LAST, None)
+    assert [each.workers for each in verification.generations][:4] == [3, 2, 3, 1]
+    assert verification.generations[-1].workers == 3
+    assert {finding.what: finding.parted for finding in verification.findings} == dict.fromkeys(
+        ("alone", "resume", "samples", "history", "weights")
+    )
+
+
 @pytest.mark.bound(200)
 def test_a_job_that_resumes_otherwise_is_found_out(tmp_path: Path) -> None:
     """The same, but that the weight is another one after each restart."""
@@ -108,6 +123,21 @@ def test_a_training_that_loses_hosts(tmp_path: Path) -> None:
     assert any(event["cut"] for event in events)
     assert [attempt["workers"] for attempt in report["attempts"]][:2] == [3, 1]
     assert report["attempts"][-1]["workers"] == 3
+
+
+@pytest.mark.slow
+@pytest.mark.bound(BOUND)
+def test_a_training_on_three_hosts_on_two_on_three_and_on_one(tmp_path: Path) -> None:
+    """To the bit as long as three train, and to rounding from then on."""
+    config = write_config(tmp_path, seed=3, fit={"epochs": 8})
+    drawn = [f"--{name.replace('_', '-')}={value}" for name, value in DOWN_TO_ONE.items()]
+    _, report = verified_by_command(tmp_path, *drawn, config, code=0)
+    compared = {comparison["what"]: comparison for comparison in report["comparisons"]}
+    assert {what: comparison["same"] for what, comparison in compared.items()} == dict.fromkeys(
+        ("alone", "resume", "samples", "history", "weights"), True
+    )
+    assert [attempt["workers"] for attempt in report["attempts"]][:4] == [3, 2, 3, 1]
+    assert " to the bit, differences up to " in compared["history"]["compared"]
 
 
 @pytest.mark.slow
