@@ -31,7 +31,7 @@ def whole(store: RunningStore, bucket: str) -> list[str]:
 
 
 @pytest.mark.bound(500)
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_killed_run_goes_on_to_the_bit(workers: int, moto: RunningStore, tmp_path: Path) -> None:
     bucket = moto.new_bucket()
     # It waits after the fifth update of the weights, which is step 15, until it is killed.

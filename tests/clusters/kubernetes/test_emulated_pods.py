@@ -65,6 +65,26 @@ def test_a_pod_that_is_killed_is_replaced_with_all_others(
         assert "worker 1 (" in pod.said and "digits-1.digits:20000" in pod.said
 
 
+def test_an_elastic_job_goes_on_without_a_pod_and_takes_in_the_new_one(
+    pod_manifest: MakeManifest, emulated_job: MakeJob, tmp_path: Path
+) -> None:
+    """The processes of the other pods stay."""
+    marks = [tmp_path / f"mark-{start}" for start in (0, 1)]
+    first, second = (f"1@{start}:touch:{mark}" for start, mark in enumerate(marks))
+    actions = [first, "*@0:train:0.05", "*@1:step:7", second, "*@1:train:0.05", "*@2:listen"]
+    elastic = ("--min-workers=2", "--rejoin-timeout=1", "--grow")
+    job = emulated_job(pod_manifest(*actions, arguments=elastic), 4)
+    pods = job.start_all()
+    job.publish()
+    until(marks[0].exists)
+    pods[2].process.kill()
+    until(marks[1].exists, otherwise="the others do not go on")
+    assert job.control() == "Complete", logs(job)
+    assert [pod.code for pod in job.pods] == [0, 0, 137, 0], logs(job)
+    assert job.failures == {2: 1}
+    assert "can take part: the workers stop at a step" in pods[0].said
+
+
 def test_a_pod_that_is_asked_to_stop_stops_all_and_nothing_is_counted(
     pod_manifest: MakeManifest, emulated_job: MakeJob
 ) -> None:

@@ -64,6 +64,7 @@ def test_a_job_resumes_when_a_pod_was_killed(
     assert "line: resumes after step " in job.pods[2].said + job.pods[3].said, said(job)
 
 
+@pytest.mark.slow
 @pytest.mark.bound(300)
 def test_an_elastic_job_goes_on_without_a_pod_and_takes_in_the_new_one(
     pod_manifest: MakeManifest, emulated_job: MakeJob, tmp_path: Path
