@@ -68,7 +68,7 @@ def test_a_job_that_loses_hosts_and_gets_them_back(tmp_path: Path) -> None:
 
 
 DOWN_TO_ONE = {"kills": 4, "seed": 26, "min_workers": 1}
-"""Draws three hosts, two, three and one, and then all of them again, with a chief that is lost and one that restarts."""
+"""Draws three hosts, two, three and one, and three again, of which the chief's is lost, and another one restarts."""
 
 
 @pytest.mark.bound(200)

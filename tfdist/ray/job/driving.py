@@ -14,6 +14,7 @@ from tfdist.errors import TfdistError, WorkerFailedError
 from tfdist.launch.signals import Signals
 from tfdist.ray.job.layout import NodeWorkers
 from tfdist.ray.job.node_output import NodeOutput, OwnStreams
+from tfdist.ray.job.node_reach import dead_nodes
 from tfdist.ray.job.outcome import Ending
 
 _LOOK_SECONDS = 0.5
@@ -28,7 +29,11 @@ _END_SECONDS = 60.0
 
 _MOST_REASON = 300
 
-NODE_DIED = "the node died, or cannot be reached from the head node"
+_UNAVAILABLE_SECONDS = 10.0
+"""How long an actor is asked again that Ray calls unavailable: until it says whether it is dead."""
+_AGAIN_SECONDS = 0.2
+
+NODE_DIED = "the node died, or cannot be reached"
 
 
 def answers(ray: Any, references: Sequence[Any], machines: Sequence[NodeWorkers]) -> list[Any]:
@@ -61,8 +66,10 @@ def lost_reason(error: BaseException) -> str:
     text = " ".join(str(error).split())
     if "No module named 'tfdist" in text:
         return 'tfdist is not installed there, in the Python that runs Ray: pip install "tfdist[ray]" on every node'
-    if "node has died" in text or "node was terminated" in text or "unavailable" in text:
+    if "node has died" in text or "node was terminated" in text:
         return NODE_DIED
+    if "unavailable" in text:
+        return "its actor cannot be reached"
     if "memory" in type(error).__name__.lower():
         return f"Ray ended its actor for want of memory: {text[:_MOST_REASON]}".rstrip(". ")
     process = re.search(r"pid: (\d+).*process has died", text)
@@ -91,6 +98,7 @@ class Driving:
         self._grace = grace
         self._endings: dict[NodeWorkers, Ending] = {}
         self._asked: dict[Any, tuple[NodeWorkers, float]] = {}
+        self._unavailable_since: dict[NodeWorkers, float] = {}
         self._passed_on = 0
         self._deadline: float | None = None
         self._has_killed = False
@@ -113,7 +121,9 @@ class Driving:
         chief, *others = self._outputs.values()
         for output in others:
             output.tell_errors(chief.errors)
-        dead = {node["NodeID"] for node in self._ray.nodes() if not node["Alive"]}
+        # Ray tells of the actor first, and of its node once it has missed it for a while.
+        lost = {machine.node.id for machine, ending in self._endings.items() if ending.lost}
+        dead = dead_nodes(self._ray, lost) if lost else set()
         return [_with_node(self._endings[machine], dead) for machine in self._actors]
 
     def _ask(self, machine: NodeWorkers) -> None:
@@ -124,14 +134,26 @@ class Driving:
         try:
             events = self._ray.get(reference)
         except self._ray.exceptions.RayError as error:
-            self._end(Ending(machine, None, lost_reason(error)))
+            if self._may_come_back(machine, error):
+                time.sleep(_AGAIN_SECONDS)
+                self._ask(machine)
+            else:
+                self._end(Ending(machine, None, lost_reason(error)))
             return
+        self._unavailable_since.pop(machine, None)
         for number, data in events.output:
             self._outputs[machine].write(number, data)
         if events.code is None:
             self._ask(machine)
         else:
             self._end(Ending(machine, events.code))
+
+    def _may_come_back(self, machine: NodeWorkers, error: BaseException) -> bool:
+        """Whether an actor is out of reach, and has not been for long."""
+        if not isinstance(error, self._ray.exceptions.ActorUnavailableError):
+            return False
+        now = time.monotonic()
+        return now - self._unavailable_since.setdefault(machine, now) < _UNAVAILABLE_SECONDS
 
     def _end(self, ending: Ending) -> None:
         self._endings[ending.machine] = ending
@@ -175,6 +197,6 @@ class Driving:
 
 
 def _with_node(ending: Ending, dead: Collection[str]) -> Ending:
-    """Blames a node for the loss of its actor, of which Ray tells first."""
+    """Blames a node for the loss of its actor."""
     is_dead = ending.lost and ending.machine.node.id in dead
     return dataclasses.replace(ending, lost=NODE_DIED) if is_dead else ending
