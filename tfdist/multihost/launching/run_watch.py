@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tfdist.errors import WorkerFailedError
+from tfdist.errors import UsageError, WorkerFailedError
 from tfdist.launch.elastic.knock import WITHOUT_CHIEF
 from tfdist.launch.signals import Signals, describe_signal
 from tfdist.multihost.launching.host_group import HostGroup, HostState, LaunchHost
@@ -25,6 +25,8 @@ LEAVE_SECONDS = 120.0
 """How long the others may go on after one host is done."""
 STOP_SECONDS = 30.0
 """How much longer than the grace of its workers a host may take to end; it kills what is left before that."""
+REFUSED_SECONDS = 5.0
+"""After which a host of an elastic run is told of that refuses its part, and has most likely been refused with all."""
 _CONFIRM_SECONDS = 10.0
 _SIGTERM = 15
 
@@ -78,12 +80,15 @@ class RunWatch:
         self._passed_on = 0
         self._deadline: float | None = None
         self._has_told = False
+        self._refused: list[tuple[float, LaunchHost]] = []
         self.cause: Cause | None = None
 
     def run(self, is_enough: Callable[[], bool] = lambda: False) -> int:
         """Watches until all hosts have ended, or until it is enough; returns the exit code of the launch."""
         while self._goes_on() and not is_enough():
             self._step()
+        if self.cause is None or self.cause.code == 0:
+            self._tell_refused(at_once=True)
         return 0 if self.cause is None else self.cause.code
 
     def _goes_on(self) -> bool:
@@ -104,6 +109,8 @@ class RunWatch:
                 self._take(host, said)
             self._check_link(host)
         self._pass_signals_on()
+        if self.cause is None:
+            self._tell_refused()
         if self._again is not None and self.cause is None:
             self._start_again(self._again)
         self._help_to_an_end()
@@ -162,12 +169,23 @@ class RunWatch:
         if has_lost_chief and again is not None:
             chief = self._group.hosts[0].host.name
             self._display.say(f"warning: {name} has lost the launcher of {chief}, and has ended")
+        elif host.code == UsageError.exit_code:
+            # The chief's host may be about to say the same, which ends the run.
+            self._refused.append((time.monotonic() + REFUSED_SECONDS, host))
         else:
-            self._display.release(name)
-            self._display.say(f"warning: {name} {how}; the others go on where --min-workers lets them")
+            self._tell_loss(host, how)
         if again is not None:
             again.lose(host, has_lost_chief=has_lost_chief)
         return True
+
+    def _tell_loss(self, host: LaunchHost, how: str) -> None:
+        self._display.release(host.host.name)
+        self._display.say(f"warning: {host.host.name} {how}; the others go on where --min-workers lets them")
+
+    def _tell_refused(self, *, at_once: bool = False) -> None:
+        while self._refused and (at_once or time.monotonic() >= self._refused[0][0]):
+            _, host = self._refused.pop(0)
+            self._tell_loss(host, f"has ended with exit code {host.code}")
 
     def _note(self, cause: Cause) -> None:
         """Keeps the first cause; that a host is done is none while others may still fail."""

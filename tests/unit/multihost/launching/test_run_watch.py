@@ -12,7 +12,7 @@ import pytest
 from tfdist.launch.elastic.knock import WITHOUT_CHIEF
 from tfdist.launch.signals import Signals
 from tfdist.multihost.hosts.host_list import Host
-from tfdist.multihost.launching import host_group
+from tfdist.multihost.launching import host_group, run_watch
 from tfdist.multihost.launching.detachment import told
 from tfdist.multihost.launching.elastic_launch import ChiefRestarts, ElasticLaunch
 from tfdist.multihost.launching.host_group import HostGroup, HostState
@@ -84,6 +84,26 @@ def test_a_host_that_fails_while_the_others_go_on_reports_at_once() -> None:
         "h2: error: worker 1 failed: boom",
         "warning: h2 has ended with exit code 4; the others go on where --min-workers lets them",
     ]
+
+
+def test_what_all_hosts_refuse_is_no_loss_of_one() -> None:
+    report = Heard(err=[b"error: --min-workers must be more than half of the list"])
+    assert watched((Heard(), Heard(), Heard(), report, ended(2)), (report, ended(2))) == (2, "")
+
+
+@pytest.mark.parametrize("seconds", [0.0, 60.0])
+def test_a_host_that_refuses_while_the_others_go_on_is_told_of(
+    seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a moment, or when all is over."""
+    monkeypatch.setattr(run_watch, "REFUSED_SECONDS", seconds)
+    report = Heard(err=[b"error: was given other options than the chief's host"])
+    code, err = watched((*[Heard()] * 5, Heard(err=[b"trains"]), ended(0)), (report, ended(2)))
+    told = [
+        "h2: error: was given other options than the chief's host",
+        "warning: h2 has ended with exit code 2; the others go on where --min-workers lets them",
+    ]
+    assert (code, err.splitlines()) == (0, [*told, "h1: trains"] if seconds == 0 else ["h1: trains", *told])
 
 
 def test_a_run_that_is_left_is_called_as_the_user_calls_ssh() -> None:
