@@ -109,6 +109,10 @@ def test_what_mpirun_cannot_start_is_said_once(ssh_hosts: MakeHosts) -> None:
     assert launch.end() == 3
     assert launch.err.startswith("error: h1, none: mpirun ended with exit code "), launch.err
     assert "Could not resolve hostname none" in launch.err
+    launch = launches.start("launch", "--on", "mpi", "--hosts", launches.hosts, "train.py")
+    assert launch.end() == 2
+    says = 'mpirun refuses to run as root. Launch as another user, or with --mpirun "mpirun --allow-run-as-root"'
+    assert launch.err.startswith(f"error: h1, h2: {says}"), launch.err
     launch = launched(launches, "none.py")
     assert launch.end() == 2
     assert launch.err.startswith("error: h1, h2: cannot read none.py in "), launch.err

@@ -126,6 +126,9 @@ class RankLinks:
         if re.search(r"No module named '?tfdist", said):
             remedy = "Install tfdist there, in the same version, or name another interpreter with --python PATH"
             return HostProblem(f"has no tfdist in {self._python} that fits", remedy, UsageError.exit_code)
+        if "--allow-run-as-root" in said:
+            remedy = 'Launch as another user, or with --mpirun "mpirun --allow-run-as-root"'
+            return HostProblem("mpirun refuses to run as root", remedy, UsageError.exit_code)
         what = f"mpirun ended with exit code {code} before the hosts answered: {_brief(said) or 'it said nothing'}"
         return HostProblem(what, "Try by hand: mpirun with the same hosts and `hostname`", FormingError.exit_code)
 
