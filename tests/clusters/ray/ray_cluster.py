@@ -9,10 +9,11 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.processes import command_line
 from tests.waiting import until
 from tfdist.verify.hosts.namespace_hosts import NamespaceHost, namespace_hosts
 
@@ -30,6 +31,14 @@ _SETTINGS = {
     "RAY_health_check_failure_threshold": "3",
     "RAY_health_check_initial_delay_ms": "1000",
 }
+_COUNT = """\
+import sys
+from ray._raylet import GcsClient
+from ray.core.generated.gcs_pb2 import GcsNodeInfo
+nodes = GcsClient(address=sys.argv[1]).get_all_node_info(timeout=10).values()
+print(sum(node.state == GcsNodeInfo.ALIVE for node in nodes))
+"""
+"""Without the seconds that `ray.init` takes, for which there must be a node that is well."""
 
 
 @dataclass
@@ -81,7 +90,7 @@ class RayCluster:
 
     def processes(self, host: NamespaceHost, *parts: str) -> list[int]:
         """The processes on a host whose commands have all of these parts."""
-        return [pid for pid in processes_of(host) if all(part in command_of(pid) for part in parts)]
+        return [pid for pid in processes_of(host) if all(part in " ".join(command_line(pid)) for part in parts)]
 
     def kill_node(self, host: NamespaceHost) -> None:
         """Ends all that runs on a host at once, as a power cut does."""
@@ -111,20 +120,26 @@ class RayCluster:
 
     def restore(self) -> None:
         """Starts nodes again that have ended, and waits until all are there."""
+        try:
+            until(self._has_all_nodes, _START_SECONDS, "not all nodes came")
+        except AssertionError as error:
+            logs = [f"{host.name}: {(self.folder / f'{host.name}.log').read_text()[-2000:]}" for host in self.hosts]
+            raise AssertionError("\n".join([str(error), *logs])) from None
+
+    def _has_all_nodes(self) -> bool:
         for host in self.hosts[1:]:
+            # On a busy machine one gives up that its parts do not come.
             if host.name in self.nodes and self.nodes[host.name].poll() is not None:
                 self.kill_node(host)
             if host.name not in self.nodes:
                 self.start_node(host)
-        until(lambda: self.count_nodes() == len(self.hosts), _START_SECONDS, "not all nodes came")
+        return self.count_nodes() == len(self.hosts)
 
     def count_nodes(self) -> int:
-        """The nodes that are alive."""
-        code = "import ray; ray.init('auto', logging_level='ERROR'); print(sum(n['Alive'] for n in ray.nodes()))"
+        """The nodes that are alive, as the head says."""
         try:
-            done = self.run(sys.executable, "-c", code, seconds=60)
+            done = self.run(sys.executable, "-c", _COUNT, self.address, seconds=60)
         except AssertionError:
-            # A driver that came in the moment of a change: the next one is told anew.
             return 0
         return int(done.stdout.split()[-1]) if done.returncode == 0 and done.stdout.split() else 0
 
@@ -172,20 +187,6 @@ def processes_of(host: NamespaceHost) -> list[int]:
     return found
 
 
-def command_of(pid: int) -> str:
-    """What a process runs; nothing when it is gone."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
-    except OSError:
-        return ""
-
-
 def parent_of(pid: int) -> int:
     """The process that has started another one."""
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-
-
-def environ_of(pid: int) -> Mapping[str, str]:
-    """The environment with which a process was started."""
-    pairs = Path(f"/proc/{pid}/environ").read_text(errors="replace").split("\0")
-    return dict(pair.split("=", 1) for pair in pairs if "=" in pair)

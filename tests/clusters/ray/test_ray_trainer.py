@@ -16,6 +16,9 @@ import pytest
 from tests.clusters.ray.ray_cluster import RayCluster
 from tests.waiting import until
 
+pytestmark = pytest.mark.bound(500)
+"""The first one starts the cluster, and one after a lost node waits for the next."""
+
 SECONDS = 240
 _MODULE = "tests.clusters.ray.train_digits"
 

@@ -7,7 +7,12 @@ import re
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.clusters.ray.ray_cluster import RayCluster
+
+pytestmark = pytest.mark.bound(500)
+"""The first one starts the cluster, and one after a lost node waits for the next."""
 
 EXAMPLE = Path(__file__).parents[3] / "examples/tuning/ray_tune.py"
 
