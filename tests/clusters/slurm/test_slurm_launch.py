@@ -144,6 +144,13 @@ def test_what_slurm_refuses_is_one_line(
     assert slurm.run("squeue", "-h").stdout == ""
 
 
+def test_a_job_that_slurm_takes_and_never_starts_is_no_surprise(slurm: SlurmCluster, folder: Path) -> None:
+    done = slurm.run(*LAUNCH, "-N9", "--sbatch=--output=logs/a.out", "train.py", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    notes = [line for line in done.stdout.splitlines() if line.startswith("  note ")]
+    assert [f"no directory {folder}/logs here" in notes[0], "back: Partition" in notes[1]] == [True, True]
+
+
 def test_a_slurm_that_does_not_answer_is_one_line(slurm: SlurmCluster, folder: Path) -> None:
     (folder / "slurm.conf").write_text((slurm.folder / "slurm.conf").read_text().replace("munge.socket", "gone.socket"))
     done = slurm.run(*LAUNCH, "train.py", cwd=folder, environ={"SLURM_CONF": str(folder / "slurm.conf")})

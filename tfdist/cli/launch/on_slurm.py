@@ -17,6 +17,7 @@ from tfdist.multihost.slurm.batch_job import BatchJob, job_name
 from tfdist.multihost.slurm.batch_script import batch_script
 from tfdist.multihost.slurm.foreground_step import become_step, new_token, step_command, with_cores
 from tfdist.multihost.slurm.submission import submit, submitted_text
+from tfdist.multihost.slurm.submission_notes import submission_notes
 
 _OF_THE_JOB = ("--run-dir=", "--resume=")
 """Options of train that the script of a job has in its own words."""
@@ -38,7 +39,7 @@ def launch_on_slurm(call: EngineCall) -> int:
         return _in_allocation(call, allocation)
     job = _job(call)
     number = submit(job)
-    click.echo(submitted_text(job, number))
+    click.echo("\n".join([submitted_text(job, number), *submission_notes(job, number)]))
     return 0
 
 
