@@ -3,5 +3,5 @@
 `ray_job` says what is asked for and runs it. It has a `placement` made, whose `layout` gives each node its workers in
 the order of the ranks; of the `actors`, a `node_actor` on each machine chooses ports and runs `tfdist train` in a
 process that ends with it. `driving` hears them all until the last has ended, with their `node_output`, and `outcome`
-decides what came of it.
+decides what came of it; `node_reach` tells whether a node is gone or just what ran there.
 """
