@@ -36,6 +36,10 @@ VERBS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "tfdist.cli.inference.quantize:quantize",
             "Makes a model of 8 or 4 bits a weight, and measures what it costs in accuracy.",
         ),
+        "prune": (
+            "tfdist.cli.inference.prune:prune",
+            "Prunes a trained model while it is fine-tuned, and measures what that costs in accuracy.",
+        ),
         "export": (
             "tfdist.cli.inference.export:export",
             "Writes a model for a server or a device, and compares it there with Keras.",

@@ -21,6 +21,7 @@ from tfdist.training.inference.inference_request import (
     PredictionRequest,
     Verb,
 )
+from tfdist.training.pruned_model.pruning_request import PruningRequest
 from tfdist.training.quantization.quantization_request import QuantizationRequest
 from tfdist.verify.exit_codes import STOPPED
 from tfdist.verify.work_folder import open_folder
@@ -48,6 +49,7 @@ def run_inference_job(
     modules: tuple[str, ...] = (),
     prediction: PredictionRequest | None = None,
     quantization: QuantizationRequest | None = None,
+    pruning: PruningRequest | None = None,
     **options: Any,
 ) -> InferenceOutcome:
     """Runs the workers of this machine to their end.
@@ -60,6 +62,7 @@ def run_inference_job(
         modules: What they import first.
         prediction: Where predictions go; None without any.
         quantization: What is quantized; None without one.
+        pruning: What is measured beside the model; None without any.
         **options: What else `JobSpec` takes.
 
     Raises:
@@ -76,6 +79,7 @@ def run_inference_job(
         modules,
         prediction,
         quantization,
+        pruning,
     )
     with open_folder(None, f"tfdist-{verb}-") as folder:
         run_dir = folder.path / "run"

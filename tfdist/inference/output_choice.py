@@ -56,16 +56,27 @@ def choose_quantized_output(output: str | None, model: str, mode: str, *, overwr
     Raises:
         UsageError: It exists, cannot be written, or has another ending than the format.
     """
+    path, shown = _keras_file(output, model, mode, f"--mode {mode} makes a model for Keras.")
+    check_new_file(path, shown, "quantized model", overwrite=overwrite)
+    return path
+
+
+def choose_pruned_output(output: str | None, model: str, *, overwrite: bool) -> Path:
+    """The file that a pruned model becomes, absolute; arguments and errors as of `choose_quantized_output`."""
+    path, shown = _keras_file(output, model, "pruned", "A pruned model is one for Keras.")
+    check_new_file(path, shown, "pruned model", overwrite=overwrite)
+    return path
+
+
+def _keras_file(output: str | None, model: str, name: str, what: str) -> tuple[Path, str]:
+    """The `.keras` file that a user names, or the one of a name with the model: absolute, and as it is shown."""
     if output is None:
         source = Path(model)
-        output = str(source.with_suffix(f".{mode}.keras") if model.endswith(".keras") else source / f"{mode}.keras")
+        output = str(source.with_suffix(f".{name}.keras") if model.endswith(".keras") else source / f"{name}.keras")
     path = Path(os.path.abspath(output))
     if path.suffix != ".keras":
-        raise UsageError(
-            f"--mode {mode} makes a model for Keras. Expected a name that ends in .keras. Received: --output {output}"
-        )
-    check_new_file(path, output, "quantized model", overwrite=overwrite)
-    return path
+        raise UsageError(f"{what} Expected a name that ends in .keras. Received: --output {output}")
+    return path, output
 
 
 def check_new_file(path: Path, output: str, what: str, *, overwrite: bool) -> None:

@@ -2,39 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-from tfdist.text import format_bytes, format_count, table
-from tfdist.verify.exit_codes import DIFFERS
+from tfdist.inference.comparison_table import Result, drop_words, model_table
+from tfdist.text import format_bytes, table
 
-EXCEEDED = DIFFERS
-"""The exit code where a budget is exceeded: the model differs too much."""
-
-Result = Mapping[str, Any]
+_SIZES = (("file", "bytes"), ("weights", "weight_bytes"))
 
 
 def render(result: Result) -> str:
     """What came of a quantization, in lines."""
-    return "\n".join([*_model(result), "", *_layers(result), "", *_verdict(result)])
-
-
-def _model(result: Result) -> Iterator[str]:
-    before, after = result["before"], result["after"]
-    names = sorted(before["metrics"], key=lambda name: not name.endswith("loss"))
-    rows = [["", "before", "after", "change"]]
-    rows += [_numbers(name, before["metrics"][name], after["metrics"][name]) for name in names]
-    rows += [
-        [what, format_bytes(before[key]), format_bytes(after[key]), f"{after[key] / before[key] - 1:+.0%}"]
-        for what, key in (("file", "bytes"), ("weights", "weight_bytes"))
-    ]
-    times = before["sample_ms"], after["sample_ms"]
-    rows.append(["one sample", *(f"{time:.3g} ms" for time in times), f"{times[1] / times[0] - 1:+.0%}"])
-    yield from table(rows, "lrrr")
-
-
-def _numbers(name: str, before: float, after: float) -> list[str]:
-    return [name, f"{before:.6g}", f"{after:.6g}", f"{after - before:+.4g}"]
+    return "\n".join([*model_table(result, _SIZES), "", *_layers(result), "", *_verdict(result)])
 
 
 def _layers(result: Result) -> Iterator[str]:
@@ -53,11 +31,7 @@ def _layers(result: Result) -> Iterator[str]:
 
 
 def _verdict(result: Result) -> Iterator[str]:
-    drop = f"{result['metric']} is {abs(result['drop']):.4g} {'worse' if result['drop'] > 0 else 'better'}"
-    if result["drop"] == 0:
-        drop = f"{result['metric']} is the same"
-    budget = "" if result["max_drop"] is None else f", with a budget of {result['max_drop']}"
-    yield f"{drop}{budget}, on {format_count(result['samples'], 'sample')}."
+    yield drop_words(result)
     if result["held"]:
         yield f"{result['mode']}: {result['output']}, {format_bytes(result['after']['bytes'])}"
     else:

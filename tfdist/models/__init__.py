@@ -1,5 +1,5 @@
 """Small reference models of plain Keras layers, for examples, tests, benchmarks and as a start: `image_models`,
-`tabular_models`, `text_models`.
+`tabular_models`, `text_models`; and models that were saved, in `model_file`.
 
 Classifiers end in a softmax (`output_heads`), so that losses named in a config, such as
 `sparse_categorical_crossentropy`, fit. All train the same on any number of replicas: none has a layer whose result
@@ -7,7 +7,8 @@ depends on the other samples of a batch but `tabular`, whose BatchNormalization 
 """
 
 from tfdist.models.image_models import cnn, mlp
+from tfdist.models.model_file import from_file
 from tfdist.models.tabular_models import tabular
 from tfdist.models.text_models import text_classifier, transformer
 
-__all__ = ["cnn", "mlp", "tabular", "text_classifier", "transformer"]
+__all__ = ["cnn", "from_file", "mlp", "tabular", "text_classifier", "transformer"]

@@ -1,1 +1,1 @@
-"""The verbs that use a trained model: `predict`, `evaluate` and `quantize`, by `inference_options`, and `export`."""
+"""The verbs of a trained model: `predict`, `evaluate`, `quantize` and `prune`, by `inference_options`; and `export`."""

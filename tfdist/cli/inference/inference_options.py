@@ -1,13 +1,20 @@
-"""Options that `tfdist predict`, `tfdist evaluate` and `tfdist quantize` share: the model, the data, the workers."""
+"""Options that `tfdist predict`, `evaluate`, `quantize` and `prune` share: the model, the data, the workers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tfdist.cli import common_options as shared
+
+if TYPE_CHECKING:
+    from tfdist.cluster.membership import Membership
+    from tfdist.inference.data_choice import DataChoice
+    from tfdist.inference.inference_job import InferenceOutcome
+    from tfdist.inference.model_choice import ModelChoice
 
 _GRACE_SECONDS = 5.0
 """How long workers may take to end when asked to; what is done is kept all the while."""
@@ -66,29 +73,78 @@ def inference_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def run_inference_verb(
-    verb: Any, options: dict[str, Any], **requests: Callable[[], Any]
-) -> Any:
-    """Chooses model, data and output, in this order, and runs the workers; returns the `InferenceOutcome`.
+@dataclass(frozen=True)
+class InferenceInputs:
+    """What these verbs work with.
+
+    Attributes:
+        membership: The workers.
+        model: The model.
+        data: The samples.
+    """
+
+    membership: Membership
+    model: ModelChoice
+    data: DataChoice
+
+
+def choose_inputs(
+    options: dict[str, Any],
+    completed: Callable[[ModelChoice], ModelChoice] = lambda chosen: chosen,
+    *,
+    sets_file: bool = False,
+) -> InferenceInputs:
+    """Chooses workers, model and data, in this order, and takes their options out.
+
+    Args:
+        options: Those of `inference_options`.
+        completed: Adds to the model what its data may come from.
+        sets_file: Whether `--set` is for what `completed` adds, and not for the config of a run.
+    """
+    # Imported here: `--help` does not need it.
+    from tfdist.cluster.discover import discover
+    from tfdist.cluster.kubernetes import start_seconds
+    from tfdist.inference.data_choice import choose_data
+    from tfdist.inference.model_choice import choose_model
+
+    if options["start_timeout"] is None:
+        options["start_timeout"] = start_seconds()
+    membership = discover(options.pop("workers"), options.pop("index"), options.pop("nproc"))
+    overrides = options.pop("overrides")
+    chosen = choose_model(
+        options.pop("model"),
+        options.pop("checkpoint"),
+        () if sets_file else overrides,
+        is_here=membership.has_chief,
+    )
+    chosen = completed(chosen)
+    data = choose_data(options.pop("data"), chosen.config, options.pop("batch_size"))
+    return InferenceInputs(membership, chosen, data)
+
+
+def run_chosen(verb: Any, inputs: InferenceInputs, options: Mapping[str, Any], **requests: Any) -> InferenceOutcome:
+    """Runs the workers.
+
+    Args:
+        verb: A `Verb` of `inference_request`.
+        inputs: What they work with.
+        options: What `choose_inputs` has left.
+        **requests: `prediction`, `quantization` or `pruning`.
+    """
+    from tfdist.inference.inference_job import run_inference_job
+
+    return run_inference_job(
+        verb, inputs.model, inputs.data, inputs.membership, grace=_GRACE_SECONDS, **requests, **options
+    )
+
+
+def run_inference_verb(verb: Any, options: dict[str, Any], **requests: Callable[[], Any]) -> InferenceOutcome:
+    """Chooses model, data and output, in this order, and runs the workers.
 
     Args:
         verb: `predict`, `evaluate` or `quantize`.
         options: Those of `inference_options`, and what else `JobSpec` takes.
         **requests: `prediction` or `quantization`: returns the request of that, which is checked after model and data.
     """
-    # Imported here: `--help` does not need it.
-    from tfdist.cluster.discover import discover
-    from tfdist.cluster.kubernetes import start_seconds
-    from tfdist.inference.data_choice import choose_data
-    from tfdist.inference.inference_job import run_inference_job
-    from tfdist.inference.model_choice import choose_model
-
-    if options["start_timeout"] is None:
-        options["start_timeout"] = start_seconds()
-    membership = discover(options.pop("workers"), options.pop("index"), options.pop("nproc"))
-    chosen = choose_model(
-        options.pop("model"), options.pop("checkpoint"), options.pop("overrides"), is_here=membership.has_chief
-    )
-    data = choose_data(options.pop("data"), chosen.config, options.pop("batch_size"))
-    asked = {name: request() for name, request in requests.items()}
-    return run_inference_job(verb, chosen, data, membership, grace=_GRACE_SECONDS, **asked, **options)
+    inputs = choose_inputs(options)
+    return run_chosen(verb, inputs, options, **{name: request() for name, request in requests.items()})

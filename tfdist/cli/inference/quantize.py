@@ -62,8 +62,9 @@ def quantize(
     The model is that of a run from a config, or any MODEL.keras that was compiled. It is measured before and after on
     the validation data of the run, over all workers, with the numbers of one device. OUT is a file that Keras loads.
     """
+    from tfdist.inference.comparison_table import EXCEEDED
     from tfdist.inference.output_choice import choose_quantized_output
-    from tfdist.inference.quantization_table import EXCEEDED, render
+    from tfdist.inference.quantization_table import render
     from tfdist.training.quantization.drop_budget import DropBudget
     from tfdist.training.quantization.quantization_request import QuantizationRequest, check_mode
 

@@ -4,5 +4,5 @@
 `inference_model`, and evaluates it, or predicts by `prediction_run`. That takes the `step_outputs` as
 `output_columns`, and keeps them by a `prediction_sink` in a `part_store`: files that are whole or not there, and a
 `part_manifest`, by which a later start goes on. `throughput` tells how far it is. At the end the parts become one
-file, in one of the formats in `outputs/`.
+file, in one of the formats in `outputs/`. By the `first_sample` a model is timed.
 """

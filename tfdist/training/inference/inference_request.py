@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from tfdist import bounded_json
+from tfdist.training.pruned_model.pruning_request import PruningRequest
 from tfdist.training.quantization.quantization_request import QuantizationRequest
 
-Verb = Literal["predict", "evaluate", "quantize"]
+Verb = Literal["predict", "evaluate", "quantize", "prune"]
 
 RESULT_FILE = "result.json"
 """Where the chief writes what came of it, in the run directory of the job."""
@@ -39,7 +40,7 @@ class InferenceRequest:
     """What the workers do.
 
     Attributes:
-        verb: `predict`, `evaluate` or `quantize`.
+        verb: What they do; `prune` measures what a pruning has come to.
         model: A `.keras` file, or a checkpoint's file of weights; on the chief's machine, or a URL.
         is_whole_model: Whether that file is all that is needed; else the config builds the model.
         shown_model: The model in words, for what is printed.
@@ -49,6 +50,7 @@ class InferenceRequest:
         modules: What is imported first, as custom layers of a `.keras` file are registered there.
         prediction: Where predictions go; None without any.
         quantization: What is quantized; None without one.
+        pruning: What is measured beside `model`; None without any.
     """
 
     verb: Verb
@@ -61,6 +63,7 @@ class InferenceRequest:
     modules: tuple[str, ...] = ()
     prediction: PredictionRequest | None = None
     quantization: QuantizationRequest | None = None
+    pruning: PruningRequest | None = None
 
     def to_argument(self) -> str:
         """The request as a text, which `of` reads."""
@@ -74,4 +77,6 @@ class InferenceRequest:
         content["prediction"] = None if prediction is None else PredictionRequest(**prediction)
         quantization = content["quantization"]
         content["quantization"] = None if quantization is None else QuantizationRequest.of(quantization)
+        pruning = content["pruning"]
+        content["pruning"] = None if pruning is None else PruningRequest(**pruning)
         return cls(**{**content, "modules": tuple(content["modules"])})

@@ -1,4 +1,4 @@
-"""An inference: what a worker of `tfdist predict`, `tfdist evaluate` and `tfdist quantize` does."""
+"""An inference: what a worker of `tfdist predict`, `evaluate`, `quantize` and `prune` does."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import keras
+import tensorflow as tf
 
 from tfdist import data
 from tfdist.config.data_sections import SourceConfig
@@ -24,6 +25,7 @@ from tfdist.training.announcements import announcer
 from tfdist.training.inference.inference_model import load_model
 from tfdist.training.inference.inference_request import RESULT_FILE, InferenceRequest
 from tfdist.training.inference.prediction_run import predict
+from tfdist.training.pruned_model.pruned_model_run import measure_pruned
 from tfdist.training.quantization.quantization_run import quantize
 from tfdist.training.session import current_session as sessions
 from tfdist.training.session.session import LaunchedSession
@@ -31,7 +33,7 @@ from tfdist.training.session.session_description import describe
 
 
 def run_inference(assignment: Assignment) -> None:
-    """Predicts, evaluates or quantizes as the argument of the target says; the chief writes what came of it.
+    """Predicts, evaluates, quantizes or measures as the argument of the target says; the chief writes the result.
 
     Raises:
         UsageError: The model or its outputs cannot be used.
@@ -55,6 +57,12 @@ def run_inference(assignment: Assignment) -> None:
         result = predict(session, request, opened, of_all, lambda text: say(f"predict: {text}"))
     elif request.verb == "quantize":
         result = quantize(session, request, opened, load, lambda text: say(f"quantize: {text}"))
+    elif request.verb == "prune":
+
+        def of_file(file: str, strategy: tf.distribute.Strategy) -> keras.Model:
+            return load_model(replace(request, model=file), config, opened.batches, strategy)
+
+        result = measure_pruned(session, request, opened, of_file, lambda text: say(f"prune: {text}"))
     else:
         result = _evaluate(opened, load(session.strategy))
     if session.is_chief:

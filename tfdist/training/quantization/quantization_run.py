@@ -11,16 +11,14 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfdist import data
 from tfdist.checkpoint.temporary_folder import temporary_folder
-from tfdist.config.data_sections import SourceConfig
-from tfdist.config.section import build
 from tfdist.data.pipeline import OpenedDataset
 from tfdist.errors import UnsupportedError
 from tfdist.rundir import atomic_files
 from tfdist.runtime.outside_strategy import outside_strategy
 from tfdist.runtime.transport.chief_broadcast import text_from_chief
 from tfdist.training.announcements import Announce
+from tfdist.training.inference.first_sample import first_sample
 from tfdist.training.inference.inference_request import InferenceRequest
 from tfdist.training.quantization.drop_budget import DropBudget, choose_metric
 from tfdist.training.quantization.file_evaluation import FileEvaluation
@@ -83,7 +81,7 @@ def quantize(
         measured = Measured(opened.samples, before, metric, choice)
         kept = frozenset(files.names) - frozenset(layers)
         with outside_strategy() as default:
-            sample = _first_sample(request, session.seed, default)
+            sample = first_sample(request, session.seed, default)
             return _finish(files, asked, request.shown_model, measured, kept, sample)
 
 
@@ -138,10 +136,3 @@ def _finish(
         with atomic_files.replacing(Path(asked.path), named_by="--output") as temporary:
             shutil.copyfile(written, temporary)
     return result
-
-
-def _first_sample(request: InferenceRequest, seed: int, default: tf.distribute.Strategy) -> Any:
-    """The inputs of a batch of one sample, read by this worker alone."""
-    section = build(SourceConfig, dict(request.section), request.key)
-    opened = data.from_config(section, 1, seed, default, request.key)
-    return keras.utils.unpack_x_y_sample_weight(next(iter(opened.batches)))[0]

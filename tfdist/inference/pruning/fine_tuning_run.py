@@ -1,0 +1,117 @@
+"""The run that fine-tunes a model: its directory beside the file to make, in which the same command goes on."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tfdist.cluster.membership import Membership
+from tfdist.config import RunConfig
+from tfdist.config.load import build_config, read_config, shared_settings
+from tfdist.config.yaml_document import Document
+from tfdist.data.files.missing_files import check_files
+from tfdist.errors import RunDirError
+from tfdist.launch.job import run_job
+from tfdist.launch.job_spec import JobSpec
+from tfdist.launch.run_dir.run_lock import RunLock
+from tfdist.rundir import RunDir, atomic_files
+from tfdist.rundir.run_dir_creation import create_run_dir
+
+_OF_THE_MACHINE = ("seed", "kernels")
+"""What a run that draws it, or finds it out, writes into its config."""
+
+
+def run_dir_of(output: Path) -> RunDir:
+    """The directory of the run that leads to a file."""
+    return RunDir(output.with_suffix(".run"))
+
+
+def report_file(run: RunDir) -> Path:
+    """What came of it; there once the file is made (JSON)."""
+    return run.path / "pruning.json"
+
+
+def prepare(run: RunDir, config: RunConfig, *, overwrite: bool) -> None:
+    """Sees to it that what is in the run directory is a part of this fine-tuning. On the chief's machine.
+
+    What an earlier start of the same has done stays. Where that has led to a file, `overwrite` begins anew.
+
+    Args:
+        run: The directory, which need not exist.
+        config: What is to be trained.
+        overwrite: Whether another run in it is replaced.
+
+    Raises:
+        RunDirError: There is another run, or a job is still writing into it.
+    """
+    if not run.run_file.is_file():
+        return
+    others = differing(run, config)
+    if not others and not (overwrite and report_file(run).exists()):
+        return
+    if not overwrite:
+        raise RunDirError(
+            f"The run directory {run} has another pruning: {', '.join(others)} differ. Expected the one that was "
+            "begun, which the same command goes on with. Replace it with --overwrite, or choose another --output."
+        )
+    with RunLock() as lock:
+        lock.take(run)
+        report_file(run).unlink(missing_ok=True)
+        create_run_dir(run.path, name=config.name, overwrite=True)
+
+
+def differing(run: RunDir, config: RunConfig) -> list[str]:
+    """The dotted keys in which a run's config is another one; empty where it has none yet."""
+    if not run.config_file.exists():
+        return []
+    mine, before = _settings(config), _settings(build_config(read_config(run.config_file)))
+    return sorted(key for key in mine.keys() | before.keys() if mine.get(key) != before.get(key))
+
+
+def fine_tune(
+    run: RunDir,
+    config: RunConfig,
+    document: Document | None,
+    membership: Membership,
+    *,
+    target: str,
+    is_silent: bool = False,
+    **options: Any,
+) -> int:
+    """Trains on the workers of this machine, from where an earlier start was stopped; returns the exit code.
+
+    Args:
+        run: Its directory, as `prepare` leaves it.
+        config: What is trained.
+        document: The file of the run's config; None without one.
+        membership: The workers.
+        target: The model, for the record.
+        is_silent: Whether stdout is for something else.
+        **options: What else `JobSpec` takes.
+
+    Raises:
+        TfdistError: The job could not be started.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    if is_silent:
+        given |= {"quiet": True, "show": "none"}
+    if document is not None:
+        given["check"] = functools.partial(check_files, config, document)
+    given.setdefault("progress", "auto")
+    spec = JobSpec.for_config(
+        config, target=target, document=document, membership=membership, run_dir=str(run.path), resume="auto", **given
+    )
+    return run_job(spec)
+
+
+def keep_report(run: RunDir, result: Mapping[str, Any]) -> None:
+    """Notes that the file is made, and what came of it."""
+    atomic_files.write_text(report_file(run), json.dumps(result, indent=2) + "\n")
+
+
+def _settings(config: RunConfig) -> dict[str, Any]:
+    settings = {**shared_settings(config), "model.weights": config.model.weights}
+    return {key: value for key, value in settings.items() if key not in _OF_THE_MACHINE}

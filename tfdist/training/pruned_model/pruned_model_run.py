@@ -1,0 +1,124 @@
+"""Measurement of a pruned model beside the one from before; the chief makes the file where the budget is held."""
+
+from __future__ import annotations
+
+import shutil
+import zlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfdist.checkpoint.temporary_folder import temporary_folder
+from tfdist.data.pipeline import OpenedDataset
+from tfdist.rundir import atomic_files
+from tfdist.runtime.outside_strategy import outside_strategy
+from tfdist.training.announcements import Announce
+from tfdist.training.inference.first_sample import first_sample
+from tfdist.training.inference.inference_request import InferenceRequest
+from tfdist.training.pruned_model.layer_rows import layer_rows, sparsity
+from tfdist.training.pruned_model.pruning_request import PruningRequest
+from tfdist.training.quantization.drop_budget import DropBudget, choose_metric
+from tfdist.training.quantization.file_evaluation import FileEvaluation
+from tfdist.training.quantization.layer_quantization import weight_bytes
+from tfdist.training.quantization.quantized_files import without_slots
+from tfdist.training.quantization.sample_time import model_seconds
+from tfdist.training.session.session import LaunchedSession
+
+Load = Callable[[str, tf.distribute.Strategy], keras.Model]
+"""Returns the model with the weights of a file, under a strategy."""
+
+
+def measure_pruned(
+    session: LaunchedSession, request: InferenceRequest, opened: OpenedDataset, load: Load, announce: Announce
+) -> dict[str, Any]:
+    """Measures a model before and after it was pruned, and makes the file. All workers call it together.
+
+    Args:
+        session: The session.
+        request: What is asked for.
+        opened: The samples to measure on.
+        load: Called on the chief alone.
+        announce: Says a line.
+
+    Returns:
+        What came of it, on the chief, in JSON's types; elsewhere nothing.
+
+    Raises:
+        UsageError: The model or the options cannot be used.
+        UnsupportedError: The model cannot be written to a file and read again.
+    """
+    asked = request.pruning
+    assert asked is not None, "a pruning is asked for"
+    with temporary_folder() as folder:
+        before = after = None
+        if session.is_chief:
+            with outside_strategy() as default:
+                before = _written(load(request.model, default), folder / "before.keras")
+                after = _written(load(asked.pruned, default), folder / "after.keras")
+        evaluation = FileEvaluation(opened.batches, session.strategy, folder)
+        was = evaluation.measure(before)
+        metric = choose_metric(asked.metric, was)
+        announce(f"before: {metric.name} {was[metric.name]:.6g}")
+        now = evaluation.measure(after)
+        announce(f"after: {metric.name} {now[metric.name]:.6g}")
+        if before is None or after is None:
+            return {}
+        drop = metric.drop(was[metric.name], now[metric.name])
+        held = asked.max_drop is None or drop <= DropBudget.of(asked.max_drop).allowed(was[metric.name])
+        result: dict[str, Any] = {
+            "samples": opened.samples,
+            "metric": metric.name,
+            "best": metric.best,
+            "drop": drop,
+            "max_drop": asked.max_drop,
+            "held": held,
+            "structure": asked.structure,
+            "output": asked.path if held else None,
+        }
+        with outside_strategy() as default:
+            result |= _facts(before, after, was, now, first_sample(request, session.seed, default))
+        if held:
+            _keep(after, asked)
+        return result
+
+
+def _written(model: keras.Model, file: Path) -> Path:
+    """The model as a file, without the state of an optimizer, which would be most of its size."""
+    without_slots(model)
+    model.save(file)
+    return file
+
+
+def _facts(
+    before: Path, after: Path, was: Mapping[str, float], now: Mapping[str, float], sample: Any
+) -> dict[str, Any]:
+    """Sizes and times of both files, and what is left of each layer."""
+    models = [keras.models.load_model(file, compile=False) for file in (before, after)]
+    rows = layer_rows(*models)
+    found: dict[str, Any] = {"layers": rows, "sparsity": sparsity(rows)}
+    for moment, file, model, metrics in zip(("before", "after"), (before, after), models, (was, now), strict=True):
+        found[moment] = {
+            "metrics": dict(metrics),
+            "bytes": file.stat().st_size,
+            "compressed_bytes": _compressed(file),
+            "weight_bytes": weight_bytes(model),
+            "sample_ms": model_seconds(model, sample) * 1e3,
+        }
+    return found
+
+
+def _compressed(file: Path) -> int:
+    """Bytes of a file as gzip makes them, which zeros hardly count in."""
+    packing, size = zlib.compressobj(), 0
+    with file.open("rb") as content:
+        while block := content.read(1 << 20):
+            size += len(packing.compress(block))
+    return size + len(packing.flush())
+
+
+def _keep(file: Path, asked: PruningRequest) -> None:
+    with atomic_files.replacing(Path(asked.path), named_by="--output") as temporary:
+        shutil.copyfile(file, temporary)
