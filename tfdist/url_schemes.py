@@ -17,8 +17,8 @@ OF_BUCKETS = ("s3",)
 
 CHECKPOINTS_INSTEAD = (
     "A run directory has logs that are appended to and states that are replaced every second, which no bucket takes. "
-    "Keep it here, and the checkpoints in the bucket: checkpoint: {directory: s3://BUCKET/RUN} in the config, or "
-    "--set checkpoint.directory=s3://BUCKET/RUN"
+    "Keep it here, and a copy in the bucket: tfdist train --copy-to s3://BUCKET/RUN. Or the checkpoints alone: "
+    "checkpoint: {directory: s3://BUCKET/RUN} in the config, or --set checkpoint.directory=s3://BUCKET/RUN"
 )
 """What to do instead of a run directory in a bucket."""
 

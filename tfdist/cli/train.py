@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 @shared.shard
 @click.option("--run-dir", metavar="DIR", help="Where the run writes; default runs/NAME-DATE-TIME.")
 @click.option("--overwrite", is_flag=True, help="Replace the earlier run in the run directory.")
+@click.option(
+    "--copy-to",
+    metavar="URL",
+    help="Keep a copy of the run directory in a bucket, s3://BUCKET/RUN; --resume goes on by it on a host without any.",
+)
 @shared.overrides
 @click.option(
     "--start-timeout",
@@ -144,12 +149,18 @@ def train(
     warning = public_warning(options["network"], membership, own_addresses())
     if warning is not None:
         click.echo(warning, err=True)
+    copy_to = options.pop("copy_to")
     job = _job(target, membership=membership, **_elastic(options))
-    if job.elastic is None:
-        ctx.exit(run_job(job))
-    from tfdist.launch.elastic.elastic_job import JobSteps, run_elastic_job
+    run = run_job
+    if job.elastic is not None:
+        from tfdist.launch.elastic.elastic_job import JobSteps, run_elastic_job
 
-    ctx.exit(run_elastic_job(job, JobSteps(run_to_result, say_report)))
+        run = functools.partial(run_elastic_job, steps=JobSteps(run_to_result, say_report))
+    if copy_to is not None:
+        from tfdist.launch.run_copy.run_copy import run_with_copy
+
+        run = functools.partial(run_with_copy, url=copy_to, run=run)
+    ctx.exit(run(job))
 
 
 def _elastic(options: dict[str, Any]) -> dict[str, Any]:

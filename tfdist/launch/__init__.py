@@ -9,7 +9,7 @@ that it goes through. In the order of a run:
 - `network_isolation`: whether the workers get a network of their own; `signals`: Ctrl-C and SIGTERM to the launcher
 - `job_terms`: what all launchers of the job must have alike; `rendezvous/`: they find one another; `peers/`: they talk
   until its end
-- `run_dir/`: the run directory is taken, and what happens is recorded there
+- `run_dir/`: the run directory is taken, and what happens is recorded there; `run_copy/`: a copy of it in a bucket
 - `metrics/`: what it knows of the job is served to Prometheus
 - `agent/`: the job as a state machine: starts, watches, stops and restarts the worker group;
   `requeues/`: whether a scheduler may start a run again that it has stopped

@@ -83,6 +83,11 @@ class RunDir:
         return self.state_dir / "run.json"
 
     @property
+    def copy_file(self) -> Path:
+        """Which start of the run the copy in a bucket is of, as far as this host has written it (JSON)."""
+        return self.state_dir / "copy.json"
+
+    @property
     def job_file(self) -> Path:
         """The `JobState`: the phase that the job is in (JSON)."""
         return self.state_dir / "job.json"

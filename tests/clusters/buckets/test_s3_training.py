@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
+import subprocess
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import keras
@@ -30,40 +33,95 @@ def whole(store: RunningStore, bucket: str) -> list[str]:
     return sorted(name.split("/")[1] for name in store.names(bucket, "run/") if name.endswith("/checkpoint.json"))
 
 
+class Gated:
+    """A training whose data is in a bucket; it waits after the fifth update of its weights, which is step 15.
+
+    Args:
+        store: Has the bucket.
+        folder: Has the config.
+    """
+
+    def __init__(self, store: RunningStore, folder: Path) -> None:
+        self.bucket = store.new_bucket()
+        self._opened = folder / "open-0"
+        self._environ = store.environment
+        gate = {"folder": str(folder), "updates": [5]}
+        fit = {"epochs": 2, "callbacks": [{"build": "tests.workers.step_gate.StepGate", "args": gate}]}
+        self._config = config_with_data_in(write_records(store, self.bucket), folder, seed=3, fit=fit)
+
+    def run(self, run: RunDir, *options: object, code: int = 0) -> subprocess.CompletedProcess[str]:
+        """Trains to the end."""
+        self._opened.touch()
+        done = tfdist(*self._command(run, options), timeout=SECONDS, environ=self._environ)
+        assert done.returncode == code, done.stderr
+        return done
+
+    def kill(self, run: RunDir, *options: object, when: Callable[[], object]) -> None:
+        """Trains, and kills the chief where it waits, as soon as something holds."""
+        with begun(*self._command(run, options), environ=self._environ) as process:
+            until(when, SECONDS)
+            state = WorkerState.read(run.state_file(0))
+            assert state is not None
+            os.kill(state.pid, signal.SIGKILL)
+            self._opened.touch()
+            assert process.wait(SECONDS) == 4
+
+    def _command(self, run: RunDir, options: Sequence[object]) -> list[object]:
+        return ["train", self._config, *OPTIONS, "--run-dir", run.path, *options]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(moto: RunningStore, tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], list[bytes]]:
+    """The weights after a training of so many workers to which nothing happens."""
+
+    @functools.cache
+    def trained(workers: int) -> list[bytes]:
+        folder = tmp_path_factory.mktemp(f"undisturbed-{workers}")
+        run = RunDir(folder / "run")
+        Gated(moto, folder).run(run, "--nproc", workers)
+        return weights(run)
+
+    return trained
+
+
 @pytest.mark.bound(500)
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_a_killed_run_goes_on_to_the_bit(workers: int, moto: RunningStore, tmp_path: Path) -> None:
-    bucket = moto.new_bucket()
-    # It waits after the fifth update of the weights, which is step 15, until it is killed.
-    gate, opened = {"folder": str(tmp_path), "updates": [5]}, tmp_path / "open-0"
-    fit = {"epochs": 2, "callbacks": [{"build": "tests.workers.step_gate.StepGate", "args": gate}]}
-    config = config_with_data_in(write_records(moto, bucket), tmp_path, seed=3, fit=fit)
-    start = ("train", config, *OPTIONS, "--nproc", workers)
-    opened.touch()
-    expected, run = RunDir(tmp_path / "expected"), RunDir(tmp_path / "run")
-    done = tfdist(*start, "--run-dir", expected.path, timeout=SECONDS, environ=moto.environment)
-    assert done.returncode == 0, done.stderr
-    opened.unlink()
-    start += ("--set", f"checkpoint.directory=s3://{bucket}/run", "--run-dir", run.path)
-    with begun(*start, environ=moto.environment) as process:
-        until(lambda: whole(moto, bucket), SECONDS)
-        state = WorkerState.read(run.state_file(0))
-        assert state is not None
-        os.kill(state.pid, signal.SIGKILL)
-        opened.touch()
-        assert process.wait(SECONDS) == 4
+def test_a_killed_run_goes_on_to_the_bit(
+    workers: int, undisturbed: Callable[[int], list[bytes]], moto: RunningStore, tmp_path: Path
+) -> None:
+    training, run = Gated(moto, tmp_path), RunDir(tmp_path / "run")
+    bucket = training.bucket
+    options = ("--nproc", workers, "--set", f"checkpoint.directory=s3://{bucket}/run")
+    training.kill(run, *options, when=lambda: whole(moto, bucket))
     left = whole(moto, bucket)[-1]
     if workers == 1:  # as on another host, which has nothing of the run but its config
         run = RunDir(tmp_path / "elsewhere")
-        start = (*start[:-1], run.path)
-    again = tfdist(*start, "--resume", "auto" if workers == 1 else "must", timeout=SECONDS, environ=moto.environment)
-    assert again.returncode == 0, again.stderr
+    again = training.run(run, *options, "--resume", "auto" if workers == 1 else "must")
     assert f"from s3://{bucket}/run/{left}" in again.stdout
-    assert weights(run) == weights(expected)
+    assert weights(run) == undisturbed(workers)
     assert len(whole(moto, bucket)) == 2  # as the config says
     for name in ("config.yaml", "ledger.jsonl", "logs/worker-0.0.log"):
         assert "AWS_SECRET" not in (run.path / name).read_text()
     verbs_work_on(run, bucket, moto, tmp_path)
+
+
+@pytest.mark.bound(500)
+def test_a_run_goes_on_by_its_copy_on_another_host(
+    undisturbed: Callable[[int], list[bytes]], moto: RunningStore, tmp_path: Path
+) -> None:
+    """Checkpoints and all; and the host that had it before is told that it is behind."""
+    training, run, elsewhere = Gated(moto, tmp_path), RunDir(tmp_path / "run"), RunDir(tmp_path / "elsewhere")
+    copy = ("--copy-to", f"s3://{training.bucket}/copy")
+    training.kill(run, *copy, when=lambda: list(run.checkpoints_dir.glob("step-*/checkpoint.json")))
+    again = training.run(elsewhere, *copy, "--resume", "auto")
+    assert "read the run from its copy in s3://" in again.stderr
+    assert "resumes after step 10 " in again.stdout
+    assert weights(elsewhere) == undisturbed(1)
+    found = moto.objects(training.bucket, "copy/")
+    there = {path.relative_to(elsewhere.path).as_posix() for path in elsewhere.path.rglob("*") if path.is_file()}
+    assert {name.removeprefix("copy/") for name in found} == {name for name in there if "state/worker-" not in name}
+    assert found["copy/model.keras"] == elsewhere.model_file.read_bytes()
+    assert "has the copy of a later start" in training.run(run, *copy, "--resume", "auto", code=2).stderr
 
 
 def verbs_work_on(run: RunDir, bucket: str, moto: RunningStore, folder: Path) -> None:

@@ -85,6 +85,17 @@ def test_every_option_is_among_them() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_pods_whose_run_directory_is_copied_need_no_claim(kind: str) -> None:
+    arguments = ["manifest", kind, REQUIRED[0], "--mount=data:/data", "--copy-to=s3://lab/digits", "digits.yaml"]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 0, result.output
+    found = list(yaml.safe_load_all(result.stdout))
+    for document in found:
+        check(document)
+    assert "emptyDir: {}" in result.stdout and '"--copy-to=s3://lab/digits"' in result.stdout
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_combination_is_taken(kind: str) -> None:
     for changed in combinations():
         for document in documents(kind, changed):

@@ -84,6 +84,7 @@ def test_the_flags_are_a_contract() -> None:
         "--rejoin-timeout",
         "--grow",
         "--resume",
+        "--copy-to",
         "--network",
         "--show",
         "--log-prefix",

@@ -95,7 +95,7 @@ _PODS = (
 )
 
 _PLACES = (
-    _text("--run-dir-claim", "CLAIM", "The PersistentVolumeClaim for runs, which all pods mount. Has to be given."),
+    _text("--run-dir-claim", "CLAIM", "The PersistentVolumeClaim for runs, which all pods mount. This or --copy-to."),
     _text("--run-dir", "DIR", "Where the run writes; default /runs/NAME. The claim is mounted at the folder above."),
     _pairs(("--mount", "mounts"), ":", "CLAIM:PATH", "A claim with data, and where to mount it to be read"),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -74,7 +75,8 @@ class ManifestOptions:
         gpus: NVIDIA GPUs of each; 0 for none.
         cpus, memory: Quantities of each; None for what Kubernetes gives.
         port: On which the workers talk.
-        run_dir_claim: The PersistentVolumeClaim that is mounted at the folder of `run_dir`. It has to be given.
+        run_dir_claim: The PersistentVolumeClaim that is mounted at the folder of `run_dir`; None where the pods keep
+            the directory for themselves, and its copy is in a bucket.
         mounts: Claims with data, which are mounted read-only.
         token_secret: A Secret with the key `token`; None to trust the network.
         namespace: None for the one that `kubectl` works in.
@@ -145,6 +147,11 @@ class ManifestOptions:
         """Where the claim of the run directory is mounted: the folder that the directory is made in."""
         return str(PurePosixPath(self.run_dir).parent)
 
+    @property
+    def _train_options(self) -> list[str]:
+        """Those of `arguments` that are before the target, whose own arguments may be anything."""
+        return list(itertools.takewhile(lambda argument: argument.startswith("--"), self.arguments))
+
     def _check_run_dir(self) -> None:
         fault = fault_as_local(self.run_dir, "--run-dir", CHECKPOINTS_INSTEAD)
         if fault is not None:
@@ -155,13 +162,14 @@ class ManifestOptions:
                 "--run-dir lies in the folder where the claim is mounted. Expected two folders at least, such as "
                 f"/runs/{self.name}. Received: --run-dir {self.run_dir}"
             )
-        if self.run_dir_claim is None:
+        if self.run_dir_claim is not None:
+            accepted.check_object_name("--run-dir-claim", self.run_dir_claim)
+        elif not any(argument.startswith("--copy-to=") for argument in self._train_options):
             raise UsageError(
                 "The run directory would be lost with its pod: model, checkpoints and logs. Expected --run-dir-claim "
-                "CLAIM, a PersistentVolumeClaim that all pods can mount at once (ReadWriteMany). Received: no "
-                "--run-dir-claim"
+                "CLAIM, a PersistentVolumeClaim that all pods can mount at once (ReadWriteMany), or --copy-to "
+                "s3://BUCKET/RUN, where another pod finds it again. Received: neither"
             )
-        accepted.check_object_name("--run-dir-claim", self.run_dir_claim)
 
     def _check_mounts(self) -> None:
         paths = [*(mount.path for mount in self.mounts), self.runs_path, "/dev/shm"]

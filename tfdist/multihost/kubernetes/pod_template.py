@@ -113,10 +113,13 @@ def _from_secret(name: str, secret: str, key: str) -> dict[str, Any]:
 def _volumes(options: ManifestOptions) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Each volume with its mount; a claim that is mounted in several places is one volume."""
     shared = {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": options.shm_size}}
-    assert options.run_dir_claim is not None
-    runs = _claim(options.run_dir_claim, "runs", options.runs_path)
-    found = [(shared, {"name": "shm", "mountPath": "/dev/shm"}), runs]
-    claims = {options.run_dir_claim: "runs"}
+    found = [(shared, {"name": "shm", "mountPath": "/dev/shm"})]
+    claims: dict[str, str] = {}
+    if options.run_dir_claim is None:
+        found.append(({"name": "runs", "emptyDir": {}}, {"name": "runs", "mountPath": options.runs_path}))
+    else:
+        found.append(_claim(options.run_dir_claim, "runs", options.runs_path))
+        claims[options.run_dir_claim] = "runs"
     for mount in options.mounts:
         name = claims.setdefault(mount.claim, f"data-{len(claims)}")
         found.append(_claim(mount.claim, name, mount.path, readOnly=True))

@@ -41,6 +41,7 @@ def test_defaults() -> None:
         ({"run_dir": "/runs"}, "Expected two folders at least, such as /runs/digits"),
         ({"run_dir": "s3://bucket/run"}, "--run-dir is a URL"),
         ({"run_dir_claim": None}, "Expected --run-dir-claim CLAIM"),
+        ({"run_dir_claim": None, "arguments": ("train.py", "--copy-to=s3://b/r")}, "Expected --run-dir-claim CLAIM"),
         ({"run_dir_claim": "Runs"}, "--run-dir-claim takes the name of an object"),
         ({"mounts": (Mount("data", "/runs"),)}, "Received: /runs twice"),
         ({"mounts": (Mount("data", "/dev/shm"),)}, "Received: /dev/shm twice"),

@@ -1,0 +1,188 @@
+"""Copy store: the copy of a run directory under a URL, its reading into an empty directory and its refusals."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import mmap
+import os
+import secrets
+import shutil
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tfdist import bounded_json
+from tfdist.errors import RunDirError, StoreError
+from tfdist.launch.run_copy.copied_files import COPY_FILE, RUN_FILE, is_copied
+from tfdist.rundir.atomic_files import write_json
+from tfdist.rundir.layout import RunDir
+from tfdist.rundir.regular_files import is_bare_name, open_regular, read_json
+from tfdist.rundir.run_dir_creation import Resume
+from tfdist.storage.object_store import NoAnswerError, ObjectStore
+
+_BLOCK_BYTES = 8 << 20
+_MOST_RECORD_BYTES = 1 << 16
+
+
+class CopyStore:
+    """The copy of a run directory.
+
+    Args:
+        store: The store of its URL.
+        url: Its URL.
+    """
+
+    def __init__(self, store: ObjectStore, url: str) -> None:
+        self._store = store
+        self.url = url.rstrip("/")
+
+    def names(self) -> set[str]:
+        """What it has, by the paths below it.
+
+        Raises:
+            OSError: It cannot be listed.
+        """
+        found = self._store.matching(f"{self.url}/**")
+        return {name[len(self.url) + 1 :] for name in found}
+
+    def write(self, folder: Path, name: str) -> None:
+        """Copies a file of the run directory, as it is now.
+
+        Raises:
+            FileNotFoundError: It is gone.
+            OSError: It cannot be read or copied.
+        """
+        with open_regular(folder / name) as file:
+            if os.fstat(file.fileno()).st_size == 0:
+                self._store.write(f"{self.url}/{name}", b"")
+                return
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as content:
+                self._store.write(f"{self.url}/{name}", content)
+
+    def remove(self, name: str) -> None:
+        """Removes a file from the copy.
+
+        Raises:
+            OSError: It cannot be removed.
+        """
+        self._store.remove(f"{self.url}/{name}")
+
+    def begin(self, run: RunDir, resume: Resume, *, overwrite: bool) -> int:
+        """Makes sure that a start of the run may write the copy, and reads it where this host has no such run.
+
+        Args:
+            run: The run directory on this host.
+            resume: Whether an earlier run is resumed.
+            overwrite: Whether it is replaced.
+
+        Returns:
+            How many files were read.
+
+        Raises:
+            RunDirError: The copy is another run's, or another host's start has gone on with it; or it is refused.
+            StoreError: The store does not answer at the moment.
+        """
+        with self._reaching():
+            job = self.job()
+            if job is not None and resume == "never" and not overwrite:
+                raise RunDirError(
+                    f"{self.url} has the copy of an earlier run. Expected a place without one. Choose another "
+                    "--copy-to, resume that run (--resume auto), or replace it with --overwrite."
+                )
+            fetched = 0
+            if job is not None and resume != "never":
+                if run.run_file.exists():
+                    self._check_start(run, job)
+                elif not _has_entries(run.path):
+                    fetched = self._read_into(run)
+            # Whoever may not write is told so now, and not in an hour.
+            trial = {"host": socket.gethostname(), "time": time.time()}
+            self._store.write(f"{self.url}/{COPY_FILE}", json.dumps(trial).encode())
+        return fetched
+
+    def note_job(self, run: RunDir) -> None:
+        """Notes on this host which start of the run the copy is of, now that it has its mark.
+
+        Raises:
+            RunDirError: It cannot be written.
+        """
+        write_json(run.copy_file, {"job": job_of(run.run_file)})
+
+    def _check_start(self, run: RunDir, job: str) -> None:
+        """Raises `RunDirError` where the copy is of a start that this host knows nothing of."""
+        if job not in (job_of(run.run_file), job_of(run.copy_file)):
+            raise RunDirError(
+                f"{self.url} has the copy of a later start of this run than {run}, on another host. Expected the "
+                f"latest. Move {run} away to go on with the copy; or give another --copy-to to go on with what is here."
+            )
+
+    def job(self) -> str | None:
+        """The start that the copy is of; None where there is no copy.
+
+        Raises:
+            OSError: It cannot be read.
+        """
+        try:
+            with self._store.open(f"{self.url}/{RUN_FILE}") as file:
+                record = bounded_json.parse(file.read(_MOST_RECORD_BYTES + 1), _MOST_RECORD_BYTES)
+        except FileNotFoundError:
+            return None
+        except ValueError:
+            record = None
+        return str(record.get("job")) if isinstance(record, dict) else ""
+
+    def _read_into(self, run: RunDir) -> int:
+        """Reads all of it into a directory that is not there, or empty: all or nothing."""
+        folder = run.path.with_name(f".{run.path.name}.{secrets.token_hex(4)}.copied")
+        found = sorted(self.names())
+        stray = next((name for name in found if not all(map(is_bare_name, name.split("/")))), None)
+        if stray is not None:
+            raise RunDirError(
+                f"{self.url} has an object that is no file of a run. Expected a copy that tfdist has made. Received: "
+                f"{stray!r}. Remove it, or give another --copy-to."
+            )
+        names = list(filter(is_copied, found))
+        try:
+            for name in names:
+                self._read(name, folder / name)
+            os.rename(folder, run.path)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        return len(names)
+
+    def _read(self, name: str, file: Path) -> None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with self._store.open(f"{self.url}/{name}") as source, file.open("xb") as target:
+            while block := source.read(_BLOCK_BYTES):
+                target.write(block)
+
+    @contextlib.contextmanager
+    def _reaching(self) -> Iterator[None]:
+        try:
+            yield
+        except NoAnswerError as error:
+            said = error.strerror or error
+            raise StoreError(f"--copy-to {self.url}: {said}. Start it again when it can be reached.") from error
+        except OSError as error:
+            raise RunDirError(f"--copy-to {self.url} cannot be used: {error.strerror or error}.") from error
+
+
+def _has_entries(folder: Path) -> bool:
+    try:
+        with os.scandir(folder) as entries:
+            return any(True for _ in entries)
+    except FileNotFoundError:
+        return False
+
+
+def job_of(file: Path) -> str | None:
+    """The start that a file of a run directory names; None where there is no such file, or it names none."""
+    try:
+        record: Any = read_json(file, _MOST_RECORD_BYTES)
+    except (OSError, ValueError):
+        return None
+    job = record.get("job") if isinstance(record, dict) else None
+    return None if job is None else str(job)
