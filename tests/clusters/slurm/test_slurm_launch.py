@@ -175,9 +175,10 @@ def test_what_an_allocation_does_not_take(slurm: SlurmCluster, folder: Path, arg
 
 
 @pytest.mark.bound(280)
-def test_a_training_that_is_preempted_goes_on_where_it_was(slurm: SlurmCluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize("nodes", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_a_training_that_is_preempted_goes_on_where_it_was(slurm: SlurmCluster, tmp_path: Path, nodes: int) -> None:
     config = REPOSITORY / "configs" / "digits.yaml"
-    options = ["-N2", "--set=fit.epochs=20", "--set=checkpoint.every_steps=1000"]
+    options = [f"-N{nodes}", "--set=fit.epochs=20", "--set=checkpoint.every_steps=1000"]
     done = slurm.run(*LAUNCH, *options, str(config), cwd=tmp_path)
     job = re.findall("[0-9]+", done.stdout)[0]
     run = RunDir(tmp_path / "runs" / f"digits-{job}")
