@@ -20,11 +20,11 @@ from tfdist.verify.hosts.namespace_hosts import NamespaceHost, namespace_hosts
 PORT = 6399
 _RAY = Path(sys.executable).with_name("ray")
 _OBJECTS = 100_000_000
-_START_SECONDS = 150.0
+_START_SECONDS = 300.0
 _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DISABLE_IMPORT_WARNING": "1",
-    "RAY_raylet_start_wait_time_s": "60",
+    "RAY_gcs_server_request_timeout_seconds": "120",
     # A node that was killed or cut off is noticed in seconds.
     "RAY_health_check_period_ms": "1000",
     "RAY_health_check_timeout_ms": "2000",
@@ -128,7 +128,7 @@ class RayCluster:
 
     def _has_all_nodes(self) -> bool:
         for host in self.hosts[1:]:
-            # On a busy machine one gives up that its parts do not come.
+            # On a busy machine one gives up: Ray gives its parts half a minute, whatever is set.
             if host.name in self.nodes and self.nodes[host.name].poll() is not None:
                 self.kill_node(host)
             if host.name not in self.nodes:
@@ -158,9 +158,7 @@ def ray_cluster(count: int = 2) -> Iterator[RayCluster]:
             cluster = RayCluster(hosts, folder)
             try:
                 cluster.start_node(hosts[0])
-                until(lambda: _answers(cluster), _START_SECONDS)
-                for host in hosts[1:]:
-                    cluster.start_node(host)
+                until(lambda: _answers(cluster), _START_SECONDS, "the head did not come")
                 cluster.restore()
                 yield cluster
             finally:
@@ -172,7 +170,11 @@ def ray_cluster(count: int = 2) -> Iterator[RayCluster]:
 
 
 def _answers(cluster: RayCluster) -> bool:
-    done = cluster.run(str(_RAY), "health-check", "--address", cluster.address, seconds=60)
+    head = cluster.hosts[0]
+    if cluster.nodes[head.name].poll() is not None:
+        cluster.kill_node(head)
+        cluster.start_node(head)
+    done = cluster.run(str(_RAY), "health-check", "--address", cluster.address, seconds=120)
     return done.returncode == 0
 
 

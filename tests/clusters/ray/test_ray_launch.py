@@ -14,7 +14,7 @@ from tests.clusters.ray.ray_cluster import RayCluster, parent_of
 from tests.processes import command_line, environment
 from tests.waiting import until
 
-pytestmark = pytest.mark.bound(500)
+pytestmark = pytest.mark.bound(900)
 """The first one starts the cluster, and one after a lost node waits for the next."""
 
 DRIVER = (sys.executable, "-m", "tests.clusters.ray.stand_in_driver")

@@ -16,7 +16,7 @@ import pytest
 from tests.clusters.ray.ray_cluster import RayCluster
 from tests.waiting import until
 
-pytestmark = pytest.mark.bound(500)
+pytestmark = pytest.mark.bound(900)
 """The first one starts the cluster, and one after a lost node waits for the next."""
 
 SECONDS = 240

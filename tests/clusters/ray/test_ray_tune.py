@@ -11,7 +11,7 @@ import pytest
 
 from tests.clusters.ray.ray_cluster import RayCluster
 
-pytestmark = pytest.mark.bound(500)
+pytestmark = pytest.mark.bound(900)
 """The first one starts the cluster, and one after a lost node waits for the next."""
 
 EXAMPLE = Path(__file__).parents[3] / "examples/tuning/ray_tune.py"
