@@ -39,7 +39,7 @@ def test_names_that_do_not_resolve_yet_are_waited_for(
 
 def test_a_name_that_never_resolves_is_named(pod_manifest: MakeManifest, emulated_job: MakeJob) -> None:
     """Also where the pod of that name, which sees all others, is the first to give up."""
-    job = emulated_job(pod_manifest(arguments=("--start-timeout=4",)))
+    job = emulated_job(pod_manifest(arguments=("--start-timeout=10",)))
     pods = [job.start(2), job.start(0), job.start(1)]
     job.publish(pods[1:])
     assert [pod.process.wait(60) for pod in pods] == [3, 3, 3]
@@ -119,7 +119,7 @@ def test_restarts_come_to_an_end(pod_manifest: MakeManifest, emulated_job: MakeJ
 
 
 def test_a_pod_that_comes_with_another_secret_is_kept_out(pod_manifest: MakeManifest, emulated_job: MakeJob) -> None:
-    job = emulated_job(pod_manifest("*:hang", arguments=("--start-timeout=4",)))
+    job = emulated_job(pod_manifest("*:hang", arguments=("--start-timeout=10",)))
     pods = [job.start(0), job.start(1)]
     job.secrets = {"token": "another one"}
     pods.append(job.start(2))
