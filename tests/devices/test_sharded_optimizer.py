@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.sharded_optimizer.cut_kinds import is_container, kind_of
-from tfdist.keras_repairs.sharded_optimizer.sharded_update import rows_of_part
+from tfdist.runtime.transport.part_sums import rows_of_part
 from tfdist.sharding import cut
 from tfdist.sharding.cut import Cut
 

@@ -136,7 +136,7 @@ def _as_product(gradients: list[tf.Tensor]) -> list[tf.Tensor]:
     ("owner", "name", "replacement"),
     [
         (ReplicaStep, "of_samples", lambda step, value: value * tf.cast(step.samples > 0, value.dtype)),
-        (gradient_reduction, "_weighted", _as_product),
+        (gradient_reduction, "weighted", _as_product),
         (variable_updates, "_of_samples", lambda variable, value: value),
     ],
     ids=["logs", "gradients", "metrics"],

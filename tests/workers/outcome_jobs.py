@@ -17,7 +17,7 @@ class OutcomeJobs:
 
     Args:
         folder: For what the jobs write.
-        module: Called with OUT, SAMPLES and names.
+        module: Called with OUT, SAMPLES and names; with a blank in it, a module and its first argument.
         names: Of the outcomes.
         bound: Seconds that a job may take.
         options: Of `tfdist train`, on several workers.
@@ -36,8 +36,8 @@ class OutcomeJobs:
         out = self._folder / f"outcome-{workers}-{samples}"
         options = [] if workers == 1 else ["--nproc", workers, *self._options]
         try:
-            done = tfdist("train", *options, "--run-dir", self._folder / f"run-{workers}-{samples}", "-m", self._module,
-                          out, samples, *self._names, timeout=self._bound)  # fmt: skip
+            done = tfdist("train", *options, "--run-dir", self._folder / f"run-{workers}-{samples}", "-m",
+                          *self._module.split(), out, samples, *self._names, timeout=self._bound)  # fmt: skip
             if done.returncode != 0:
                 print(done.stderr)
         except subprocess.TimeoutExpired as timeout:

@@ -26,6 +26,12 @@ NAMES = (
     list(CASES)
     if SLOW
     else [
+        "plain",
+        "attention_and_layer_normalization",
+        "convolution",
+        "recurrent_layers",
+        "shared_layers_and_nested_models",
+        "subclassed_model_built_by_fit",
         "gradient_accumulation_and_clipping",
         "gradient_accumulation_and_averages",
         "sparse_gradients_by_adagrad",
@@ -34,7 +40,11 @@ NAMES = (
         "adafactor",
     ]
 )
-JOBS = [("zero1", 2), ("zero2", 2), ("zero1", 3), ("zero2", 4)] if SLOW else [("zero2", 2)]
+JOBS = (
+    [("zero1", 2), ("zero2", 2), ("zero3", 2), ("zero1", 3), ("zero3", 3), ("zero2", 4), ("zero3", 4)]
+    if SLOW
+    else [("zero2", 2), ("zero3", 2), ("zero3", 3)]
+)
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +55,12 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> OutcomeJobs:
 @pytest.fixture(scope="module")
 def sharing(tmp_path_factory: pytest.TempPathFactory) -> dict[str, OutcomeJobs]:
     return {
-        mode: OutcomeJobs(tmp_path_factory.mktemp(mode), "tests.exactness", NAMES, BOUND, ["--shard", mode])
-        for mode in ("zero1", "zero2")
+        mode: OutcomeJobs(tmp_path_factory.mktemp(mode), module, NAMES, BOUND, ["--shard", mode])
+        for mode, module in [
+            ("zero1", "tests.exactness"),
+            ("zero2", "tests.exactness"),
+            ("zero3", "tests.workers.cut_weights tests.exactness"),
+        ]
     }
 
 
@@ -67,15 +81,19 @@ def run(folder: Path, workers: int, mode: str, *arguments: object) -> list[dict[
     """What each worker said."""
     files, run_dir = folder / f"files-{workers}", folder / f"run-{workers}-{mode}-{len(arguments)}"
     files.mkdir(exist_ok=True)
+    whole = [] if mode != "zero3" else ["-m", "tests.workers.cut_weights"]
     done = tfdist("train", "--nproc", workers, "--shard", mode, "--run-dir", run_dir, "--step-timeout", 60,
-                  SCRIPTS / "sharded.py", files, *arguments, timeout=150)  # fmt: skip
+                  *whole, SCRIPTS / "sharded.py", files, *arguments, timeout=150)  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     logs = [(run_dir / "logs" / f"worker-{index}.0.log").read_text() for index in range(workers)]
     return [json.loads(log.strip().splitlines()[-1]) for log in logs]
 
 
 @pytest.mark.bound(500)
-@pytest.mark.parametrize(("mode", "workers"), [("zero2", 2), slow("zero1", 2), slow("zero2", 3), slow("zero1", 4)])
+@pytest.mark.parametrize(
+    ("mode", "workers"),
+    [("zero2", 2), ("zero3", 2), slow("zero1", 2), slow("zero2", 3), slow("zero3", 3), slow("zero1", 4)],
+)
 def test_what_is_saved_is_what_one_device_saves(tmp_path: Path, mode: str, workers: int) -> None:
     (one,) = run(tmp_path, 1, "none")
     said = run(tmp_path, workers, mode)
@@ -83,6 +101,9 @@ def test_what_is_saved_is_what_one_device_saves(tmp_path: Path, mode: str, worke
     held = [each.pop("held") - 2 for each in said]
     whole = one.pop("held") - 2
     assert sum(held) == whole and max(held) <= whole / workers + 8
+    stored, weights = [each.pop("stored") for each in said], one.pop("stored")
+    assert sum(stored) == (weights if mode == "zero3" else weights * workers)
+    assert max(stored) <= (weights / workers + 4 if mode == "zero3" else weights)
     for index, each in enumerate(said):
         assert_same(one, each, f"worker {index}")
     (again,) = run(tmp_path, 1, "none", tmp_path / f"files-{workers}" / "model.keras")

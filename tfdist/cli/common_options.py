@@ -143,9 +143,9 @@ kernels = click.option(
 
 shard = click.option(
     "--shard",
-    type=click.Choice(["none", "zero1", "zero2"]),
-    help="Give each worker, with one device each, a part of the optimizer's state (zero1), and of the gradients too "
-    "(zero2), so that larger models fit. Default: the config's, or none.",
+    type=click.Choice(["none", "zero1", "zero2", "zero3"]),
+    help="Give each worker, with one device each, a part of the optimizer's state (zero1), of the gradients too "
+    "(zero2), and of the weights (zero3), so that larger models fit. Default: the config's, or none.",
 )
 
 

@@ -91,7 +91,7 @@ class RunConfig(Section):
         kernels: By which kernels replicas compute on the CPU: TensorFlow's own or oneDNN's, which give the same numbers
             up to rounding; auto takes oneDNN's where the processor gains by them.
         shard: What each of several workers holds a part of, so that larger models fit: the state of the optimizer
-            (zero1), and the gradients too (zero2).
+            (zero1), the gradients too (zero2), and the weights (zero3).
         gather: Whether losses and layers that take a sample by the others of its batch are called with the samples of
             all replicas, as on one device, where nothing says so.
         checkpoint: When checkpoints are saved, and which are kept.
@@ -124,7 +124,7 @@ class RunConfig(Section):
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
     batch_norm: Literal["synchronized", "replica"] = "synchronized"
     kernels: Literal["auto", "tensorflow", "onednn"] = "auto"
-    shard: Literal["none", "zero1", "zero2"] = "none"
+    shard: Literal["none", "zero1", "zero2", "zero3"] = "none"
     gather: bool = True
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
 

@@ -14,6 +14,7 @@ it where one replica trains. Repairs stand in the room of their subject; in the 
 - `forward/`: layers, losses and metrics of a replica's piece of the batch
 - `optimizer/`: gradients reduced once, accumulated, and applied by each replica
 - `sharded_optimizer/`: optimizers of which each worker holds a part
+- `sharded_parameters/`: weights of which each worker holds a part, put together where they are read
 - `callbacks/`: which run where, and how all workers follow the chief's decisions
 - `files/`: what is saved, loaded and downloaded
 """

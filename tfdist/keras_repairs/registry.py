@@ -100,6 +100,8 @@ from tfdist.keras_repairs.random_numbers import (
     unshared_draws,
 )
 from tfdist.keras_repairs.sharded_optimizer import averages, clipping, slot_making, whole_slots
+from tfdist.keras_repairs.sharded_parameters import layer_scopes, second_gathers, summed_gradients, weight_making
+from tfdist.keras_repairs.sharded_parameters.cut_variable import is_cut_variable
 
 try:
     from keras.src.export.saved_model_export_archive import SavedModelExportArchive
@@ -275,6 +277,7 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
     """Repairs of layers, losses and metrics."""
     return (
         Repair(layer_module.Layer, "__call__", _layer_call),
+        Repair(layer_module.Layer, "add_weight", weight_making.add_weight, is_checked=False),
         Repair(layer_module.Layer, "add_loss", added_losses.add_loss),
         Repair(layer_module.Layer, "_get_own_losses", added_losses.get_own_losses),
         Repair(layer_module.Layer, "_clear_losses", added_losses.clear_losses),
@@ -328,7 +331,8 @@ def _of_variables() -> tuple[Repair, ...]:
 
 
 def _layer_call(original: Function) -> Function:
-    return xla.call(activity_terms.call(model_calls.call(layer_calls.call(traced_draws.call(original)))))
+    coupled = model_calls.call(layer_calls.call(traced_draws.call(original)))
+    return layer_scopes.call(xla.call(activity_terms.call(coupled)))
 
 
 def _of_gradients(hooks: RepairHooks) -> tuple[Repair, ...]:
@@ -337,7 +341,7 @@ def _of_gradients(hooks: RepairHooks) -> tuple[Repair, ...]:
     scaler = keras.optimizers.LossScaleOptimizer
     apply = functools.partial(gradient_reduction.apply, observer=hooks.on_gradients)
     return (
-        Repair(backprop.GradientTape, "gradient", step_capture.gradient),
+        Repair(backprop.GradientTape, "gradient", _gradient),
         Repair(base, "build", slot_making.build),
         Repair(base, "add_variable", slot_making.add_variable),
         Repair(optimizer, "add_variable_from_reference", slot_making.add_variable_from_reference),
@@ -350,6 +354,7 @@ def _of_gradients(hooks: RepairHooks) -> tuple[Repair, ...]:
         Repair(scaler, "apply", apply),
         Repair(scaler, "_tf_apply", variable_updates.scaled_apply),
         Repair(scaler, "check_finite", gradient_accumulation.check_finite),
+        Repair(core.Variable, "_deferred_initialize", weight_making.deferred_initialize, is_checked=False),
         Repair(core.Variable, "_initialize", variable_updates.initialize),
         Repair(core.Variable, "_direct_assign", variable_updates.direct_assign),
         Repair(optimizer, "assign", variable_updates.assign),
@@ -362,6 +367,11 @@ def _of_gradients(hooks: RepairHooks) -> tuple[Repair, ...]:
         Repair(optimizer, _OVERWRITE, _overwrite),
         Repair(optimizer, _ACCUMULATE, variable_updates.as_without_strategy),
     )
+
+
+def _gradient(original: Function) -> Function:
+    passed = second_gathers.gradient(step_capture.gradient(original))
+    return summed_gradients.gradient(passed, is_cut_variable)
 
 
 def _overwrite(original: Function) -> Function:

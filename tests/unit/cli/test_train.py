@@ -201,6 +201,7 @@ def test_by_which_kernels_workers_compute(arguments: str, chosen: str, jobs: lis
     [
         ("train.py", "none"),
         ("--nproc 2 --shard zero2 train.py", "zero2"),
+        ("--nproc 2 --shard zero3 train.py", "zero3"),
         ("digits.yaml", "none"),
         ("digits.yaml --set devices.logical=1 --set shard=zero1", "zero1"),
         ("digits.yaml --set devices.logical=1 --set shard=zero1 --shard none", "none"),
@@ -256,7 +257,7 @@ def test_a_public_address_is_warned_of_once(jobs: list[JobSpec], monkeypatch: py
         ("--step-timeout inf train.py", "expected a number of seconds above 0. Received: inf"),
         ("--step-timeout nan train.py", "expected a number of seconds above 0. Received: nan"),
         ("--run-dir= train.py", "error: --run-dir is empty."),
-        ("--shard zero4 train.py", "'zero4' is not one of 'none', 'zero1', 'zero2'"),
+        ("--shard zero4 train.py", "'zero4' is not one of 'none', 'zero1', 'zero2', 'zero3'"),
         ("--shard zero1 --logical-devices 3 train.py", "Received: --shard zero1 with --logical-devices 3"),
         ("--shard zero1 digits.yaml", "gives a GPU to each. Received: --shard zero1 with --logical-devices 2"),
         ("--show some train.py", "'some' is not one of 'chief', 'all', 'none'"),

@@ -58,7 +58,7 @@ def test_the_command_line_comes_before_the_config(given: dict[str, Any], expecte
         ({"batch_norm": "none"}, "--batch-norm must be one of synchronized, replica. Received: 'none'"),
         ({"compression": "int8"}, "--compression must be one of none, bfloat16, float16. Received: 'int8'"),
         ({"kernels": "mkl"}, "--kernels must be one of auto, tensorflow, onednn. Received: 'mkl'"),
-        ({"shard": "zero9"}, "--shard must be one of none, zero1, zero2. Received: 'zero9'"),
+        ({"shard": "zero9"}, "--shard must be one of none, zero1, zero2, zero3. Received: 'zero9'"),
         ({"shard": "zero1", "logical_devices": 2}, "Received: --shard zero1 with --logical-devices 2"),
         ({"resume": "yes"}, "--resume must be one of auto, must, never. Received: 'yes'"),
         ({"progress": "dots"}, "--progress must be one of auto, bar, plain, none. Received: 'dots'"),

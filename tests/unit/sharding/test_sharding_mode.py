@@ -22,7 +22,8 @@ def test_each_mode_cuts_what_the_one_before_it_cuts_and_more() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "parameters", "gradients", "optimizer"), [("zero1", False, False, True), ("zero2", False, True, True)]
+    ("mode", "parameters", "gradients", "optimizer"),
+    [("zero1", False, False, True), ("zero2", False, True, True), ("zero3", True, True, True)],
 )
 def test_what_is_cut(mode: Any, parameters: bool, gradients: bool, optimizer: bool) -> None:
     sharding = Sharding(mode, FOUR)
@@ -31,7 +32,7 @@ def test_what_is_cut(mode: Any, parameters: bool, gradients: bool, optimizer: bo
 
 @pytest.mark.parametrize("mode", ["none", "zero4", ""])
 def test_no_mode(mode: Any) -> None:
-    with pytest.raises(UsageError, match=f"A sharding's mode is one of zero1, zero2. Received: '{mode}'"):
+    with pytest.raises(UsageError, match=f"A sharding's mode is one of zero1, zero2, zero3. Received: '{mode}'"):
         Sharding(mode, FOUR)
 
 

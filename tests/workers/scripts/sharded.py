@@ -104,4 +104,5 @@ said["by hand"] = [weight.tolist() for weight in model.get_weights()]
 model = build(keras.optimizers.Adam())
 model.optimizer.build(model.trainable_variables)
 said["held"] = sum(int(np.prod(variable.numpy().shape)) for variable in model.optimizer.variables)
+said["stored"] = sum(variable._value.shape.num_elements() for variable in model.weights)
 print(json.dumps(said))

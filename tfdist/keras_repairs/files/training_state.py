@@ -18,6 +18,7 @@ from tfdist.keras_repairs.forward.whole_metrics import is_whole
 from tfdist.keras_repairs.inputs.symbolic_build import build_parts
 from tfdist.keras_repairs.optimizer.model_optimizers import optimizers_of
 from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import is_cut
+from tfdist.keras_repairs.sharded_parameters.cut_variable import is_cut_variable
 from tfdist.runtime.replica_values import ReplicaCopies
 
 _GLOBAL_SEEDS = "global_seed_generator"
@@ -74,9 +75,13 @@ def optimizer_sizes(model: keras.Model) -> list[int]:
 
 
 def _not_trained(model: keras.Model) -> list[keras.Variable]:
-    """Weights that no gradient changes, such as the statistics of BatchNormalization."""
+    """Weights that no gradient changes, such as the statistics of BatchNormalization.
+
+    Those that are cut have no other value on any worker.
+    """
     trained = {id(variable) for variable in model.trainable_weights}
-    return [variable for variable in model.weights if id(variable) not in trained]
+    others = (variable for variable in model.weights if id(variable) not in trained)
+    return [variable for variable in others if not is_cut_variable(variable)]
 
 
 def _seeds(model: keras.Model) -> list[keras.Variable]:

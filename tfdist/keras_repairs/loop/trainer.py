@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as trainer_module
 
+from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.batch_rows import rows, static_rows, with_row_of_zeros, without_stand_in
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, replica_step
 from tfdist.keras_repairs.base.warn_once import warn_once
@@ -31,6 +32,7 @@ from tfdist.keras_repairs.model_checks.batch_norm_choice import synchronized_lay
 from tfdist.keras_repairs.model_checks.refusals import meeting_in_a_branch
 from tfdist.keras_repairs.model_checks.user_overrides import is_overridden, is_users_step
 from tfdist.keras_repairs.random_numbers.seeds import check_same_seeds
+from tfdist.keras_repairs.sharded_parameters.layer_scopes import cuts_parameters
 from tfdist.runtime.batches.distribute import GlobalBatch, ReplicaBatch
 from tfdist.runtime.step_meter import StepMeter
 from tfdist.runtime.strategy_settings import settings_of
@@ -165,6 +167,11 @@ def _compiles(model: Any, *, trains: bool) -> bool:
 
     Compiling the layers between the normalizations one by one would lose what XLA gains by joining them.
     """
+    if model.jit_compile and cuts_parameters():
+        raise UnsupportedError(
+            f"compile(jit_compile=True): XLA would have all weights of {model.name!r} whole at once, of which --shard "
+            "zero3 leaves each worker a part. Leave jit_compile out, or train with --shard zero2."
+        )
     if not model.jit_compile or not (trains and synchronized_layers(model)):
         return bool(model.jit_compile)
     warn_once(

@@ -1,6 +1,6 @@
 """From each replica's gradients to the same update on all of them.
 
-- `gradient_reduction`: gradients summed over the replicas, before they are clipped
+- `gradient_reduction`: gradients summed over the replicas, before they are clipped; `gradient_sums`: how
 - `gradient_accumulation`: summed over batches first; `accumulator_reduction`: what of that is saved and loaded
 - `variable_updates`, `fused_sgd`: each replica updates its own copy; `first_averages`: what a copy begins with
 - `masked_updates`: updates of variables of which a mask leaves a part alone

@@ -16,11 +16,14 @@ from keras.src import backend
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.context_variables import setting
-from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, is_one_of_several, note_gathering
+from tfdist.keras_repairs.base.replica_step import is_one_of_several
 from tfdist.keras_repairs.coupling.trials.steps.step_capture import captures_update
 from tfdist.keras_repairs.optimizer import gradient_accumulation, variable_updates
+from tfdist.keras_repairs.optimizer.gradient_sums import reduce_gradients, weighted
 from tfdist.keras_repairs.sharded_optimizer import sharded_update
 from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import is_cut
+from tfdist.keras_repairs.sharded_parameters.cut_variable import is_cut_variable
+from tfdist.keras_repairs.sharded_parameters.summed_gradients import checked_sum
 from tfdist.runtime.transport import replica_sums
 
 Function = Callable[..., Any]
@@ -62,41 +65,13 @@ def apply(original: Function, observer: Observer | None = None) -> Function:
     return repaired
 
 
-def reduce_gradients(grads: Sequence[Gradient]) -> list[Gradient]:
-    """Sums gradients over the replicas, in the context of a replica; sparse ones stay sparse, None stays None."""
-    if any(isinstance(gradient, tf.IndexedSlices) for gradient in grads):
-        note_gathering()
-    summed = iter(replica_sums.sum_gradients([g for g in grads if g is not None]))
-    return [None if g is None else _as_distinct(next(summed), as_in=g) for g in grads]
-
-
-def _as_distinct(summed: Any, as_in: Gradient) -> Gradient:
-    """Joins the slices that several replicas have of one row, where a replica's own rows are distinct.
-
-    Optimizers square slice by slice. Those of an embedding repeat a row for each time that it was looked up, on one
-    replica as well; those of a product with a sparse matrix are distinct, on one replica, over the whole batch.
-    """
-    if not isinstance(as_in, tf.IndexedSlices) or tf.executing_eagerly() or not _is_distinct(as_in.indices):
-        return summed
-    rows, places = tf.unique(summed.indices)
-    values = tf.math.unsorted_segment_sum(summed.values, places, tf.size(rows))
-    return tf.IndexedSlices(values, rows, summed.dense_shape)
-
-
-def _is_distinct(indices: tf.Tensor) -> bool:
-    operation = indices.op
-    while operation.type in ("Identity", "Reshape", "Cast", "StridedSlice"):
-        operation = operation.inputs[0].op
-    return operation.type.startswith("Unique")
-
-
 def _apply(
     original: Function, optimizer: Any, grads: Sequence[Gradient], variables: Any, observer: Observer | None
 ) -> None:
     variables = None if variables is None else list(variables)
     _build(optimizer, variables)
     _check_overwritten(variables or optimizer._trainable_variables)
-    grads = _weighted(list(grads))
+    grads = _weighted(optimizer, grads, variables)
     if is_cut(optimizer):
         _apply_cut(original, optimizer, grads, variables, observer)
         return
@@ -119,6 +94,16 @@ def _apply(
         update(reduce(grads))
 
 
+def _weighted(optimizer: Any, grads: Sequence[Gradient], variables: Sequence[Any] | None) -> list[Gradient]:
+    """The gradients, weighted by samples; those of variables that are cut are summed already, and checked."""
+    chosen = optimizer._trainable_variables if variables is None else variables
+    rest = iter(weighted([g for g, variable in zip(grads, chosen, strict=True) if not is_cut_variable(variable)]))
+    return [
+        checked_sum(gradient, variable) if is_cut_variable(variable) else next(rest)
+        for gradient, variable in zip(grads, chosen, strict=True)
+    ]
+
+
 def _apply_cut(
     original: Function, optimizer: Any, grads: Sequence[Gradient], variables: Any, observer: Observer | None
 ) -> None:
@@ -129,46 +114,6 @@ def _apply_cut(
         if observer is not None:
             observer(sharded_update.wholes_of(optimizer, parts, chosen))
         sharded_update.apply(original, optimizer, parts, chosen)
-
-
-def _weighted(grads: list[Gradient]) -> list[Gradient]:
-    """The gradients, weighted by samples in the user's own step, whose loss is taken for a mean over them.
-
-    In Keras's step the loss is the replica's summand already. The gradients of a replica without samples are left out.
-    """
-    step = current_step()
-    if step is None:
-        return grads
-    values = [g.values if isinstance(g, tf.IndexedSlices) else g for g in grads if g is not None]
-
-    def of_samples() -> list[tf.Tensor]:
-        weights = [step.weight(value.dtype) for value in values]
-        return [
-            value if weight is None else value * weight for value, weight in zip(values, weights, strict=True)
-        ]
-
-    if values and not step.surely_has_samples:
-        # Chosen all at once and not one by one, which would be a pass over memory, nor by a product: 0 * NaN is NaN.
-        values = tf.cond(step.samples > 0, of_samples, lambda: [tf.zeros_like(value) for value in values])
-    else:
-        values = of_samples()
-    rest = iter(values)
-
-    def replaced(gradient: Gradient) -> Gradient:
-        if isinstance(gradient, tf.IndexedSlices):
-            return _slices_of_samples(next(rest), gradient, step)
-        return None if gradient is None else next(rest)
-
-    return [replaced(gradient) for gradient in grads]
-
-
-def _slices_of_samples(values: tf.Tensor, gradient: tf.IndexedSlices, step: ReplicaStep) -> tf.IndexedSlices:
-    """Slices of `gradient` with other values; none without samples, as optimizers may heed which rows have a slice."""
-    indices = gradient.indices
-    if not step.surely_has_samples:
-        stop = tf.where(step.samples > 0, tf.size(indices), 0)
-        values, indices = values[:stop], indices[:stop]
-    return tf.IndexedSlices(values, indices, gradient.dense_shape)
 
 
 def _build(optimizer: Any, variables: Sequence[Any] | None) -> None:

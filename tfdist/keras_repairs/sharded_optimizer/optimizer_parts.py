@@ -11,6 +11,8 @@ import tensorflow as tf
 
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.sharded_optimizer.cut_kinds import CutKind, is_container, is_of_keras, kind_of, refusal
+from tfdist.keras_repairs.sharded_parameters.cut_variable import is_cut_variable, storage_of
+from tfdist.keras_repairs.sharded_parameters.part_storage import PartStorage
 from tfdist.runtime.local_variables import local_variables
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport.part_sums import cut_out
@@ -24,16 +26,24 @@ class VariablePart:
     """This worker's part of a variable of the model.
 
     Attributes:
-        whole: The variable, which every worker holds.
+        whole: The variable, which every worker holds, or its part of it.
         cut: How the workers share it.
         worker: This one.
         variable: Has the values of the part while a step updates it, under the name of the whole; a Keras variable.
+            Where the variable is cut in the same way, it has them always: it is what stores them.
+        storage: What this worker stores of a variable that is cut itself; None for one that is whole.
     """
 
     whole: Any
     cut: Cut
     worker: int
     variable: keras.Variable
+    storage: PartStorage | None = None
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the part is what this worker stores of the variable."""
+        return self.storage is not None and self.storage.cut == self.cut
 
     @property
     def is_held(self) -> bool:
@@ -157,7 +167,8 @@ def begin(optimizer: Any, variables: Sequence[Any]) -> None:
     shapes = [tuple(variable.shape) for variable in variables]
     with tf.init_scope(), local_variables():
         for variable, cut in zip(variables, _cuts(kind, shapes, made.workers), strict=True):
-            part = VariablePart(variable, cut, made.worker, _variable_for(variable, cut.part_shape(made.worker)))
+            storage = storage_of(variable) if is_cut_variable(variable) else None
+            part = VariablePart(variable, cut, made.worker, _variable_for(variable, cut, made.worker), storage)
             key = optimizer._var_key(variable)
             made.parts[key] = part
             made.keys[optimizer._var_key(part.variable)] = key
@@ -173,17 +184,23 @@ def _cuts(kind: CutKind, shapes: Sequence[tuple[int, ...]], workers: int) -> lis
 
 def _is_of_all_workers(variable: Any) -> bool:
     """Whether a variable is one that the strategy keeps the same on all workers."""
+    if is_cut_variable(variable):
+        return True
     return isinstance(getattr(variable, "value", variable), tf.distribute.DistributedValues)
 
 
-def _variable_for(variable: Any, shape: tuple[int, ...]) -> keras.Variable:
-    """A variable for a part. It has no memory between steps."""
-    stored = variable.value if isinstance(variable, keras.Variable) else variable
+def _variable_for(variable: Any, cut: Cut, worker: int) -> keras.Variable:
+    """A variable for a part. It has no memory between steps, but where it stores what the worker has of the whole."""
+    shape = cut.part_shape(worker)
+    stored = variable._value if isinstance(variable, keras.Variable) else variable
     part = keras.Variable(
         "zeros", shape=(0,) * len(shape), dtype=stored.dtype.name, trainable=True, name=variable.name.split("/")[-1]
     )
     part._path = getattr(variable, "path", variable.name)
     part._shape = shape
+    if is_cut_variable(variable) and storage_of(variable).cut == cut:
+        part._value = stored
+        return part
     part._value = tf.Variable(tf.zeros([0] * len(shape), stored.dtype), trainable=True, shape=[None] * len(shape))
     return part
 

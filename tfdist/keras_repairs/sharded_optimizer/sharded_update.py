@@ -23,9 +23,10 @@ from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import (
     parts_of,
     updating_optimizers,
 )
+from tfdist.keras_repairs.sharded_parameters.cut_variable import is_cut_variable, storage_of
+from tfdist.keras_repairs.sharded_parameters.summed_gradients import whole_sum
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport import part_sums
-from tfdist.sharding.cut import Cut
 
 _log = logging.getLogger("tfdist")
 
@@ -43,20 +44,31 @@ def parts_of_sums(
 
     Args:
         optimizer: Built.
-        grads: This worker's, one a variable, or None.
+        grads: This worker's, one a variable, or None. Those of variables that are cut are parts of sums already.
         variables: The model's.
         reduce_sparse: Sums sparse gradients, whose rows are few, over the workers.
     """
     parts = [part_of(optimizer, variable) for variable in variables]
-    dense = [i for i, gradient in enumerate(grads) if isinstance(gradient, tf.Tensor)]
-    sparse = [i for i, gradient in enumerate(grads) if isinstance(gradient, tf.IndexedSlices)]
-    found: list[Gradient] = [None] * len(grads)
+    found = [_of_stored(gradient, part) for gradient, part in zip(grads, parts, strict=True)]
+    rest = [(i, gradient) for i, gradient in enumerate(grads) if parts[i].storage is None]
+    dense = [i for i, gradient in rest if isinstance(gradient, tf.Tensor)]
+    sparse = [i for i, gradient in rest if isinstance(gradient, tf.IndexedSlices)]
     flat = part_sums.sum_gradients_into_parts([grads[i] for i in dense], [parts[i].cut for i in dense])
     for i, part in zip(dense, flat, strict=True):
         found[i] = tf.reshape(part, parts[i].cut.part_shape(parts[i].worker))
     for i, total in zip(sparse, reduce_sparse([grads[i] for i in sparse]) if sparse else (), strict=True):
-        found[i] = rows_of_part(total, parts[i].cut, parts[i].worker)
+        found[i] = part_sums.rows_of_part(total, parts[i].cut, parts[i].worker)
     return found
+
+
+def _of_stored(gradient: Gradient, part: VariablePart) -> Gradient:
+    """Of a sum of gradients that comes as what the workers store of a variable, the part that the optimizer updates."""
+    if part.storage is None or gradient is None or part.is_stored:
+        return None if part.storage is None else gradient
+    whole = whole_sum(gradient, part.storage)
+    if isinstance(whole, tf.IndexedSlices):
+        return part_sums.rows_of_part(whole, part.cut, part.worker)
+    return part_sums.cut_out(whole, part.cut, part.worker)
 
 
 def wholes_of(optimizer: Any, reduced: Sequence[Gradient], variables: Sequence[Any]) -> list[Gradient]:
@@ -73,26 +85,6 @@ def wholes_of(optimizer: Any, reduced: Sequence[Gradient], variables: Sequence[A
     for i, whole in zip(dense, part_sums.join([reduced[i] for i in dense], cuts), strict=True):
         found[i] = whole
     return found
-
-
-def rows_of_part(slices: tf.IndexedSlices, cut: Cut, worker: int) -> tf.IndexedSlices:
-    """Those of the slices of a whole variable that are in a worker's part of it, in their order.
-
-    Where a part has no rows they become slices of single elements, which optimizers that update element by element
-    treat alike.
-    """
-    start, stop = cut.span(worker)
-    indices, values = slices.indices, slices.values
-    row = cut.row_size
-    if not cut.keeps_rank:
-        elements = tf.cast(indices, tf.int64)[:, tf.newaxis] * row + tf.range(row, dtype=tf.int64)
-        indices, values = tf.reshape(elements, [-1]), tf.reshape(values, [-1])
-        row = 1
-    first, last = start // max(1, row), stop // max(1, row)
-    is_mine = tf.logical_and(indices >= first, indices < last)
-    shape = cut.part_shape(worker)
-    rows = tf.boolean_mask(values, is_mine)
-    return tf.IndexedSlices(rows, tf.boolean_mask(indices, is_mine) - first, tf.constant(shape, tf.int64))
 
 
 def apply(original: Function, optimizer: Any, grads: Sequence[Gradient], variables: Sequence[Any] | None) -> None:
@@ -181,23 +173,39 @@ def _changed(optimizer: Any, present: Sequence[Any]) -> Iterator[Any]:
 
 
 def _take_over(parts: Sequence[VariablePart]) -> None:
-    for part in parts:
-        value = part_sums.cut_out(tf.convert_to_tensor(own_copy(part.whole)), part.cut, part.worker)
+    for part in _apart(parts):
+        value = part_sums.cut_out(_whole_of(part), part.cut, part.worker)
         part.variable._value.assign(value, read_value=False)
 
 
+def _whole_of(part: VariablePart) -> tf.Tensor:
+    if part.storage is None:
+        return tf.convert_to_tensor(own_copy(part.whole))
+    return part_sums.join_one(part.storage.variable.read_value(), part.storage.cut)
+
+
 def _hand_over(parts: Sequence[VariablePart]) -> None:
+    parts = _apart(parts)
     values = [
         tf.ensure_shape(tf.reshape(part.variable._value.read_value(), [-1]), [part.cut.part_size(part.worker)])
         for part in parts
     ]
     for part, whole in zip(parts, part_sums.join(values, [part.cut for part in parts]), strict=True):
-        own_copy(part.whole).assign(whole, read_value=False)
+        if part.storage is None:
+            own_copy(part.whole).assign(whole, read_value=False)
+        else:
+            own = part_sums.cut_off(whole, part.storage.cut, part.worker)
+            part.storage.variable.assign(own, read_value=False)
+
+
+def _apart(parts: Sequence[VariablePart]) -> list[VariablePart]:
+    """Those that are copies of what the model has, and not what it has itself."""
+    return [part for part in parts if not part.is_stored]
 
 
 def _release(parts: Sequence[VariablePart]) -> None:
     """Gives up the memory of the parts' own variables, which a step of the model does not need."""
-    for part in parts:
+    for part in _apart(parts):
         variable = part.variable._value
         variable.assign(tf.zeros([0] * variable.shape.rank, variable.dtype), read_value=False)
 
@@ -211,6 +219,10 @@ def _constrain(optimizer: Any, present: Sequence[Any], before: dict[int, tf.Tens
             continue
         is_applied = tf.not_equal(tf.identity(own_copy(each._iterations)), before[id(each)])
         for variable in bound:
-            copy = own_copy(variable)
-            value = tf.cast(keras.ops.convert_to_tensor(variable.constraint(variable)), copy.dtype)
-            copy.assign(tf.where(is_applied, value, copy), read_value=False)
+            value = keras.ops.convert_to_tensor(variable.constraint(variable))
+            if is_cut_variable(variable):
+                storage = storage_of(variable)
+                copy, value = storage.variable, part_sums.cut_out(value, storage.cut, storage.worker)
+            else:
+                copy = own_copy(variable)
+            copy.assign(tf.where(is_applied, tf.cast(value, copy.dtype), copy), read_value=False)

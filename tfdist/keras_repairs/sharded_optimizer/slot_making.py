@@ -15,6 +15,7 @@ from keras.src.optimizers.base_optimizer import BaseOptimizer
 
 from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import Slot, begin, parts_while_built
+from tfdist.keras_repairs.sharded_parameters.cut_variable import is_cut_variable
 from tfdist.runtime.local_variables import local_variables
 from tfdist.sharding.cut import Cut
 
@@ -69,7 +70,8 @@ def var_key(original: Function) -> Function:
     """Repairs `TFOptimizer._var_key`: a part has the key of its whole, by which the state is found."""
 
     def repaired(self: Any, variable: Any) -> Any:
-        key = original(self, variable)
+        # The value of a variable that is cut takes all workers to read.
+        key = original(self, variable._value if is_cut_variable(variable) else variable)
         parts = parts_while_built(self)
         return key if parts is None else parts.keys.get(key, key)
 

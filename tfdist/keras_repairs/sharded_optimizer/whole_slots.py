@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 from tfdist.keras_repairs.optimizer.model_optimizers import optimizers_of
 from tfdist.keras_repairs.sharded_optimizer.cut_kinds import is_container
 from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import OptimizerParts, Slot, parts_of, updating_optimizers
-from tfdist.runtime.collectives.decisions import all_gather
-from tfdist.runtime.strategy_settings import settings_of
-from tfdist.runtime.transport.chief_broadcast import PIECE_BYTES
+from tfdist.keras_repairs.sharded_parameters.whole_weights import whole_weights
 from tfdist.runtime.transport.part_sums import cut_out
+from tfdist.runtime.transport.whole_arrays import joined_array
 from tfdist.sharding.cut import Cut
 
 Function = Callable[..., Any]
@@ -56,16 +55,18 @@ def has_cut_optimizers(model: Any) -> bool:
 
 @contextlib.contextmanager
 def whole_state(model: Any, *, is_wanted: bool = True) -> Iterator[None]:
-    """Inside, the variables of `model`'s optimizers have the whole state on workers that want it, to be read.
+    """Inside, the weights and the variables of `model`'s optimizers are whole on workers that want it, to be read.
 
     All workers enter it together, outside of functions. The state is put together in host memory.
 
     Args:
-        model: Compiled. One whose optimizers no worker holds a part of is left as it is.
+        model: Compiled. One of which no worker holds a part is left as it is.
         is_wanted: Whether this worker reads it.
     """
     before: list[tuple[Any, Any, Any]] = []
-    try:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(whole_weights(model, is_wanted=is_wanted))
+        stack.callback(_put_back, before)
         for found in list(_cut_optimizers(model)):
             for slot in found.slots:
                 whole = _joined(slot)
@@ -75,9 +76,11 @@ def whole_state(model: Any, *, is_wanted: bool = True) -> Iterator[None]:
                     with tf.device("CPU:0"):
                         variable._value, variable._shape = tf.constant(whole), slot.shape
         yield
-    finally:
-        for variable, value, shape in before:
-            variable._value, variable._shape = value, shape
+
+
+def _put_back(before: list[tuple[Any, Any, Any]]) -> None:
+    for variable, value, shape in before:
+        variable._value, variable._shape = value, shape
 
 
 def take_part(model: Any) -> None:
@@ -165,20 +168,4 @@ def _cut_of(slot: Slot) -> Cut:
 
 def _joined(slot: Slot) -> NDArray:
     """The whole of a state's variable, on all workers."""
-    cut, strategy = _cut_of(slot), tf.distribute.get_strategy()
-    part = np.asarray(slot.variable.numpy()).reshape(-1)
-    memory = settings_of(strategy).memory
-    if memory is not None:
-        (whole,) = memory.of_functions.join_parts([tf.constant(part)], [cut.bounds])
-        return whole.numpy().reshape(cut.shape)
-    found = np.empty(cut.size, part.dtype)
-    room = max(1, PIECE_BYTES // part.dtype.itemsize)
-    for start in range(0, cut.largest_part, room):
-        piece = np.zeros(min(room, cut.largest_part - start), part.dtype)
-        mine = part[start : start + room]
-        piece[: mine.size] = mine
-        for worker, row in enumerate(all_gather(piece.view(np.uint8), strategy)):
-            begin, end = cut.span(worker)
-            there = found[begin:end][start : start + room]
-            there[:] = row.view(part.dtype)[: there.size]
-    return found.reshape(cut.shape)
+    return joined_array(np.asarray(slot.variable.numpy()), _cut_of(slot), tf.distribute.get_strategy())

@@ -59,6 +59,20 @@ def join(parts: Sequence[tf.Tensor], cuts: Sequence[Cut]) -> list[tf.Tensor]:
     return [tf.reshape(whole, cut.shape) for whole, cut in zip(wholes, cuts, strict=True)]
 
 
+def join_one(part: tf.Tensor, cut: Cut) -> tf.Tensor:
+    """The tensor, of the shape of its cut, of which each worker gives its part: to be read, and not to be stored.
+
+    Call it in a function.
+    """
+    settings = settings_of(tf.distribute.get_strategy())
+    flat = _flat(part)
+    if settings.memory is not None:
+        (whole,) = settings.memory.of_functions.join_parts([flat], [cut.bounds])
+    else:
+        (whole,) = _join_rows([flat], [cut], settings)
+    return tf.reshape(whole, cut.shape)
+
+
 def sum_small(tensor: tf.Tensor) -> tf.Tensor:
     """The sum of a small tensor over the workers; also in a branch that all of them take."""
     settings = settings_of(tf.distribute.get_strategy())
@@ -79,6 +93,31 @@ def cut_out(tensor: tf.Tensor, cut: Cut, worker: int) -> tf.Tensor:
         row = max(1, cut.row_size)
         return tensor[start // row : stop // row]
     return _flat(tensor)[start:stop]
+
+
+def rows_of_part(slices: tf.IndexedSlices, cut: Cut, worker: int) -> tf.IndexedSlices:
+    """Those of the slices of a whole variable that are in a worker's part of it, in their order.
+
+    Where a part has no rows they become slices of single elements, which optimizers that update element by element
+    treat alike.
+    """
+    start, stop = cut.span(worker)
+    indices, values = slices.indices, slices.values
+    row = cut.row_size
+    if not cut.keeps_rank:
+        elements = tf.cast(indices, tf.int64)[:, tf.newaxis] * row + tf.range(row, dtype=tf.int64)
+        indices, values = tf.reshape(elements, [-1]), tf.reshape(values, [-1])
+        row = 1
+    first, last = start // max(1, row), stop // max(1, row)
+    is_mine = tf.logical_and(indices >= first, indices < last)
+    shape = cut.part_shape(worker)
+    rows = tf.boolean_mask(values, is_mine)
+    return tf.IndexedSlices(rows, tf.boolean_mask(indices, is_mine) - first, tf.constant(shape, tf.int64))
+
+
+def cut_off(tensor: tf.Tensor, cut: Cut, worker: int) -> tf.Tensor:
+    """As `cut_out`, to be stored: rows of a tensor share its memory, which would be held as long as they are."""
+    return tf.raw_ops.DeepCopy(x=cut_out(tensor, cut, worker))
 
 
 def _sum_into_parts(

@@ -26,6 +26,7 @@ from tfdist.keras_repairs.coupling.trials.kept_tensors import KeptTensors
 from tfdist.keras_repairs.coupling.trials.part_comparison import UNEQUAL, Split
 from tfdist.keras_repairs.coupling.trials.trial_scope import on_batch
 from tfdist.keras_repairs.random_numbers.draw_replay import DrawLog, recording_draws, replaying_draws
+from tfdist.keras_repairs.sharded_parameters.cut_variable import is_cut_variable, read_whole
 from tfdist.runtime.transport.emulated_replicas import OwnState, run_emulated
 
 Result = TypeVar("Result")
@@ -61,7 +62,7 @@ class Assignments(keras.StatelessScope):
         if not variable.trainable or not tf.as_dtype(value.dtype).is_floating:
             return value
         # A gradient by the variable is that by what was assigned to it.
-        before = tf.convert_to_tensor(variable._value)
+        before = read_whole(variable) if is_cut_variable(variable) else tf.convert_to_tensor(variable._value)
         return tf.stop_gradient(value) + (before - tf.stop_gradient(before))
 
     def assigned(self, variable: Any) -> tf.Tensor | None:

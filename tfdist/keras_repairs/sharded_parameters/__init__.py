@@ -1,0 +1,15 @@
+"""Weights of which each worker holds a part: ZeRO-3 (Rajbhandari et al., 2020, arXiv:1910.02054), FSDP in PyTorch.
+
+A weight is put together where it is read, so that whatever reads it is right; its gradient is summed into parts where
+it is complete. That no more than a layer is whole at a time is a matter of when: a layer's weights wait for its inputs,
+and the backward pass has them put together again.
+
+- `cut_variable`: a Keras variable of which this worker holds a part
+- `weight_making`: cuts the weights of layers as they are made
+- `part_storage`: what a worker stores of a weight
+- `gathered_reads`: the whole of a weight where it is read, and its gradient
+- `layer_scopes`: which layer reads, what its weights wait for, and what it has read already
+- `second_gathers`: the backward pass reads a weight that is put together again
+- `summed_gradients`: a tape returns parts of sums, which an optimizer takes as they are
+- `whole_weights`: the whole of weights where they are saved
+"""

@@ -1,0 +1,91 @@
+"""The whole of a weight where it is read, and its gradient, summed into parts as soon as it is complete."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import tensorflow as tf
+
+from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.base.replica_step import is_alone
+from tfdist.keras_repairs.optimizer.gradient_sums import reduce_gradients, weighted
+from tfdist.keras_repairs.sharded_parameters.layer_scopes import LayerScope, reading_scope
+from tfdist.keras_repairs.sharded_parameters.part_storage import PartStorage
+from tfdist.keras_repairs.sharded_parameters.second_gathers import WholeRead, gather_again
+from tfdist.keras_repairs.sharded_parameters.summed_gradients import keep_slices
+from tfdist.runtime.transport import part_sums
+from tfdist.runtime.transport.emulated_replicas import emulated_replica
+from tfdist.runtime.transport.whole_arrays import joined_array
+
+Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
+
+
+def read(storage: PartStorage, dtype: tf.DType) -> tf.Tensor:
+    """The whole of a weight, in a dtype; all workers read it together.
+
+    A layer that reads a weight twice in one call has the same tensor.
+    """
+    scope = reading_scope()
+    key = (id(storage), dtype)
+    found = scope.reads.get(key)
+    if found is None:
+        found = scope.reads[key] = _read_in(scope, storage, dtype)
+    return found.whole
+
+
+def _read_in(scope: LayerScope, storage: PartStorage, dtype: tf.DType) -> WholeRead:
+    made = WholeRead(lambda part: _joined(part, storage))
+    around = contextlib.nullcontext() if scope.graph is None else scope.graph.as_default()
+    with around, tf.control_dependencies(scope.inputs):
+
+        @tf.custom_gradient
+        def whole_of(part: tf.Tensor) -> tuple[tf.Tensor, Callable[[Gradient], Gradient]]:
+            def gradient(upstream: Gradient) -> Gradient:
+                gather_again(scope.reads.values())
+                return _part_of_sum(upstream, storage)
+
+            made.part = tf.cast(part, dtype)
+            return _joined(made.part, storage), gradient
+
+        made.whole = whole_of(storage.variable.read_value())
+    return made
+
+
+def _joined(part: tf.Tensor, storage: PartStorage) -> tf.Tensor:
+    if tf.executing_eagerly():
+        return tf.constant(joined_array(part.numpy(), storage.cut, storage.strategy))
+    return part_sums.join_one(part, storage.cut)
+
+
+def _part_of_sum(gradient: Gradient, storage: PartStorage) -> Gradient:
+    """This worker's part of the sum of a weight's gradients over the workers, in the dtype of the weight."""
+    cut, worker = storage.cut, storage.worker
+    gradient = _cast(gradient, storage.variable.dtype)
+    if is_alone() or emulated_replica() is not None:
+        # Code that is tried out, whose gradients are looked at and not applied.
+        return gradient
+    (gradient,) = weighted([gradient])
+    if isinstance(gradient, tf.IndexedSlices):
+        (total,) = reduce_gradients([gradient])
+        return keep_slices(part_sums.rows_of_part(total, cut, worker), total)
+    (part,) = part_sums.sum_gradients_into_parts([gradient], [cut])
+    return _differentiated_once(tf.reshape(part, cut.part_shape(worker)))
+
+
+def _cast(gradient: Gradient, dtype: tf.DType) -> Gradient:
+    if isinstance(gradient, tf.IndexedSlices):
+        return tf.IndexedSlices(tf.cast(gradient.values, dtype), gradient.indices, gradient.dense_shape)
+    return tf.cast(gradient, dtype)
+
+
+@tf.custom_gradient
+def _differentiated_once(part: tf.Tensor) -> tuple[tf.Tensor, Callable[..., Any]]:
+    def refuse(*_: Any) -> Any:
+        raise UnsupportedError(
+            "--shard zero3 sums the gradients of weights between the workers where they are taken, and has no gradient "
+            "of that. Received: a gradient of a gradient by the weights of a model. Train with --shard zero2, or none."
+        )
+
+    return tf.identity(part), refuse

@@ -1,0 +1,90 @@
+"""Which layer is being called: what the weights that it reads wait for, and which it has read already."""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.ops.control_flow_v2_func_graphs import ControlFlowFuncGraph
+
+from tfdist.keras_repairs.base.attached_value import AttachedValue
+from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.runtime.strategy_settings import settings_of
+
+Function = Callable[..., Any]
+
+
+@dataclass
+class LayerScope:
+    """One call of a layer.
+
+    Attributes:
+        graph: In which it is traced; None where it runs eagerly.
+        inputs: The tensors that it was called with.
+        reads: The weights that it has read, by what each is kept under.
+    """
+
+    graph: Any
+    inputs: Sequence[tf.Tensor] = ()
+    reads: dict[Any, Any] = field(default_factory=dict)
+
+
+_scopes: contextvars.ContextVar[tuple[LayerScope, ...]] = contextvars.ContextVar("tfdist_layer_scopes", default=())
+
+_LAST: AttachedValue[Sequence[tf.Tensor]] = AttachedValue("last_outputs")
+"""What the outermost layer has returned that was called last in a graph."""
+
+
+def call(original: Function) -> Function:
+    """Repairs `Layer.__call__`: a scope for each call, where weights are cut."""
+
+    def repaired(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not cuts_parameters():
+            return original(self, *args, **kwargs)
+        graph = current_graph()
+        outer = _scopes.get()
+        scope = LayerScope(graph, _tensors_of(graph, (args, kwargs)))
+        with setting(_scopes, (*outer, scope)):
+            outputs = original(self, *args, **kwargs)
+        if graph is not None and not outer:
+            _LAST.set(graph, _tensors_of(graph, outputs))
+        return outputs
+
+    return repaired
+
+
+def cuts_parameters() -> bool:
+    """Whether the strategy in force has each worker hold parts of weights."""
+    shard = settings_of(tf.distribute.get_strategy()).shard
+    return shard is not None and shard.cuts("parameters")
+
+
+def current_graph() -> Any:
+    """The graph that is traced; None where operations run eagerly."""
+    return None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+
+
+def reading_scope() -> LayerScope:
+    """The scope in which a weight that is read now is put together.
+
+    A recurrent layer's cell reads its weights in the body of a loop: they are put together once, before the loop. That
+    is as far out as the outermost layer, in whose call no weight changes.
+    """
+    scopes, graph = _scopes.get(), current_graph()
+    if scopes:
+        while graph is not scopes[0].graph and isinstance(graph, ControlFlowFuncGraph):
+            graph = graph.outer_graph
+        for scope in reversed(scopes):
+            if scope.graph is graph:
+                return scope
+    return LayerScope(graph, () if graph is None else _LAST.get(graph) or ())
+
+
+def _tensors_of(graph: Any, values: Any) -> list[tf.Tensor]:
+    if graph is None:
+        return []
+    leaves = tf.nest.flatten(values, expand_composites=True)
+    return [leaf for leaf in leaves if isinstance(leaf, tf.Tensor) and getattr(leaf, "graph", None) is graph]

@@ -1,0 +1,145 @@
+"""The backward pass reads weights that are put together again, so that none of them lies whole from forward on.
+
+A gradient's operations name the tensors of the forward pass, and TensorFlow keeps what they name. Where the gradient of
+a weight is complete, all operations of the backward pass that read the weight are in the graph; they are given another
+tensor with the same values, which is put together when the backward pass comes there. Nothing is computed twice but
+what was made of the weight alone, such as its transpose.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from tfdist.keras_repairs.base.context_variables import setting
+
+Function = Callable[..., Any]
+
+_OF_ONE_TENSOR = frozenset({"Identity", "Cast", "Reshape", "Transpose", "ExpandDims", "Squeeze", "StridedSlice"})
+"""Operations whose other inputs, if they are constants, make the result one of the weight alone."""
+
+_HARMLESS = frozenset({"ReadVariableOp"})
+"""Operations with a state that do not wait for other workers."""
+
+
+@dataclass(frozen=True)
+class _BackwardPass:
+    """A backward pass that is being traced.
+
+    Attributes:
+        graph: In which.
+        begin: The number of the last operation before it.
+    """
+
+    graph: Any
+    begin: int
+
+
+_pass: contextvars.ContextVar[_BackwardPass | None] = contextvars.ContextVar("tfdist_backward_pass", default=None)
+
+
+@dataclass
+class WholeRead:
+    """A weight that was put together.
+
+    Attributes:
+        join: Puts a whole together of this worker's part.
+        part: This worker's part.
+        whole: What was read.
+    """
+
+    join: Callable[[tf.Tensor], tf.Tensor]
+    part: Any = None
+    whole: Any = None
+
+
+def gradient(original: Function) -> Function:
+    """Repairs `tf.GradientTape.gradient`: what is traced inside is a backward pass."""
+
+    def repaired(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if tf.executing_eagerly():
+            return original(self, *args, **kwargs)
+        graph = tf.compat.v1.get_default_graph()
+        operations = graph.get_operations()
+        with setting(_pass, _BackwardPass(graph, operations[-1]._id if operations else -1)):
+            return original(self, *args, **kwargs)
+
+    return repaired
+
+
+def gather_again(reads: Iterable[WholeRead]) -> None:
+    """Lets the backward pass that is traced read weights of one layer that are put together again.
+
+    Args:
+        reads: Of the layer. Those whose readers are not there yet have another turn.
+    """
+    now = _pass.get()
+    if now is None:
+        return
+    for read in reads:
+        if read.whole is not None and getattr(read.whole, "graph", None) is now.graph:
+            _gather_again(read, now)
+
+
+def _gather_again(read: WholeRead, now: _BackwardPass) -> None:
+    sources = list(_of_weight_alone(read.whole, now.begin))
+    readers = {op._id: op for source in sources for op in source.consumers() if op._id > now.begin}
+    if not readers:
+        return
+    needed = _needed_by_meetings(now.graph, min(readers))
+    readers = {number: op for number, op in readers.items() if number not in needed}
+    if not readers:
+        return
+    first = readers[min(readers)]
+    wanted = [tensor for tensor in first.inputs if tensor.op._id > now.begin]
+    with now.graph.as_default(), tf.control_dependencies(wanted):
+        again = {id(read.whole): read.join(tf.identity(read.part))}
+        for source in sources[1:]:
+            again[id(source)] = _made_again(source, again)
+    by_id = {id(source): source for source in sources}
+    for op in readers.values():
+        for place, tensor in enumerate(op.inputs):
+            source = next((key for key, known in by_id.items() if known is tensor), None)
+            if source is not None:
+                op._update_input(place, again[source])
+
+
+def _of_weight_alone(whole: tf.Tensor, begin: int) -> Iterator[tf.Tensor]:
+    """A weight, and what the forward pass has made of nothing but it, each after what it was made of."""
+    yield whole
+    for op in whole.consumers():
+        if op._id > begin or op.type not in _OF_ONE_TENSOR:
+            continue
+        if all(tensor is whole or tensor.op.type == "Const" for tensor in op.inputs):
+            yield from _of_weight_alone(op.outputs[0], begin)
+
+
+def _made_again(source: tf.Tensor, again: dict[int, tf.Tensor]) -> tf.Tensor:
+    op = source.op
+    inputs = [again.get(id(tensor), tensor) for tensor in op.inputs]
+    attributes = {name: op.node_def.attr[name] for name in op.node_def.attr if not name.startswith("_")}
+    made = op.graph.create_op(op.type, inputs, [source.dtype], attrs=attributes, op_def=op.op_def)
+    return made.outputs[0]
+
+
+def _needed_by_meetings(graph: Any, begin: int) -> set[int]:
+    """The numbers of those operations from `begin` on that must run before workers meet: what is in the graph already.
+
+    TensorFlow runs meetings in the order in which they are traced. What is put together now comes after all of them,
+    and cannot be waited for by what they wait for.
+    """
+    recent = list(itertools.takewhile(lambda op: op._id >= begin, reversed(graph.get_operations())))
+    waiting = [op for op in recent if op.op_def.is_stateful and op.type not in _HARMLESS]
+    found: set[int] = set()
+    while waiting:
+        op = waiting.pop()
+        if op._id >= begin and op._id not in found:
+            found.add(op._id)
+            waiting.extend(tensor.op for tensor in op.inputs)
+            waiting.extend(op.control_inputs)
+    return found

@@ -1,0 +1,90 @@
+"""Gradients by weights of which each worker holds a part are parts of sums already where a tape returns them.
+
+What code does to them before an optimizer has them would be done to parts, and to sums: clipped by a norm, they would
+be others than on one device. So an optimizer takes them as the tape has returned them, or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.base.attached_value import AttachedValue
+from tfdist.keras_repairs.sharded_parameters.part_storage import PartStorage
+from tfdist.runtime.transport import part_sums
+
+Function = Callable[..., Any]
+
+_TOTAL: AttachedValue[tf.IndexedSlices] = AttachedValue("total_of_slices")
+_IS_SUMMED: AttachedValue[bool] = AttachedValue("is_part_of_sum")
+
+
+def gradient(original: Function, is_cut: Callable[[Any], bool]) -> Function:
+    """Repairs `tf.GradientTape.gradient`: what it returns for weights that are cut is marked.
+
+    Args:
+        original: The method.
+        is_cut: Says which sources are such weights.
+    """
+
+    def repaired(self: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
+        gradients = original(self, target, sources, *args, **kwargs)
+        for source, found in zip(_flat(sources), _flat(gradients), strict=True):
+            if found is not None and is_cut(source):
+                _IS_SUMMED.set(found.values if isinstance(found, tf.IndexedSlices) else found, True)
+        return gradients
+
+    return repaired
+
+
+def checked_sum(gradient: Any, variable: Any) -> Any:
+    """A gradient by a weight that is cut, which a tape has returned.
+
+    Raises:
+        UnsupportedError: Something was done to it since.
+    """
+    found = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+    if found is None or _IS_SUMMED.get(found):
+        return gradient
+    raise UnsupportedError(
+        f"With --shard zero3 the gradient by {variable.path} is summed in parts where a tape takes it, and an "
+        "optimizer expects what tape.gradient has returned. Received: another tensor. Let the optimizer clip it "
+        "(clipnorm, global_clipnorm, clipvalue), accumulate it (gradient_accumulation_steps) or scale it, or train "
+        "with --shard zero2."
+    )
+
+
+def keep_slices(rows: tf.IndexedSlices, total: tf.IndexedSlices) -> tf.IndexedSlices:
+    """This worker's rows of a sum of sparse gradients, with the sum beside them."""
+    _TOTAL.set(rows.values, total)
+    return rows
+
+
+def whole_sum(part: tf.Tensor | tf.IndexedSlices, storage: PartStorage) -> tf.Tensor | tf.IndexedSlices:
+    """The whole of a sum of gradients, for an optimizer that updates whole variables.
+
+    Args:
+        part: This worker's, as a tape has returned it.
+        storage: What the worker has of the variable.
+
+    Raises:
+        UnsupportedError: It is sparse, and one of several sums of a variable.
+    """
+    if isinstance(part, tf.Tensor):
+        return part_sums.join_one(part, storage.cut)
+    total = _TOTAL.get(part.values)
+    if total is None:
+        raise UnsupportedError(
+            f"--shard zero3 cannot put together sparse gradients of {storage.variable.name}, which is looked up "
+            "several times in a step, for an optimizer that updates whole variables. Train with --shard zero2."
+        )
+    return total
+
+
+def _flat(values: Any) -> Sequence[Any]:
+    # A variable of Keras is no leaf of TensorFlow's where composites are expanded.
+    flat: Sequence[Any] = tf.nest.flatten(values)
+    return flat
