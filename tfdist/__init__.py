@@ -65,6 +65,7 @@ if TYPE_CHECKING:
         scatter,
         send,
     )
+    from tfdist.training.pruning.channel_removal import without_pruned_channels
     from tfdist.training.pruning.pruning_callback import Pruning
 
 __all__ = [
@@ -112,6 +113,7 @@ __all__ = [
     "strategy",
     "summed",
     "tf_config",
+    "without_pruned_channels",
     "worker_index",
 ]
 
@@ -144,6 +146,7 @@ _MODULES = {
     "send": "training.collectives_api",
     "summed": "keras_repairs.coupling.declaring",
     "tf_config": "cluster.tf_config",
+    "without_pruned_channels": "training.pruning.channel_removal",
 }
 
 

@@ -121,3 +121,15 @@ def test_a_file_with_the_config_of_its_data(folder: Path) -> None:
     assert [layer["left"] for layer in result["layers"]][:2] == [96, 64]
     before = json.loads((folder / "one.json").read_text())["before"]["metrics"]
     assert result["before"]["metrics"] == pytest.approx(before, rel=1e-5)
+
+
+def test_channels_that_are_really_gone(folder: Path) -> None:
+    options = ["--structure", "channels", "--sparsity", 0.5, "--epochs", 2, "-o", "channels.keras", "--json"]
+    done = tfdist("prune", "run", *options, "--nproc", 2, cwd=folder, timeout=180)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert [layer["shape_after"] for layer in result["layers"]] == [[6, 8], [8, 4], [4, 3]]
+    assert [each.shape for each in kernels(folder / "channels.keras")] == [(6, 8), (8,), (8, 4), (4,), (4, 3), (3,)]
+    # What is measured is the smaller model; the run has measured the one with zeros.
+    history = json.loads((folder / "channels.run" / "history.json").read_text())
+    assert result["after"]["metrics"]["loss"] == pytest.approx(history["val_loss"][-1], rel=1e-5)

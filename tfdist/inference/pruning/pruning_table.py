@@ -35,6 +35,8 @@ def _shape(shape: list[int]) -> str:
 
 
 def _verdict(result: Result) -> Iterator[str]:
+    for name, why in result["kept_channels"].items():
+        yield f"{name} keeps its pruned channels, as zeros: it {why}."
     yield drop_words(result)
     if result["held"]:
         size = format_bytes(result["after"]["bytes"])

@@ -20,6 +20,8 @@ from tfdist.training.inference.first_sample import first_sample
 from tfdist.training.inference.inference_request import InferenceRequest
 from tfdist.training.pruned_model.layer_rows import layer_rows, sparsity
 from tfdist.training.pruned_model.pruning_request import PruningRequest
+from tfdist.training.pruning.channel_removal import remove_channels
+from tfdist.training.pruning.structure import CHANNELS
 from tfdist.training.quantization.drop_budget import DropBudget, choose_metric
 from tfdist.training.quantization.file_evaluation import FileEvaluation
 from tfdist.training.quantization.layer_quantization import weight_bytes
@@ -54,10 +56,12 @@ def measure_pruned(
     assert asked is not None, "a pruning is asked for"
     with temporary_folder() as folder:
         before = after = None
+        kept: Mapping[str, str] = {}
         if session.is_chief:
             with outside_strategy() as default:
                 before = _written(load(request.model, default), folder / "before.keras")
-                after = _written(load(asked.pruned, default), folder / "after.keras")
+                pruned, kept = _without_channels(load(asked.pruned, default), asked)
+                after = _written(pruned, folder / "after.keras")
         evaluation = FileEvaluation(opened.batches, session.strategy, folder)
         was = evaluation.measure(before)
         metric = choose_metric(asked.metric, was)
@@ -77,12 +81,23 @@ def measure_pruned(
             "held": held,
             "structure": asked.structure,
             "output": asked.path if held else None,
+            "kept_channels": dict(kept),
         }
         with outside_strategy() as default:
             result |= _facts(before, after, was, now, first_sample(request, session.seed, default))
         if held:
             _keep(after, asked)
         return result
+
+
+def _without_channels(model: keras.Model, asked: PruningRequest) -> tuple[keras.Model, Mapping[str, str]]:
+    """The model without pruned channels, compiled as it was, and which layers keep theirs, with the reasons."""
+    if asked.structure != CHANNELS:
+        return model, {}
+    smaller = remove_channels(model)
+    if smaller.model is not model:
+        smaller.model.compile_from_config(model.get_compile_config())
+    return smaller.model, smaller.kept
 
 
 def _written(model: keras.Model, file: Path) -> Path:

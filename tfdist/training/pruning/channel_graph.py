@@ -32,6 +32,9 @@ _BY_CHANNEL = tuple(
 ) + (keras.layers.Dropout, keras.layers.GaussianDropout, keras.layers.Identity, keras.layers.ActivityRegularization)
 """Layers that look at each channel by itself, keep it in its place, and make zeros of zeros."""
 
+WITHOUT_WEIGHTS = (*_ACTIVATIONS, *_BY_CHANNEL, keras.layers.Flatten)
+"""Layers that channels pass, and that have nothing for each of them."""
+
 
 @dataclass(frozen=True)
 class Reading:

@@ -31,6 +31,7 @@ def result(**changes: Any) -> dict[str, Any]:
         "max_drop": "2%",
         "held": True,
         "output": "/a/pruned.keras",
+        "kept_channels": {"last": "is read by the operation add"},
         "layers": [layer("wide", [4, 8], [4, 4], 32, 16), layer("last", [8, 3], [8, 3], 24, 12)],
         **changes,
     }
@@ -50,6 +51,7 @@ def test_a_model_before_and_after() -> None:
         "wide   Dense  4x8     -> 4x4       32    16     50.0%",
         "last   Dense  8x3                  24    12     50.0%",
         "",
+        "last keeps its pruned channels, as zeros: it is read by the operation add.",
         "accuracy is 0.01 worse, with a budget of 2%, on 360 samples.",
         "channels, sparsity 50.5%: /a/pruned.keras, 10.0 kB",
     ]
