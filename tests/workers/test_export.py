@@ -16,6 +16,12 @@ MAKE = """
 import keras, sys
 from tests.workers.lying_layer import Lying
 keras.Sequential([keras.Input((64,)), keras.layers.Dense(10, activation="softmax")]).save(sys.argv[1] + "/model.keras")
+import numpy as np
+digits = np.load("examples/data/digits.npz")
+trained = keras.Sequential([keras.Input((64,)), keras.layers.Dense(32, "relu"), keras.layers.Dense(10, "softmax")])
+trained.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
+trained.fit(digits["x_train"], digits["y_train"], epochs=5, verbose=0)
+trained.save(sys.argv[1] + "/trained.keras")
 keras.Sequential([keras.Input((64,)), Lying()]).save(sys.argv[1] + "/lying.keras")
 """
 DATA = "{format: npz, path: %s, split: test}"
@@ -51,6 +57,23 @@ def test_what_differs_ends_with_6_and_is_not_kept(made: Path) -> None:
     assert "'output' differs most" in done.stderr and "Nothing was kept as lie" in done.stderr
     assert "of 0.0001" in done.stdout
     assert not [path.name for path in made.iterdir() if "lie" in path.name]
+
+
+def test_integers_that_cost_too_much_are_not_kept(made: Path) -> None:
+    """Calibrated by samples of another scale, for which all of these are cut off."""
+    with np.load(ROOT / "examples" / "data" / "digits.npz") as digits:
+        np.savez(made / "dark.npz", x_test=digits["x_test"] / 100, y_test=digits["y_test"])
+    (made / "dark.yaml").write_text(DATA % "dark.npz")
+    options = ["--format", "litert-int8", "--data", "data.yaml", "-o", "small.tflite", "--metric", "loss", "--json"]
+    done = tfdist("export", "trained.keras", *options, "--calibration-data", "dark.yaml", cwd=made, timeout=200)
+    assert done.returncode == 6, done.stderr
+    assert "worse than Keras's, beyond --max-drop 1%. Nothing was kept as small.tflite" in done.stderr
+    assert not (made / "small.tflite").exists()
+    done = tfdist("export", "trained.keras", *options, "--max-drop", "20%", cwd=made, timeout=200)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["held"] and document["calibration"] == {"samples": 512, "key": "data"}
+    assert document["bytes"] == (made / "small.tflite").stat().st_size
 
 
 def test_a_damaged_model_is_refused_at_once(made: Path) -> None:

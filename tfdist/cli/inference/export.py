@@ -10,7 +10,8 @@ import click
 from tfdist.cli import common_options as shared
 from tfdist.cli.verb import Verb
 
-_FORMATS = ["savedmodel", "onnx", "litert", "openvino", "tensorrt"]
+_FORMATS = ["savedmodel", "onnx", "litert", "litert-int8", "openvino", "tensorrt"]
+_SAMPLES, _SAMPLES_IN_INTEGERS = 256, 2048
 
 
 @click.command(cls=Verb)
@@ -43,12 +44,26 @@ _FORMATS = ["savedmodel", "onnx", "litert", "openvino", "tensorrt"]
     help="What it is compared on: validation (the default) or train of the run's config, a YAML file as `tfdist "
     "predict` takes it, or none for samples that are made from the signature (the default for a MODEL.keras).",
 )
-@shared.count("--samples", "How many samples it is compared on, at most.", default=256)
+@shared.count("--samples", "How many samples it is compared on, at most; default: 256, or 2048 for litert-int8.")
 @click.option(
     "--tolerance",
     type=click.FloatRange(min=0),
     metavar="T",
     help="Up to which difference it is kept.  [default: 1e-4; 1e-2 where layers compute in half precision]",
+)
+@shared.count("--calibration", "Of litert-int8: by how many samples ranges are chosen; default: 512.")
+@click.option(
+    "--calibration-data",
+    metavar="DATA",
+    help="Of litert-int8: by which, as --data; default: those that the run was trained on, else those of --data.",
+)
+@click.option(
+    "--max-drop",
+    metavar="DROP",
+    help="Of litert-int8: how much worse the metric may be, 0.5% of Keras's, or 0.005.  [default: 1%]",
+)
+@click.option(
+    "--metric", metavar="NAME", help="Of litert-int8: what to judge by; default: accuracy or its kin, else the loss."
 )
 @click.option(
     "--model-version",
@@ -82,6 +97,7 @@ def export(ctx: click.Context, /, model: str, form: str, output: str | None, **o
     # Imported here: `--help` does not need it.
     from tfdist.inference.data_choice import choose_data
     from tfdist.inference.export import export_table
+    from tfdist.inference.export.calibration_choice import choose_calibration
     from tfdist.inference.export.export_job import run_export
     from tfdist.inference.export.export_target import choose_target
     from tfdist.inference.model_choice import choose_model
@@ -96,6 +112,7 @@ def export(ctx: click.Context, /, model: str, form: str, output: str | None, **o
     asked = options["data"]
     is_made = asked == "none" or (asked is None and chosen.config is None)
     data = None if is_made else choose_data(asked, chosen.config, None)
+    calibration = choose_calibration(FORMATS[form], options, chosen, data)
     quiet = options["quiet"]
     result = run_export(
         form,
@@ -103,8 +120,9 @@ def export(ctx: click.Context, /, model: str, form: str, output: str | None, **o
         data,
         target,
         signature=signature,
-        samples=options["samples"],
+        samples=options["samples"] or (_SAMPLES if calibration is None else _SAMPLES_IN_INTEGERS),
         tolerance=options["tolerance"],
+        calibration=calibration,
         modules=options["modules"],
         seconds=options["timeout"],
         say=lambda text: None if quiet else click.echo(f"export: {text}", err=True),
@@ -116,9 +134,8 @@ def export(ctx: click.Context, /, model: str, form: str, output: str | None, **o
         click.echo(export_table.render(result, target.shown))
     if result["differs"]:
         click.echo(
-            f"error: what was written is not what Keras computes: the output {export_table.worst(result)}, beyond the "
-            f"tolerance of {result['tolerance']:.2g}. Nothing was kept as {target.shown}. Choose another --format, or "
-            "a larger --tolerance where that is near enough.",
+            f"error: what was written is not what Keras computes: {export_table.excess(result)}. Nothing was kept as "
+            f"{target.shown}. Choose another --format, or allow more where that is near enough.",
             err=True,
         )
         ctx.exit(DIFFERS)

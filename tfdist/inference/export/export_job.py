@@ -29,6 +29,7 @@ from tfdist.text import printable
 from tfdist.tf_log_filter import TfLogFilter
 from tfdist.training.export.export_process import LENGTH_BYTES
 from tfdist.training.export.export_request import ExportRequest
+from tfdist.training.export.full_integer.calibration_request import CalibrationRequest
 from tfdist.training.export.input_signature import InputEntry
 
 PROCESS_MODULE = "tfdist.training.export.export_process"
@@ -56,6 +57,7 @@ def run_export(
     signature: tuple[InputEntry, ...] = (),
     samples: int = 256,
     tolerance: float | None = None,
+    calibration: CalibrationRequest | None = None,
     modules: tuple[str, ...] = (),
     seconds: float = 1800.0,
     say: Say = lambda text: None,
@@ -71,6 +73,7 @@ def run_export(
         signature: Inputs that the user gives.
         samples: How many samples it is tried with, at most.
         tolerance: Up to which difference it is the same; None for that of the model's precision.
+        calibration: How it becomes integers; None for formats that stay in float.
         modules: What is imported first.
         seconds: How long it may take in all.
         say: Says how far it is.
@@ -100,6 +103,7 @@ def run_export(
         tolerance=tolerance,
         modules=modules,
         seconds=seconds,
+        calibration=calibration,
     )
     remove_abandoned(target.path)
     try:
@@ -107,6 +111,7 @@ def run_export(
             result = _result_of_process(request, seconds, say, verbose)
             # A NaN is no number below the tolerance.
             differs = not all(one["difference"] <= result["tolerance"] for one in result["outputs"])
+            differs |= not result.get("held", True)
             if not differs:
                 _keep(target)
         return {**result, "differs": differs}

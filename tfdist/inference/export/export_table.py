@@ -16,7 +16,15 @@ def render(result: Mapping[str, Any], shown: str) -> str:
         f"{shown}: {format_bytes(result['bytes'])}, of {format_bytes(result['weights_bytes'])} of weights\n"
         f"{format_count(result['samples'], 'sample')} {whence}, in {result['runtime']} beside Keras:"
     )
-    return "\n".join([head, *_outputs(result), *_times(result)])
+    return "\n".join([head, *_outputs(result), *_metrics(result), *_times(result), *_floats(result)])
+
+
+def excess(result: Mapping[str, Any]) -> str:
+    """What is beyond what is allowed, in words."""
+    if not result.get("held", True):
+        drop = f"{result['metric']} is {abs(result['drop']):.4g} worse than Keras's"
+        return f"{drop}, beyond --max-drop {result['max_drop']}"
+    return f"the output {worst(result)}, beyond the tolerance of {result['tolerance']:.2g}"
 
 
 def worst(result: Mapping[str, Any]) -> str:
@@ -42,10 +50,32 @@ def _finite(value: Any) -> Any:
 def _outputs(result: Mapping[str, Any]) -> list[str]:
     rows = [("output", "greatest difference", "same label")]
     for one in result["outputs"]:
-        difference = one["remark"] or f"{one['difference']:.2g} of {result['tolerance']:.2g}"
+        difference = one["remark"] or _difference(one["difference"], result["tolerance"])
         labels = "-" if one["same_labels"] is None else f"{one['same_labels']:,} of {one['labels']:,}"
         rows.append((one["name"], difference, labels))
     return table(rows, "lrr", indent="  ")
+
+
+def _difference(difference: float, tolerance: float) -> str:
+    return f"{difference:.2g}" if math.isinf(tolerance) else f"{difference:.2g} of {tolerance:.2g}"
+
+
+def _metrics(result: Mapping[str, Any]) -> list[str]:
+    """Those of an artefact in integers, which is judged by them."""
+    if "metrics" not in result:
+        return []
+    keras, artifact = result["metrics"]["keras"], result["metrics"]["artifact"]
+    rows = [("metric", "Keras", result["runtime"].rpartition(" ")[0], "change")]
+    for name in sorted(keras, key=lambda name: not name.endswith("loss")):
+        change = f"{artifact[name] - keras[name]:+.4g}"
+        rows.append((name, f"{keras[name]:.6g}", f"{artifact[name]:.6g}", change))
+    return table(rows, "lrrr", indent="  ")
+
+
+def _floats(result: Mapping[str, Any]) -> list[str]:
+    """Layers of an artefact in integers that are not quite."""
+    layers = ", ".join(result.get("float_layers", ()))
+    return [f"  an operation of {layers} is computed in float: LiteRT has none in integers"] if layers else []
 
 
 def _times(result: Mapping[str, Any]) -> list[str]:

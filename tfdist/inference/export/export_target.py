@@ -52,7 +52,7 @@ def choose_target(output: str | None, model: str, form: ArtifactFormat, version:
             f"savedmodel or openvino. Received: --format {form.name} --model-version {version}"
         )
     stem = Path(model).absolute().name.removesuffix(".keras")
-    shown = output if output is not None else f"{stem}{form.ending or f'-{form.name}'}"
+    shown = output if output is not None else f"{stem}{form.suffix}{form.ending or f'-{form.name}'}"
     path = Path(os.path.abspath(shown))
     if form.ending and path.suffix != form.ending:
         raise UsageError(

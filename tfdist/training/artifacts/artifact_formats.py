@@ -26,6 +26,8 @@ class ArtifactFormat:
         runtime: What runs it, a key of `RUNTIME_NAMES`.
         packages: What must be installed beside TensorFlow, as it is imported.
         extra: The extra of tfdist that installs these; empty where none is needed.
+        suffix: Of the default name, before the ending.
+        is_calibrated: Whether it is written by samples of the data, and so is not Keras up to rounding.
         has_versions: Whether its folder has a folder for each version, as servers want it.
     """
 
@@ -36,6 +38,8 @@ class ArtifactFormat:
     packages: tuple[str, ...] = ()
     extra: str = ""
     has_versions: bool = False
+    suffix: str = ""
+    is_calibrated: bool = False
 
     def check_installed(self) -> None:
         """Checks that what it needs is there.
@@ -61,6 +65,7 @@ FORMATS: Mapping[str, ArtifactFormat] = MappingProxyType(
             ArtifactFormat("savedmodel", "SavedModel", "", "savedmodel", has_versions=True),
             ArtifactFormat("onnx", "ONNX", ".onnx", "onnx", _ONNX, "onnx"),
             ArtifactFormat("litert", "LiteRT", ".tflite", "litert"),
+            ArtifactFormat("litert-int8", "LiteRT in int8", ".tflite", "litert", suffix="-int8", is_calibrated=True),
             ArtifactFormat("openvino", "OpenVINO", "", "openvino", ("openvino",), "openvino", has_versions=True),
             ArtifactFormat("tensorrt", "TensorRT", "", "onnx", _ONNX, "onnx"),
         )

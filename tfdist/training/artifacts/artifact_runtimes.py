@@ -80,16 +80,29 @@ def _bytes(array: NDArray) -> NDArray:
     return np.char.encode(array.astype(str), "utf-8") if array.dtype.hasobject else array
 
 
-def _litert(path: Path) -> Opened:
+def litert_interpreter(path: Path, *, threads: int, delegates: bool = True) -> tuple[Any, str]:
+    """LiteRT's interpreter of a file, else TensorFlow's, and its name with its version.
+
+    Args:
+        path: The file.
+        threads: How many it uses.
+        delegates: Whether operations may be handed to other kernels, which hides their tensors.
+    """
     try:
-        from ai_edge_litert.interpreter import Interpreter
+        from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
         name = f"LiteRT {importlib.metadata.version('ai-edge-litert')}"
     except ImportError:
         import tensorflow as tf
 
-        Interpreter, name = tf.lite.Interpreter, f"TensorFlow Lite {tf.__version__}"
-    interpreter = Interpreter(model_path=str(path), num_threads=_cores())
+        Interpreter, OpResolverType = tf.lite.Interpreter, tf.lite.experimental.OpResolverType
+        name = f"TensorFlow Lite {tf.__version__}"
+    kernels = {} if delegates else {"experimental_op_resolver_type": OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES}
+    return Interpreter(model_path=str(path), num_threads=threads, **kernels), name
+
+
+def _litert(path: Path) -> Opened:
+    interpreter, name = litert_interpreter(path, threads=_cores())
     runner = interpreter.get_signature_runner(SIGNATURE)
 
     def call(inputs: Mapping[str, NDArray]) -> Mapping[str, NDArray]:

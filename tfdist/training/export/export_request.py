@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfdist.config import RunConfig
+from tfdist.training.export.full_integer.calibration_request import CalibrationRequest
 from tfdist.training.export.input_signature import InputEntry
 
 
@@ -30,6 +31,7 @@ class ExportRequest:
         tolerance: Up to which difference it is the same; None for that of the model's precision.
         modules: What is imported first.
         seconds: How long running the artefact may take.
+        calibration: How it becomes integers; None for formats that stay in float.
     """
 
     format: str
@@ -47,3 +49,4 @@ class ExportRequest:
     tolerance: float | None
     modules: tuple[str, ...]
     seconds: float
+    calibration: CalibrationRequest | None = None

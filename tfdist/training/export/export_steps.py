@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -22,18 +23,22 @@ from tfdist.training.artifacts.artifact_formats import FORMATS, ArtifactFormat
 from tfdist.training.artifacts.artifact_run import run_artifact
 from tfdist.training.export.artifact_judgement import compare_outputs, default_tolerance, described, half_precision
 from tfdist.training.export.export_request import ExportRequest
+from tfdist.training.export.full_integer.calibration_samples import calibration_samples
+from tfdist.training.export.full_integer.int8_writer import float_layers, write_int8
+from tfdist.training.export.full_integer.labelled_samples import LabelledSamples
+from tfdist.training.export.full_integer.metric_comparison import compare_metrics
 from tfdist.training.export.litert_writer import write_litert
 from tfdist.training.export.onnx_writer import write_onnx
 from tfdist.training.export.openvino_writer import MODEL_FILE, write_openvino
 from tfdist.training.export.reference_outputs import keras_times, reference_outputs
-from tfdist.training.export.sample_inputs import filled, first_samples, flat_inputs, made_inputs
+from tfdist.training.export.sample_inputs import filled, first_batch, flat_inputs, made_inputs, sample_arrays
 from tfdist.training.export.saved_model_writer import write_saved_model
 from tfdist.training.export.serving_function import ServingFunction, serving_function
 from tfdist.training.export.tensorrt_writer import write_tensorrt
 from tfdist.training.export.unsupported_layers import refuse_python
 from tfdist.training.export.warmup_file import write_warmup
 from tfdist.training.inference.inference_model import load_model
-from tfdist.training.inference.inference_request import InferenceRequest
+from tfdist.training.inference.inference_request import InferenceRequest, Verb
 from tfdist.training.libraries import check_libraries
 
 BATCH_SIZE = 32
@@ -61,7 +66,8 @@ def export(request: ExportRequest, say: Say) -> dict[str, Any]:
     search_in(os.getcwd())
     batches = _batches(request)
     model = _model(request, batches)
-    samples = None if batches is None else first_samples(batches, request.key)
+    batch = None if batches is None else first_batch(batches, request.key)
+    samples = None if batch is None else sample_arrays(batch[0], request.key)
     serving = serving_function(model, samples, request.signature, shown=request.shown_model)
     if not model.built or samples is None:
         _build(serving)
@@ -71,6 +77,9 @@ def export(request: ExportRequest, say: Say) -> dict[str, Any]:
     count = len(next(iter(inputs.values())))
     size = serving.fixed_batch or min(BATCH_SIZE, count)
     inputs = filled(inputs, size) if serving.fixed_batch else inputs
+    asked, labelled = request.calibration, None
+    if asked is not None:
+        labelled = LabelledSamples.of(serving, inputs, batch, request.key)
     refuse_python(serving)
     reference = reference_outputs(serving, inputs, size)
     # Before a converter is loaded, whose threads would take part.
@@ -85,9 +94,24 @@ def export(request: ExportRequest, say: Say) -> dict[str, Any]:
         run = run_artifact(form.runtime, artifact, inputs, size, is_fixed=is_fixed, seconds=request.seconds)
     losses = None if request.config is None else request.config.compile.loss
     comparisons = compare_outputs(reference, run.outputs, serving, losses)
-    tolerance = default_tolerance(model) if request.tolerance is None else request.tolerance
-    facts = {"samples": count, "key": request.key, "tolerance": tolerance, "inputs": _inputs(serving)}
+    facts = {"samples": count, "key": request.key, "tolerance": _tolerance(request, model), "inputs": _inputs(serving)}
+    if asked is not None and labelled is not None:
+        facts["calibration"] = {"samples": asked.samples, "key": asked.key}
+        facts["float_layers"] = float_layers(artifact, serving)
+        facts |= compare_metrics(asked, labelled, _first(reference, count), _first(run.outputs, count))
     return described(comparisons, run, times, Path(request.target), model, **facts)
+
+
+def _tolerance(request: ExportRequest, model: keras.Model) -> float:
+    """Up to which difference the artefact is the same; integers are judged by metrics."""
+    if request.tolerance is not None:
+        return request.tolerance
+    return default_tolerance(model) if request.calibration is None else math.inf
+
+
+def _first(outputs: Mapping[str, NDArray], count: int) -> dict[str, NDArray]:
+    """Outputs without those of the samples that fill up the last batch."""
+    return {name: array[:count] for name, array in outputs.items()}
 
 
 @contextlib.contextmanager
@@ -114,8 +138,10 @@ def _batches(request: ExportRequest) -> Any | None:
 
 
 def _model(request: ExportRequest, batches: Any | None) -> keras.Model:
+    # Metrics are those of a compiled model.
+    verb: Verb = "predict" if request.calibration is None else "evaluate"
     asked = InferenceRequest(
-        "predict", request.model, request.is_whole_model, request.shown_model, {}, request.key, 1, request.modules
+        verb, request.model, request.is_whole_model, request.shown_model, {}, request.key, 1, request.modules
     )
     if batches is None and not request.is_whole_model:
         # What a model is built by, where it is not by its Input.
@@ -154,6 +180,9 @@ def _write(
     folder = target / request.version if request.version else target
     if form.name == "onnx":
         write_onnx(serving, target)
+        return target
+    if request.calibration is not None:
+        write_int8(serving, target, calibration_samples(request.calibration, serving))
         return target
     if form.name == "litert":
         write_litert(serving, target)

@@ -20,15 +20,14 @@ _FREE_SIZE = 16
 _WORDS = b"the model reads these words and one it has never seen before".split()
 
 
-def first_samples(batches: Batches, key: str) -> Any:
-    """The inputs of the first batch, as arrays; texts as arrays of bytes.
+def first_batch(batches: Batches, key: str) -> tuple[Any, ...]:
+    """The first batch: inputs, and where the data has them, labels and weights.
 
     Raises:
-        UnsupportedError: They are ragged or sparse.
+        DataError: There is none.
     """
     for batch in batches:
-        x = batch[0] if isinstance(batch, tuple) else batch
-        return _arrays(x, key)
+        return batch if isinstance(batch, tuple) else (batch,)
     raise DataError(f"{key} has no samples. Expected at least one, to try what is exported with.")
 
 
@@ -36,7 +35,7 @@ def flat_inputs(samples: Any, serving: ServingFunction, key: str) -> dict[str, N
     """The samples by the names of the inputs, in their types and shapes.
 
     Args:
-        samples: As `first_samples` returns them.
+        samples: As `sample_arrays` returns them.
         serving: What takes them.
         key: The dotted key of the data, for errors.
 
@@ -60,11 +59,16 @@ def filled(inputs: Mapping[str, NDArray], batch_size: int) -> dict[str, NDArray]
     return {name: array[numbers] for name, array in inputs.items()}
 
 
-def _arrays(x: Any, key: str) -> Any:
+def sample_arrays(x: Any, key: str) -> Any:
+    """The inputs of a batch as arrays; texts as arrays of bytes.
+
+    Raises:
+        UnsupportedError: They are ragged or sparse.
+    """
     if isinstance(x, Mapping):
-        return {name: _arrays(value, key) for name, value in x.items()}
+        return {name: sample_arrays(value, key) for name, value in x.items()}
     if isinstance(x, list | tuple):
-        return [_arrays(value, key) for value in x]
+        return [sample_arrays(value, key) for value in x]
     if isinstance(x, tf.RaggedTensor | tf.SparseTensor):
         raise UnsupportedError(
             f"The samples of {key} are ragged or sparse. Expected arrays, which all formats take. Pad them in the "

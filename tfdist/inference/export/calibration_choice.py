@@ -1,0 +1,71 @@
+"""The samples by which an export in integers is calibrated, and what that may cost."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from tfdist.config.load import source_to_dict
+from tfdist.errors import UsageError
+from tfdist.inference.data_choice import DataChoice, choose_data
+from tfdist.inference.model_choice import ModelChoice
+from tfdist.training.artifacts.artifact_formats import ArtifactFormat
+from tfdist.training.export.full_integer.calibration_request import CalibrationRequest
+from tfdist.training.quantization.drop_budget import DropBudget
+
+SAMPLES, MAX_DROP = 512, "1%"
+OPTIONS = ("calibration", "calibration_data", "max_drop", "metric")
+
+
+def choose_calibration(
+    form: ArtifactFormat, options: Mapping[str, Any], model: ModelChoice, data: DataChoice | None
+) -> CalibrationRequest | None:
+    """What the options of `OPTIONS` ask for; None for a format that is not calibrated.
+
+    The samples are those that a run was trained on, in the order of its first epoch and without augmentation; without a
+    run, those that the artefact is tried with.
+
+    Args:
+        form: The format.
+        options: None for one that is not given.
+        model: What is exported.
+        data: What it is tried with; None for samples that are made.
+
+    Raises:
+        UsageError: An option is for another format, or there are no samples.
+        DataError: Files of the data are missing.
+    """
+    given = [name for name in OPTIONS if options[name] is not None]
+    if not form.is_calibrated:
+        if given:
+            option = f"--{given[0].replace('_', '-')}"
+            raise UsageError(
+                f"{option} is for an export in integers. Expected it with --format litert-int8. Received: {option} "
+                f"with --format {form.name}"
+            )
+        return None
+    if data is None:
+        raise UsageError(
+            f"--format {form.name} needs samples: activations become integers by the ranges that these have, and "
+            "labels say what that costs. Expected --data. Received: no data"
+        )
+    budget = options["max_drop"] or MAX_DROP
+    DropBudget.of(budget)
+    chosen = _samples(options["calibration_data"], model, data)
+    seed = 0 if model.config is None else model.config.seed or 0
+    section = source_to_dict(chosen.section)
+    return CalibrationRequest(
+        section, chosen.key, options["calibration"] or SAMPLES, seed, budget, options["metric"]
+    )
+
+
+def _samples(asked: str | None, model: ModelChoice, data: DataChoice) -> DataChoice:
+    config = model.config
+    if asked is not None or config is None:
+        return data if asked is None else choose_data(asked, config, None)
+    chosen = choose_data("train", config, None)
+    # Files often have their samples class by class: the first ones would be of one.
+    return dataclasses.replace(
+        chosen, section=dataclasses.replace(chosen.section, shuffle=config.data.train.shuffle)
+    )
