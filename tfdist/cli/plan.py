@@ -16,7 +16,11 @@ from tfdist.errors import TfdistError, UsageError
 if TYPE_CHECKING:
     from tfdist.cluster.membership import Membership
     from tfdist.config import RunConfig
+    from tfdist.plan.memory.memory_plan import MemoryPlan
+    from tfdist.plan.plan import DataPlan
     from tfdist.plan.plan_inputs import ClusterSize
+
+_TRACE_SECONDS = 300.0
 
 
 @click.command(cls=Verb)
@@ -30,6 +34,9 @@ if TYPE_CHECKING:
     metavar="R",
     help="Plan for R replicas in all, equally many on each worker; default: this machine's GPUs, as on every host.",
 )
+@click.option("--memory", is_flag=True, help="And what a device will hold, in each mode of --shard.")
+@shared.count("--device-memory", "With --memory: MiB that each device has; default: this machine's.")
+@shared.seconds("--timeout", _TRACE_SECONDS, "With --memory: how long it may take to trace a step of the model.")
 @shared.as_json("As JSON, sizes in bytes.")
 @shared.tracebacks
 def plan(
@@ -38,15 +45,21 @@ def plan(
     workers: str | None,
     nproc: int | None,
     replicas: int | None,
+    memory: bool,
+    device_memory: int | None,
+    timeout: float,
     as_json: bool,
     verbose: bool,
 ) -> None:
     """Shows what a run will do with its data, before it starts.
 
     Nothing is trained, and no GPU is needed. Samples, batches and steps, the last batch of an epoch, which worker reads
-    which files, memory, and warnings. Exits with 2 when the config or the number of workers cannot be used, with 5 when
-    the data cannot be read.
+    which files, memory, and warnings. With --memory also weights, gradients, optimizer state and activations on a
+    device, and the first mode of --shard that fits: the model is traced in a process of its own, and no weight is made.
+    Exits with 2 when the config or the number of workers cannot be used, with 5 when the data cannot be read.
     """
+    if device_memory is not None and not memory:
+        raise UsageError(f"--device-memory is what --memory compares with. Received: {device_memory} without --memory")
     # Imported here: YAML's parser and NumPy take longer to load than `tfdist --help` may take.
     from tfdist.config.load import load_config
     from tfdist.data.config_plan import plan_run
@@ -56,7 +69,45 @@ def plan(
     config = load_config(path, overrides)
     with tf_lines_hidden():  # what a generator's function imports
         made = plan_run(config, _layout(workers, nproc, replicas, config.devices.logical))
-    click.echo(json.dumps(to_json(made), indent=2) if as_json else render(made))
+    devices = _memory(config, made, device_memory, timeout) if memory else None
+    if as_json:
+        from tfdist.plan.memory.memory_json import memory_to_json
+
+        more = {} if devices is None else {"memory": memory_to_json(devices)}
+        click.echo(json.dumps({**to_json(made), **more}, indent=2))
+        return
+    click.echo(render(made))
+    if devices is not None:
+        from tfdist.plan.memory.memory_table import render_memory
+
+        click.echo(f"\n{render_memory(devices)}")
+
+
+def _memory(config: RunConfig, made: DataPlan, device_memory: int | None, seconds: float) -> MemoryPlan:
+    """What each device of a run will hold."""
+    from tfdist.launch.memory_inquiry import ask_step_sizes
+    from tfdist.plan.memory.memory_plan import plan_memory
+
+    gpus = count_gpus()
+    known, device = _device_memory(made.layout, device_memory)
+    sizes = ask_step_sizes(config, made.train.batch.largest, seconds)
+    return plan_memory(made, sizes, known, device, gpu=gpus > 0)
+
+
+def _device_memory(layout: ClusterSize, given: int | None) -> tuple[int | None, str]:
+    """Bytes of a device, and which that is: as described, a GPU of this machine, or a share of its memory."""
+    if given is not None:
+        return given << 20, "the device"
+    from tfdist.doctor.machine.machine_facts import this_machine
+    from tfdist.doctor.machine.nvidia_smi import ask
+
+    gpus = ask().gpus
+    if gpus:
+        return min((gpu.memory for gpu in gpus if gpu.memory is not None), default=None), "a GPU of this machine"
+    memory = this_machine().memory
+    here = layout.workers // layout.hosts * layout.per_worker
+    share = "this machine" if here == 1 else f"each of {here} devices that share this machine's memory"
+    return (None if memory is None else memory // here), share
 
 
 def _layout(workers: str | None, nproc: int | None, replicas: int | None, logical: int | None) -> ClusterSize:

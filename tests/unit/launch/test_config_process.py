@@ -1,4 +1,4 @@
-"""The child process in which the objects of a config are made: its answer, its end and its bound."""
+"""The process in which something is made of a config: its answer, its end and its bound."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.waiting import until
 from tfdist.errors import WorkerFailedError
-from tfdist.launch import object_check
+from tfdist.launch.config_process import ConfigProcess
 
 ANSWERING = """
 import pickle, sys
@@ -24,18 +24,19 @@ time.sleep(600)
 """
 
 
+STAND_IN = ConfigProcess("stand_in", "Building it", "--static leaves it out")
+
+
 @pytest.fixture
 def child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The module that the child runs."""
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(object_check, "CHECK_MODULE", "stand_in")
     return tmp_path / "stand_in.py"
 
 
 def test_the_answer(child: Path) -> None:
     child.write_text(ANSWERING)
-    found = object_check.check_objects({"compile.loss": "mse"}, {"data.train"}, 60)
-    assert found == [("compile.loss", "mse data.train", 2)]
+    assert STAND_IN.answer(({"compile.loss": "mse"}, ("data.train",)), 60) == [["compile.loss", "mse data.train", 2]]
 
 
 @pytest.mark.parametrize(
@@ -45,9 +46,10 @@ def test_the_answer(child: Path) -> None:
 def test_a_child_that_dies_is_an_error_with_its_last_words(child: Path, content: str, how: str) -> None:
     child.write_text(f"import sys\nprint('no such\\x1b[2J driver', file=sys.stderr, flush=True)\n{content}\n")
     with pytest.raises(WorkerFailedError) as raised:
-        object_check.check_objects({}, (), 60)
-    assert f"died ({how}). A run would, too. --static" in str(raised.value)
-    assert str(raised.value).endswith("It said last:\n  no such?[2J driver")
+        STAND_IN.answer(({}, ()), 60)
+    text = str(raised.value)
+    assert text.startswith(f"Building it failed: its process died ({how}). A run would, too; --static leaves it out.")
+    assert text.endswith("It said last:\n  no such?[2J driver")
 
 
 def test_a_child_that_takes_too_long_ends_with_what_it_has_started(
@@ -57,7 +59,7 @@ def test_a_child_that_takes_too_long_ends_with_what_it_has_started(
     monkeypatch.setenv("PIDS", str(pids))
     child.write_text(HANGING)
     with pytest.raises(WorkerFailedError, match="(?s)took longer than 5 s. .*--timeout.*It said last:\n  downloading"):
-        object_check.check_objects({}, (), 5)
+        STAND_IN.answer(({}, ()), 5)
     for pid in pids.read_text().split():
         until(lambda pid=pid: has_ended(int(pid)), timeout=10)
 

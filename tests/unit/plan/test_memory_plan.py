@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.plan.sources import plan, source
+from tfdist.plan.memory.memory_json import memory_to_json
+from tfdist.plan.memory.memory_plan import MemoryPlan, plan_memory
+from tfdist.plan.memory.memory_table import render_memory
+from tfdist.plan.memory.step_sizes import StepSizes, TensorSize, WeightSizes
+from tfdist.plan.plan_inputs import ClusterSize
+
+KERNEL = TensorSize((100, 10), 4)
+BIAS = TensorSize((10,), 4)
+NUMBER = TensorSize((), 4)
+
+
+def sizes(*, cut: str | None = "elements", **more: object) -> StepSizes:
+    """A dense layer under Adam."""
+    values = {"kernel": KERNEL, "bias": BIAS}
+    weights = tuple(WeightSizes(name, value, value.bytes, (value, value)) for name, value in values.items())
+    made = StepSizes(weights, 80, cut, "" if cut else "it has one number for all", "Adam", 5000, 0, "", (), 1_000_000)
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+def planned(
+    made: StepSizes, workers: int = 1, replicas: int | None = None, memory: int | None = None, gpu: bool = True
+) -> MemoryPlan:
+    """A plan of batches of 10 samples of 100 bytes, of which two wait, one is trained on, and one is being read."""
+    layout = ClusterSize(workers, replicas or workers)
+    return plan_memory(plan(source(40, held_bytes=7000), layout=layout), made, memory, "the device", gpu)
+
+
+def test_one_device_holds_all_of_it() -> None:
+    (mode,) = planned(sizes()).modes
+    assert (mode.parameters, mode.gradients, mode.optimizer) == (4040, 4040, 8080)
+    assert (mode.frozen, mode.activations, mode.process) == (80, 5000, 0)
+    assert mode.total == 4040 + 4040 + 8080 + 80 + 5000 + mode.batches
+    assert mode.most == mode.total + 7500
+
+
+@pytest.mark.parametrize(("workers", "part"), [(2, 500 + 5), (3, 340 + 4), (4, 250 + 3)])
+def test_workers_hold_parts_of_what_a_mode_cuts(workers: int, part: int) -> None:
+    none, zero1, zero2, *_ = planned(sizes(), workers).modes
+    assert (none.mode, zero1.mode, zero2.mode) == ("none", "zero1", "zero2")
+    assert (none.optimizer, zero1.gradients) == (8080, 4040)
+    # The last worker has the largest part. Of three, 100 rows are cut between rows.
+    assert (zero1.optimizer, zero2.optimizer, zero2.gradients) == (8 * part, 8 * part, 4 * part)
+    assert none.total > zero1.total > zero2.total
+
+
+def test_an_optimizer_of_whole_variables_leaves_the_largest_with_one_worker() -> None:
+    _, zero1, zero2, *_ = planned(sizes(cut="variables"), 4).modes
+    assert (zero1.optimizer, zero2.gradients) == (8000, 4000)
+
+
+def test_a_number_beside_a_weight_is_not_cut() -> None:
+    made = sizes()
+    weight = replace(made.weights[0], slots=(KERNEL, NUMBER))
+    _, zero1, *_ = planned(replace(made, weights=(weight,)), 2).modes
+    assert zero1.optimizer == 2000 + 4
+
+
+@pytest.mark.parametrize(
+    ("workers", "replicas", "cut", "why"),
+    [
+        (1, 1, "elements", "--nproc 2"),
+        (2, 4, "elements", "these workers have 2 each"),
+        (2, 2, None, "it has one number for all"),
+    ],
+)
+def test_why_there_is_one_mode(workers: int, replicas: int, cut: str | None, why: str) -> None:
+    made = planned(sizes(cut=cut), workers, replicas)
+    assert [mode.mode for mode in made.modes] == ["none"]
+    assert why in made.why_one_mode
+    assert made.why_one_mode in " ".join(render_memory(made).split())
+
+
+def test_an_update_begins_while_there_are_activations() -> None:
+    none, zero1, *_ = planned(sizes(update=12_000), 2).modes
+    assert (none.activations, zero1.activations) == (17_000, 11_000)
+
+
+def test_on_the_cpu_processes_and_their_input_count_too() -> None:
+    (mode,) = planned(sizes(), gpu=False).modes
+    assert mode.process == 1_000_000 + 7000
+    table = render_memory(planned(sizes(), gpu=False))
+    assert "process" in table and "process" not in render_memory(planned(sizes()))
+
+
+def test_the_first_mode_that_fits_is_named() -> None:
+    totals = [mode.most for mode in planned(sizes(), 2).modes]
+    for memory, mode, words in (
+        (totals[0], "none", "it fits without --shard"),
+        (totals[1], "zero1", "the first mode that fits is --shard zero1"),
+        (totals[2], "zero2", "the first mode that fits is --shard zero2"),
+    ):
+        made = planned(sizes(), 2, memory=memory)
+        assert made.smallest_mode is not None and made.smallest_mode.mode == mode
+        assert words in " ".join(render_memory(made).split())
+    none = planned(sizes(), 2, memory=totals[-1] - 1)
+    assert none.smallest_mode is None
+    assert "the device has" in render_memory(none) and "no mode fits" in render_memory(none)
+
+
+def test_what_cannot_be_told_is_said() -> None:
+    untold = planned(sizes(activations=None, why_no_activations="samples have no fixed size"))
+    assert "Activations cannot be told: samples have no fixed size." in render_memory(untold)
+    assert "they were made, and dropped" in render_memory(planned(sizes(made=True)))
+    uncounted = planned(sizes(uncounted=("While",)))
+    assert "Outputs of While have no known size" in " ".join(render_memory(uncounted).split())
+
+
+def test_the_document() -> None:
+    found = json.loads(json.dumps(memory_to_json(planned(sizes(), 2, memory=10**9))))
+    assert found["smallest_mode"] == "none"
+    assert found["modes"]["zero2"]["optimizer"] == 4040
+    assert found["modes"]["none"]["total"] == sum(
+        value for name, value in found["modes"]["none"].items() if name not in ("total", "most")
+    )
+
+
+def test_sizes_survive_json() -> None:
+    made = sizes(uncounted=("While",))
+    assert StepSizes.from_json(json.loads(json.dumps(made.to_json()))) == made

@@ -1,0 +1,169 @@
+"""What a device holds in each mode of `--shard`, and the first mode that fits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import get_args
+
+from tfdist.plan.memory.step_sizes import StepSizes, TensorSize
+from tfdist.plan.plan import DataPlan
+from tfdist.sharding.cut import Cut, evenly, owners, whole
+from tfdist.sharding.sharding_mode import CUT, ShardMode
+
+MARGIN = 1.5
+"""Of the estimated activations, how much more were measured at most: docs/sharding.md has the measurements."""
+
+
+@dataclass(frozen=True)
+class ModeMemory:
+    """What the fullest device holds in one mode, in bytes.
+
+    Attributes:
+        mode: Of `--shard`.
+        parameters: Weights that are trained.
+        gradients: Their gradients.
+        optimizer: The optimizer's state beside them.
+        frozen: Other variables.
+        batches: Batches that wait or are trained on.
+        activations: What a step computes besides, and its updates of weights; None where it cannot be told.
+        process: Of TensorFlow, Python and the input of a worker, where devices share the host's memory; else 0.
+    """
+
+    mode: str
+    parameters: int
+    gradients: int
+    optimizer: int
+    frozen: int
+    batches: int
+    activations: int | None
+    process: int
+
+    @property
+    def total(self) -> int:
+        """All of it; activations count as nothing where they are not known."""
+        known = self.parameters + self.gradients + self.optimizer + self.frozen + self.batches + self.process
+        return known + (self.activations or 0)
+
+    @property
+    def most(self) -> int:
+        """All of it, with as much more for activations as was measured at most."""
+        return self.total + int(MARGIN * (self.activations or 0))
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """The memory of a run's devices.
+
+    Attributes:
+        sizes: Of the model and a step.
+        share: Samples of a step on the fullest device.
+        devices: Devices of all workers.
+        modes: What each holds, by mode, the one that cuts nothing first.
+        why_one_mode: Why no other mode is planned; empty where there are several.
+        device_memory: Bytes that a device has; None where it is not known.
+        device: Which device that is, in words.
+    """
+
+    sizes: StepSizes
+    share: int
+    devices: int
+    modes: tuple[ModeMemory, ...]
+    why_one_mode: str
+    device_memory: int | None
+    device: str
+
+    @property
+    def smallest_mode(self) -> ModeMemory | None:
+        """The mode that cuts least among those that fit; None where none does, or the device's memory is not known."""
+        if self.device_memory is None:
+            return None
+        return next((mode for mode in self.modes if mode.most <= self.device_memory), None)
+
+
+def plan_memory(plan: DataPlan, sizes: StepSizes, device_memory: int | None, device: str, gpu: bool) -> MemoryPlan:
+    """Shares the sizes of a model and a step out to the devices of a run.
+
+    Args:
+        plan: The plan of the run's data.
+        sizes: Of the model and of a step on the fullest device.
+        device_memory: Bytes that each device has; None where it is not known.
+        device: Which device that is, in words.
+        gpu: Whether devices have memory of their own, beside that of their workers' processes.
+    """
+    layout = plan.layout
+    why = _why_one_mode(sizes, layout.workers, layout.per_worker)
+    modes = ("none",) if why else get_args(ShardMode)
+    return MemoryPlan(
+        sizes=sizes,
+        share=plan.train.batch.largest,
+        devices=layout.replicas,
+        modes=tuple(_mode(mode, sizes, layout.workers, plan, gpu) for mode in modes),
+        why_one_mode=why,
+        device_memory=device_memory,
+        device=device,
+    )
+
+
+def _why_one_mode(sizes: StepSizes, workers: int, per_worker: int) -> str:
+    if workers == 1:
+        return "--shard shares a model out to several workers, such as --nproc 2"
+    if per_worker > 1:
+        return f"--shard trains one device a worker, and these workers have {per_worker} each"
+    return "" if sizes.cut is not None else sizes.why_not_cut
+
+
+def _mode(mode: str, sizes: StepSizes, workers: int, plan: DataPlan, gpu: bool) -> ModeMemory:
+    cut = CUT[mode]
+    cuts = _cuts(sizes, workers)
+    held = [_held(sizes, cuts, worker, cut) for worker in range(workers)]
+    parameters, gradients, optimizer = max(held, key=sum)
+    memory = plan.train.memory
+    return ModeMemory(
+        mode=mode,
+        parameters=parameters,
+        gradients=gradients,
+        optimizer=optimizer,
+        frozen=sizes.frozen,
+        batches=memory.batches // plan.layout.per_worker,
+        activations=_activations(sizes, workers, cut),
+        process=0 if gpu else sizes.process + memory.held // plan.layout.per_worker,
+    )
+
+
+def _cuts(sizes: StepSizes, workers: int) -> Sequence[Cut]:
+    """How the weights are cut, as a run cuts them."""
+    shapes = [weight.value.shape for weight in sizes.weights]
+    if sizes.cut != "variables":
+        return [evenly(shape, workers) for shape in shapes]
+    having = owners([weight.value.bytes // weight.value.itemsize for weight in sizes.weights], workers)
+    return [whole(shape, owner, workers) for shape, owner in zip(shapes, having, strict=True)]
+
+
+def _held(sizes: StepSizes, cuts: Sequence[Cut], worker: int, cut: frozenset[str]) -> tuple[int, int, int]:
+    """Bytes of weights, gradients and state on a worker."""
+    parameters = gradients = optimizer = 0
+    for weight, parts in zip(sizes.weights, cuts, strict=True):
+        part, all_of_it = parts.part_size(worker), max(parts.size, 1)
+        parameters += _share(weight.value.bytes, part, all_of_it, "parameters" in cut)
+        gradients += _share(weight.gradient, part, all_of_it, "gradients" in cut)
+        optimizer += sum(_slot_share(slot, weight.value, part, all_of_it, cut) for slot in weight.slots)
+    return parameters, gradients, optimizer
+
+
+def _activations(sizes: StepSizes, workers: int, cut: frozenset[str]) -> int | None:
+    """Bytes of a step's fullest moment: the first weights are updated while the last gradients are computed."""
+    if sizes.activations is None:
+        return None
+    return sizes.activations + (sizes.update // workers if "optimizer" in cut else sizes.update)
+
+
+def _slot_share(slot: TensorSize, value: TensorSize, part: int, all_of_it: int, cut: frozenset[str]) -> int:
+    # What is one number for a weight is on each worker that has any of it.
+    if "optimizer" in cut and not slot.shape and value.shape:
+        return slot.bytes if part else 0
+    return _share(slot.bytes, part, all_of_it, "optimizer" in cut)
+
+
+def _share(size: int, part: int, all_of_it: int, is_cut: bool) -> int:
+    return -(-size * part // all_of_it) if is_cut else size

@@ -1,0 +1,102 @@
+"""Sizes of a model, of its optimizer's state, and of one training step on a device."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class TensorSize:
+    """The size of a tensor.
+
+    Attributes:
+        shape: Its dimensions.
+        itemsize: Bytes of an element.
+    """
+
+    shape: tuple[int, ...]
+    itemsize: int
+
+    @property
+    def bytes(self) -> int:
+        """All bytes."""
+        return math.prod(self.shape) * self.itemsize
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> TensorSize:
+        """The size that `asdict` made a value of."""
+        return cls(tuple(value["shape"]), value["itemsize"])
+
+
+@dataclass(frozen=True)
+class WeightSizes:
+    """A weight that is trained.
+
+    Attributes:
+        path: Its name in the model.
+        value: The weight.
+        gradient: Bytes of its gradient; of a sparse one those of the rows of a batch.
+        slots: What the optimizer keeps for it.
+    """
+
+    path: str
+    value: TensorSize
+    gradient: int
+    slots: tuple[TensorSize, ...]
+
+    @property
+    def slot_bytes(self) -> int:
+        """Bytes that the optimizer keeps for it."""
+        return sum(slot.bytes for slot in self.slots)
+
+
+@dataclass(frozen=True)
+class StepSizes:
+    """What one device holds that trains alone.
+
+    Attributes:
+        weights: The weights that are trained.
+        frozen: Bytes of other variables: frozen weights, statistics, seeds.
+        cut: How the optimizer's state can be cut: between `elements`, or between `variables`; None where it cannot be.
+        why_not_cut: Why it cannot.
+        optimizer: The name of the optimizer's class.
+        activations: Bytes at most of what a step computes besides gradients of weights; None where it cannot be told.
+        update: Bytes at most of what an update of all weights computes besides gradients.
+        why_no_activations: Why activations cannot be told.
+        uncounted: Kinds of TensorFlow's operations that make tensors whose size is not known; they count as nothing.
+        made: Whether the weights had to be made to tell.
+        process: Bytes of a process that has loaded TensorFlow, Keras and the model's code, and holds nothing yet.
+    """
+
+    weights: tuple[WeightSizes, ...]
+    frozen: int
+    cut: str | None
+    why_not_cut: str
+    optimizer: str
+    activations: int | None
+    update: int
+    why_no_activations: str
+    uncounted: tuple[str, ...]
+    process: int
+    made: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """The sizes in JSON's types."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> StepSizes:
+        """The sizes that `to_json` made a value of."""
+        weights = tuple(
+            WeightSizes(
+                entry["path"],
+                TensorSize.from_json(entry["value"]),
+                entry["gradient"],
+                tuple(TensorSize.from_json(slot) for slot in entry["slots"]),
+            )
+            for entry in value["weights"]
+        )
+        return cls(**{**value, "weights": weights, "uncounted": tuple(value["uncounted"])})

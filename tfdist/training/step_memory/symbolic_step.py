@@ -1,0 +1,221 @@
+"""Symbolic step: a config's model and one step of its training as a graph, whose variables take no memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfdist import data
+from tfdist.config import RunConfig
+from tfdist.data.format_registry import sample_specs
+from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.sharded_optimizer.cut_kinds import kind_of
+from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import updating_optimizers
+from tfdist.plan.memory.step_sizes import StepSizes, TensorSize, WeightSizes
+from tfdist.training.config_objects.model_builder import build_model
+from tfdist.training.config_objects.object_maker import make_optimizer
+from tfdist.training.step_memory.live_bytes import LiveBytes, live_bytes
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A training step in a graph.
+
+    Attributes:
+        loss: The loss.
+        gradients: Of each weight that is trained.
+        updates: The operations that update weights and the optimizer's state.
+    """
+
+    loss: tf.Tensor
+    gradients: list[Any]
+    updates: list[tf.Operation]
+
+
+_Trace = Callable[[keras.Model, Any], _Step]
+
+
+def step_sizes(config: RunConfig, share: int) -> StepSizes:
+    """The sizes of a config's model, its optimizer's state and a step on one device. Nothing is computed.
+
+    Weights are made only where the model cannot be built as a graph.
+
+    Args:
+        config: The run's; its precision is that of Keras already.
+        share: Samples of a step on the device.
+
+    Raises:
+        ConfigError: The config names something that does not exist or does not fit.
+        DataError: The data cannot be read.
+    """
+    process = _resident_bytes()
+    batch = _batch_specs(config)
+    specs = tf.nest.map_structure(lambda spec: tf.TensorSpec((share, *spec.shape[1:]), spec.dtype), batch)
+    try:
+        # Keras gives layers names that a graph has not room for but inside of another scope.
+        with tf.Graph().as_default(), tf.name_scope("planned"):
+            return _planned(config, specs, _traced_in_graph, process)
+    except Exception:  # Whatever code of the user's own says to variables without a value, which it may read or assign.
+        keras.backend.clear_session()
+    return replace(_planned(config, specs, _traced_with_weights, process), made=True)
+
+
+def _planned(config: RunConfig, specs: Any, trace: _Trace, process: int) -> StepSizes:
+    model = build_model(config, tf.distribute.get_strategy())
+    step, why = None, ""
+    if type(model).train_step is not keras.Model.train_step:
+        why = "the model has a train_step of its own"
+    elif not all(spec.shape.is_fully_defined() for spec in tf.nest.flatten(specs)):
+        why = "samples have no fixed size"
+    # A model without a declared input has its weights from its first call.
+    if not why or not model.built:
+        step = trace(model, specs)
+    return _sizes(model, config.compile.optimizer, step, why, process)
+
+
+def _traced_in_graph(model: keras.Model, specs: Any) -> _Step:
+    return _traced(model, tf.nest.map_structure(lambda spec: tf.compat.v1.placeholder(spec.dtype, spec.shape), specs))
+
+
+def _traced_with_weights(model: keras.Model, specs: Any) -> _Step:
+    """A step of a model that has its weights."""
+    if model.built:
+        model.optimizer.build(model.trainable_variables)
+    steps: list[_Step] = []
+
+    def trace(*batch: Any) -> None:
+        steps.append(_traced(model, batch))
+
+    tf.function(trace, autograph=False).get_concrete_function(*specs)
+    return steps[0]
+
+
+def _sizes(model: keras.Model, optimizer: Any, step: _Step | None, why: str, process: int) -> StepSizes:
+    variables = model.trainable_variables
+    slots, cut, why_not_cut = _slots(model, optimizer)
+    gradients = [None] * len(variables) if step is None else step.gradients
+    computing, updating = (None, None) if step is None or why else _live(step)
+    return StepSizes(
+        weights=tuple(
+            WeightSizes(variable.path, _size(variable), _gradient_bytes(gradient, variable), kept)
+            for variable, gradient, kept in zip(variables, gradients, slots, strict=True)
+        ),
+        frozen=sum(_size(variable).bytes for variable in model.non_trainable_variables),
+        cut=cut,
+        why_not_cut=why_not_cut,
+        optimizer=type(model.optimizer).__name__,
+        activations=None if computing is None else computing.peak,
+        update=0 if updating is None else updating.peak,
+        why_no_activations=why,
+        uncounted=() if computing is None else computing.unknown,
+        process=process,
+    )
+
+
+def _traced(model: keras.Model, batch: tuple[Any, ...]) -> _Step:
+    x, y, sample_weight = (*batch, None)[:3]
+    with tf.GradientTape() as tape:
+        outputs = model(x, training=True)
+        loss = model.compute_loss(x=x, y=y, y_pred=outputs, sample_weight=sample_weight, training=True)
+        scaled = model.optimizer.scale_loss(loss)
+    gradients = tape.gradient(scaled, model.trainable_variables)
+    model.optimizer.build(model.trainable_variables)
+    before = set(loss.graph.get_operations())
+    model.optimizer.apply(gradients, model.trainable_variables)
+    updates = [made for made in loss.graph.get_operations() if made not in before and "Assign" in made.type]
+    return _Step(loss, gradients, updates)
+
+
+def _live(step: _Step) -> tuple[LiveBytes, LiveBytes]:
+    """What a step takes until it has the gradients of weights, and then; these are counted on their own."""
+    gradients = [tensor for gradient in step.gradients if gradient is not None for tensor in _tensors(gradient)]
+    return live_bytes([step.loss, *gradients], given=gradients), live_bytes(step.updates, given=gradients)
+
+
+def _tensors(gradient: Any) -> list[tf.Tensor]:
+    return [gradient.values, gradient.indices] if isinstance(gradient, tf.IndexedSlices) else [gradient]
+
+
+def _gradient_bytes(gradient: Any, variable: Any) -> int:
+    if gradient is None:
+        return _size(variable).bytes
+    tensors = _tensors(gradient)
+    if not all(tensor.shape.is_fully_defined() for tensor in tensors):
+        return _size(variable).bytes
+    return sum(TensorSize(tuple(tensor.shape.as_list()), tensor.dtype.size).bytes for tensor in tensors)
+
+
+def _slots(model: keras.Model, section: Any) -> tuple[list[tuple[TensorSize, ...]], str | None, str]:
+    """What the optimizer keeps for each weight, how that can be cut, and why it cannot be.
+
+    One is made and built for each weight alone, which tells what it keeps for which.
+
+    Args:
+        model: The model.
+        section: The config's `compile.optimizer`.
+    """
+    try:
+        cut, why = kind_of(_updating(model.optimizer)), ""
+    except UnsupportedError as error:
+        cut, why = None, str(error)
+    return [_slots_of(section, variable) for variable in model.trainable_variables], cut, why
+
+
+def _slots_of(section: Any, variable: Any) -> tuple[TensorSize, ...]:
+    alone = _updating(make_optimizer(section, "compile.optimizer"))
+    before = len(alone.variables)
+    alone.build([variable])
+    return tuple(_size(slot) for slot in alone.variables[before:])
+
+
+def _updating(optimizer: Any) -> Any:
+    """The optimizer that updates weights, which may be inside of one that scales losses.
+
+    Raises:
+        UnsupportedError: There are several.
+    """
+    inside = list(updating_optimizers(optimizer))
+    if len(inside) != 1:
+        raise UnsupportedError(
+            f"plan --memory tells what one optimizer keeps for all weights. Received: {type(optimizer).__name__} "
+            f"with {len(inside)} optimizers. Leave --memory out."
+        )
+    return inside[0]
+
+
+def _size(variable: Any) -> TensorSize:
+    return TensorSize(tuple(variable.shape), tf.as_dtype(variable.dtype).size)
+
+
+def _batch_specs(config: RunConfig) -> tuple[Any, ...]:
+    """Types and shapes of a batch `(x, y)`, and of the weights of its samples where there are any."""
+    section = config.data.train
+    specs = sample_specs(section)
+    if specs is None:
+        # A function of the user's makes the samples: only the pipeline knows what they are.
+        opened = data.from_config(section, config.data.batch_size, config.seed, tf.distribute.get_strategy())
+        batch = tuple(opened.batches.element_spec)[:2]
+    else:
+        batch = tuple(_with_batch(part) for part in (specs.x, specs.y))
+    weights = (tf.TensorSpec((None,), tf.float32),) if config.fit.class_weight else ()
+    return (*batch, *weights)
+
+
+def _with_batch(spec: Any) -> Any:
+    if isinstance(spec, dict):
+        return {name: _with_batch(entry) for name, entry in spec.items()}
+    return tf.TensorSpec((None, *spec.shape), spec.dtype)
+
+
+def _resident_bytes() -> int:
+    """Bytes of memory that this process has now."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * _PAGE
+
+
+_PAGE = 4096
