@@ -17,8 +17,10 @@ BYTES_PER_SECOND = 1 << 20
 """A file that grows is copied again at most so often that it takes this much, as each time all of it is sent."""
 
 _MARKER = "checkpoint.json"
-_LEFT_OUT = re.compile(r"state/(?:worker-[^/]*|copy)\.json|checkpoints/generations/.*|(?:.*/)?\.[^/]*(?:/.*)?")
-"""States of workers, which are of now; claims of elastic jobs; and names of files that are being written."""
+_LEFT_OUT = re.compile(r"state/copy\.json|checkpoints/generations/.*|(?:.*/)?\.[^/]*(?:/.*)?")
+"""What each side has for itself, claims of elastic jobs, and names of files that are being written."""
+_AT_THE_END = re.compile(r"state/worker-[^/]*\.json")
+"""States of workers change every second."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,8 @@ def due_files(
     """
 
     def is_due(file: LocalFile) -> bool:
+        if _AT_THE_END.fullmatch(file.name) and not is_last:
+            return False
         before = copied.get(file.name)
         if before is None or before.file == file:
             return before is None

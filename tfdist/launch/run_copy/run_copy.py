@@ -124,9 +124,13 @@ class RunCopy:
         seconds = STOPPED_SECONDS if code in _STOPPED else END_SECONDS
         self._is_done, self._deadline = code == 0, time.monotonic() + seconds
         self._ends.set()
-        self._thread.join(seconds)
+        why = f"it takes longer than {seconds:g} s"
+        try:
+            self._thread.join(seconds)
+        except KeyboardInterrupt:
+            why = "somebody has ended it"
         if self._thread.is_alive():
-            self._problem = f"it takes longer than {seconds:g} s"
+            self._problem = why
         if self._problem:
             _say(
                 f"warning: the copy of the run in {self._store.url} is not complete: {self._problem}. All of it is in "

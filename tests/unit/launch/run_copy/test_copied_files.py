@@ -21,8 +21,7 @@ from tfdist.launch.run_copy.copied_files import (
         ("config.yaml", True),
         ("logs/worker-0.0.log", True),
         ("state/run.json", True),
-        ("state/worker-3.json", False),  # of now
-        ("state/worker-3.0.error.json", False),
+        ("state/worker-3.json", True),
         ("state/copy.json", False),  # each side has its own
         ("checkpoints/step-00000010/checkpoint.json", True),
         ("checkpoints/fit-2/step-00000010/replicas.npz", True),
@@ -46,6 +45,7 @@ def test_links_are_no_files_of_a_run(tmp_path: Path) -> None:
         ("logs/a.log", 4),
         ("other/b", 4),
         ("state/run.json", 4),
+        ("state/worker-0.json", 4),
     ]
     assert local_files(tmp_path / "none") == []
 
@@ -72,6 +72,12 @@ def test_a_file_is_copied_again_when_it_has_changed_and_not_too_often() -> None:
     assert due_files([now], copied, 100.0 + seconds - 1) == []
     assert due_files([now], copied, 100.0 + seconds) == [now]
     assert due_files([now], copied, 100.0, is_last=True) == [now]
+
+
+def test_states_are_copied_at_the_end() -> None:
+    states = files("state/worker-0.json", "state/worker-1.1.error.json")
+    assert due_files(states, {}, 0.0) == []
+    assert due_files(states, {}, 0.0, is_last=True) == states
 
 
 def test_what_a_copy_loses() -> None:

@@ -138,6 +138,19 @@ def test_a_store_that_fails_is_told_of_and_ends_nothing(
     assert f"warning: the copy of the run in {URL} is not complete: the store is full. All of it is in {run}" in said
 
 
+def test_an_elastic_job_asks_with_each_start_of_its_workers(memory: ObjectMemory, tmp_path: Path) -> None:
+    run = RunDir(tmp_path / "run")
+    copy = RunCopy(spec(run), run, CopyStore(memory, URL))
+    copy.check()
+    mark(run, "1")
+    until(lambda: f"{URL}/state/run.json" in memory.objects)
+    copy.check()
+    mark(run, "2")
+    copy.close(0)
+    assert memory.objects[f"{URL}/state/run.json"] == run.run_file.read_bytes()
+    assert memory.written.count(f"{URL}/state/copy.json") == 1
+
+
 def test_two_starts_do_not_write_one_copy(
     memory: ObjectMemory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
