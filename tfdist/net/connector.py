@@ -31,7 +31,8 @@ class Connector(Generic[HelloT]):
         resolver: Looks the address up.
 
     Attributes:
-        seen: The last outcome; of a host with several addresses, at the one that led farthest.
+        seen: The last outcome; of a host with several addresses, at the one that led farthest. That somebody had
+            another token stands until somebody else answers.
         met: Who answered; None while nobody has.
         mismatch: Why that process cannot take part: it has a token, and this one has none. None while nothing is known
             to be wrong, and on a network that is not trusted.
@@ -123,8 +124,10 @@ class Connector(Generic[HelloT]):
         self.close()
         if self._best is None or seen.status >= self._best.status:
             self._best = seen
-        # Until every address has been tried, what was seen before stands, so that the two do not alternate.
-        if not self._targets or self._best.status >= self.seen.status:
+        # Until every address has been tried, what was seen before stands, so that the two do not alternate. Who had
+        # another token, and has gone, has most likely given up over that.
+        has_left = self.seen.status is DialStatus.MISMATCHED and self._best.status < DialStatus.STRANGER
+        if not has_left and (not self._targets or self._best.status >= self.seen.status):
             self.seen = self._best
         self._next_try = self._clock() + _RETRY_SECONDS
 

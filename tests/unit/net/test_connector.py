@@ -21,6 +21,7 @@ from tfdist.net.dial_outcome import DialOutcome, DialStatus
 from tfdist.net.handshake import Introduction
 from tfdist.net.hello import Hello
 from tfdist.net.line_socket import LineSocket
+from tfdist.net.shared_token import Token
 
 HELLO = Hello.own(Cluster.parse("a:20000,b:20000"), (0,))
 BANNER = {"doctor": 2}
@@ -243,6 +244,31 @@ def test_who_left_is_dialled_anew(dialling: Callable[..., Dialling], listener: s
     with listener.accept()[0] as launcher:
         launcher.sendall(line(answer.to_message()))
         made.until(lambda: made.connector.met == answer)
+
+
+def test_who_had_another_token_and_has_gone_is_told_of_until_somebody_else_answers(
+    dialling: Callable[..., Dialling], listener: socket.socket
+) -> None:
+    """All launchers of a job give up at about the same time: who left first must not seem not to have come."""
+    port = listener.getsockname()[1]
+    made = dialling("127.0.0.1", port, Introduction(HELLO, Token("a secret of this test")))
+    made.until(lambda: made.connector.line)
+    with listener.accept()[0] as other:
+        other.sendall(line(Hello.own(Cluster.parse("a:20000,b:20000"), (1,)).to_message()))
+        made.sees(DialStatus.MISMATCHED)
+    listener.close()
+    seen = made.connector.seen
+    for _ in range(3):
+        made.now += 1.0
+        made.until(lambda: not made.connector.is_idle)
+        made.until(lambda: made.connector.is_idle)
+        assert made.connector.seen == seen
+    with socket.create_server(("127.0.0.1", port)) as stranger:
+        made.now += 1.0
+        made.until(lambda: made.connector.line)
+        with stranger.accept()[0] as other:
+            other.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
+            made.sees(DialStatus.STRANGER)
 
 
 def test_of_several_addresses_the_one_that_leads_farthest_is_told(
