@@ -56,6 +56,22 @@ def test_an_optimizer_of_whole_variables_leaves_the_largest_with_one_worker() ->
     assert (zero1.optimizer, zero2.gradients) == (8000, 4000)
 
 
+def test_of_weights_that_are_cut_one_layer_is_whole_and_small_ones_stay() -> None:
+    made = sizes()
+    large = TensorSize((200, 100), 4)
+    weights = [
+        WeightSizes(f"model/{layer}/{name}", value, value.bytes, (value,))
+        for layer in ("one", "two")
+        for name, value in (("kernel", large), ("bias", BIAS))
+    ]
+    *_, zero3 = planned(replace(made, weights=tuple(weights)), 4).modes
+    assert zero3.mode == "zero3"
+    # 20,000 elements are cut, 10 are not; of a gradient and of state everything is.
+    assert zero3.parameters == 2 * (20_000 + 40)
+    assert zero3.gradients == zero3.optimizer == 2 * (20_000 + 12)
+    assert zero3.whole_layer == 2 * 80_000
+
+
 def test_a_number_beside_a_weight_is_not_cut() -> None:
     made = sizes()
     weight = replace(made.weights[0], slots=(KERNEL, NUMBER))

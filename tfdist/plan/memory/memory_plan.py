@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import get_args
@@ -9,7 +11,7 @@ from typing import get_args
 from tfdist.plan.memory.step_sizes import StepSizes, TensorSize
 from tfdist.plan.plan import DataPlan
 from tfdist.sharding.cut import Cut, evenly, owners, whole
-from tfdist.sharding.sharding_mode import CUT, ShardMode
+from tfdist.sharding.sharding_mode import CUT, WHOLE_BELOW, ShardMode
 
 MARGIN = 1.5
 """Of the estimated activations, how much more were measured at most: docs/sharding.md has the measurements."""
@@ -24,6 +26,8 @@ class ModeMemory:
         parameters: Weights that are trained.
         gradients: Their gradients.
         optimizer: The optimizer's state beside them.
+        whole_layer: Weights of the largest layer and their gradients, which are whole while it is computed; 0 where
+            weights are not cut.
         frozen: Other variables.
         batches: Batches that wait or are trained on.
         activations: What a step computes besides, and its updates of weights; None where it cannot be told.
@@ -34,6 +38,7 @@ class ModeMemory:
     parameters: int
     gradients: int
     optimizer: int
+    whole_layer: int
     frozen: int
     batches: int
     activations: int | None
@@ -42,8 +47,8 @@ class ModeMemory:
     @property
     def total(self) -> int:
         """All of it; activations count as nothing where they are not known."""
-        known = self.parameters + self.gradients + self.optimizer + self.frozen + self.batches + self.process
-        return known + (self.activations or 0)
+        of_model = self.parameters + self.gradients + self.optimizer + self.whole_layer + self.frozen
+        return of_model + self.batches + self.process + (self.activations or 0)
 
     @property
     def most(self) -> int:
@@ -124,6 +129,7 @@ def _mode(mode: str, sizes: StepSizes, workers: int, plan: DataPlan, gpu: bool) 
         parameters=parameters,
         gradients=gradients,
         optimizer=optimizer,
+        whole_layer=_largest_layer(sizes) if "parameters" in cut else 0,
         frozen=sizes.frozen,
         batches=memory.batches // plan.layout.per_worker,
         activations=_activations(sizes, workers, cut),
@@ -145,10 +151,19 @@ def _held(sizes: StepSizes, cuts: Sequence[Cut], worker: int, cut: frozenset[str
     parameters = gradients = optimizer = 0
     for weight, parts in zip(sizes.weights, cuts, strict=True):
         part, all_of_it = parts.part_size(worker), max(parts.size, 1)
-        parameters += _share(weight.value.bytes, part, all_of_it, "parameters" in cut)
+        parameters += _share(weight.value.bytes, part, all_of_it, "parameters" in cut and parts.size >= WHOLE_BELOW)
         gradients += _share(weight.gradient, part, all_of_it, "gradients" in cut)
         optimizer += sum(_slot_share(slot, weight.value, part, all_of_it, cut) for slot in weight.slots)
     return parameters, gradients, optimizer
+
+
+def _largest_layer(sizes: StepSizes) -> int:
+    """Bytes of the weights that are cut of one layer, and of their gradients, at most."""
+    layers: dict[str, int] = defaultdict(int)
+    for weight in sizes.weights:
+        if math.prod(weight.value.shape) >= WHOLE_BELOW:
+            layers[weight.path.rpartition("/")[0]] += weight.value.bytes + weight.gradient
+    return max(layers.values(), default=0)
 
 
 def _activations(sizes: StepSizes, workers: int, cut: frozenset[str]) -> int | None:

@@ -11,6 +11,7 @@ _ROWS: tuple[tuple[str, Callable[[ModeMemory], int | None]], ...] = (
     ("parameters", lambda mode: mode.parameters),
     ("gradients", lambda mode: mode.gradients),
     ("optimizer state", lambda mode: mode.optimizer),
+    ("a layer, whole", lambda mode: mode.whole_layer or None),
     ("other variables", lambda mode: mode.frozen),
     ("batches", lambda mode: mode.batches),
     ("activations", lambda mode: mode.activations),
