@@ -23,6 +23,7 @@ SECTIONS = {
     "compile": "CompileConfig",
     "data": "DataConfig",
     "fit": "FitConfig",
+    "fit.distill": "DistillConfig",
     "devices": "DevicesConfig",
     "checkpoint": "CheckpointConfig",
 }

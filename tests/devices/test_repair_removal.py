@@ -68,7 +68,10 @@ TAKEN_OUT = [
     (f"{OPERATIONS}_v2.stateless_shuffle", ["stateless_draws_of_steps"]),
     ("keras.src.backend.tensorflow.random.shuffle", ["shuffled_rows"]),
     # Clipped, distilled and accumulated gradients are reduced first.
-    ("BaseOptimizer.apply", ["clipnorm", "global_clipnorm", "clipvalue", "distillation", "gradient_accumulation"]),
+    (
+        "BaseOptimizer.apply",
+        ["clipnorm", "global_clipnorm", "clipvalue", "distillation_of_probabilities", "gradient_accumulation"],
+    ),
     # An inf on the last replica.
     ("LossScaleOptimizer.apply", ["loss_scaling_with_an_overflow"]),
     ("LossScaleOptimizer._tf_apply", ["loss_scaling_with_an_overflow"]),

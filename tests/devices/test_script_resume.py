@@ -63,6 +63,22 @@ def seeded_by_the_script(script: Script) -> None:
     script.fit(compiled(network(), "rmsprop"), x, y, batch_size=BATCH, epochs=3)
 
 
+def distilled(script: Script) -> None:
+    """A student that learns from a teacher by Keras's Distiller."""
+    x, y = samples()
+    x_only = keras.Input((5,))
+    teacher = keras.Model(x_only, keras.layers.Dropout(0.5)(keras.layers.Dense(3)(x_only)))
+    student = keras.Sequential([keras.Input((5,)), *network().layers])
+    losses = [
+        keras.distillation.LogitsDistillation(2.0, keras.losses.KLDivergence()),
+        keras.distillation.FeatureDistillation("mse"),
+    ]
+    distiller = keras.distillation.Distiller(teacher, student, losses)
+    before = teacher.get_weights()
+    script.fit(compiled(distiller, "adam"), x, y, batch_size=BATCH, epochs=3)
+    assert all((one == other).all() for one, other in zip(before, teacher.get_weights(), strict=True))
+
+
 class TwoOptimizers(keras.Model):
     """Its step has an optimizer for each layer, which accumulate gradients over three batches."""
 
@@ -116,6 +132,7 @@ def two_optimizers(script: Script) -> None:
         (two_optimizers, 2, [("on_train_batch_begin", STEPS + 6)]),  # in the midst of an accumulation
         slow(shuffled_dataset, 1, [("on_train_batch_begin", STEPS + 4), ("on_train_batch_begin", 13)]),
         slow(seeded_by_the_script, 1, [("on_train_batch_begin", 3)]),
+        (distilled, 2, [("on_train_batch_begin", STEPS + 3)]),
     ],
 )
 def test_every_bit_is_that_of_a_script_that_was_not_killed(

@@ -7,6 +7,7 @@ from tests.exactness import (
     callback_cases,
     coupling_cases,
     data_cases,
+    distillation_cases,
     fit_cases,
     guide_step_cases,
     layer_cases,
@@ -42,6 +43,7 @@ SECTIONS = {
     "Steps": step_cases,
     "Steps of one's own": own_step_cases,
     "Steps of guides and repositories": guide_step_cases,
+    "Distillation": distillation_cases,
     "What steps of one's own keep": own_state_cases,
     "Steps of `predict`, decorated steps, ragged rows": own_predict_cases,
     "Logs of steps of one's own": log_cases,
@@ -110,7 +112,10 @@ SLOW = {
     *("coupling_layers_run_eagerly", "gathered_function_as_loss_and_metric", "dice_loss", "hinge_of_other_labels"),
     *("adversaries_with_noise_of_two_batches", "logged_score_of_metrics_eagerly", "gathered_draws_that_xla_compiles"),
     *("loss_scaling", "clipvalue", "mixed_bfloat16", "own_step_of_triplets", "model_that_subtracts_the_mean"),
-    *("schedule_free_of_a_model_to_build", "pipeline_of_batches_of_one", "distillation"),
+    *("schedule_free_of_a_model_to_build", "pipeline_of_batches_of_one"),
+    *("distillation_of_probabilities", "distillation_of_directions", "distillation_with_weights"),
+    *("distillation_with_weights_of_classes", "distillation_of_a_config_by_xla"),
+    "distillation_of_a_config_with_weights",
 }
 """Cases that the slow tests alone compare."""
 

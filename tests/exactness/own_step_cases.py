@@ -9,7 +9,7 @@ import tensorflow as tf
 from keras import ops
 
 import tfdist
-from tests.exactness.table import BATCH, EPOCHS, ONLY_TRAINED, case, classifier, fitted, numbers
+from tests.exactness.table import BATCH, EPOCHS, ONLY_TRAINED, case, fitted, numbers
 
 layers = keras.layers
 
@@ -380,13 +380,3 @@ def adversaries_with_noise_of_two_batches(samples: int) -> dict[str, Any]:
     history = model.fit(x, y, batch_size=BATCH, epochs=EPOCHS, verbose=0)
     model.optimizer = model.generator_optimizer
     return {"model": model, "x": x, "y": None, "history": history.history, "evaluate": False}
-
-
-@case("`keras.distillation.Distiller`")
-def distillation(samples: int) -> dict[str, Any]:
-    teacher = classifier()
-    student = keras.Sequential([keras.Input((6,)), layers.Dense(4, "relu"), layers.Dense(3, activation="softmax")])
-    distiller = keras.distillation.Distiller(
-        teacher, student, keras.distillation.LogitsDistillation(temperature=2.0), student_loss_weight=0.4
-    )
-    return fitted(distiller, *numbers(samples), {"metrics": ["accuracy"]})

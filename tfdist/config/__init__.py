@@ -2,10 +2,10 @@
 
 `load` is the entry point. It reads the file as a `yaml_document` with the value types of `yaml_types`, applies `--set`
 and makes paths absolute. Then `section` builds the frozen dataclasses of `schema`, `compile_section`, `data_sections`,
-`fit_section` and `checkpoint_section` by their annotations, which `type_rules` matches and describes; an optimizer, a
-loss, a metric or a callback is a `keras_object`. What is wrong is a `FieldError` of `field_errors`, with its key.
-`dotted_path` imports the functions that a config names; `metric_direction` tells whether more of a metric is better.
-`json_schema` is all of it for editors.
+`fit_section`, `distill_section` and `checkpoint_section` by their annotations, which `type_rules` matches and
+describes; an optimizer, a loss, a metric or a callback is a `keras_object`. What is wrong is a `FieldError` of
+`field_errors`, with its key. `dotted_path` imports the functions that a config names; `metric_direction` tells whether
+more of a metric is better. `json_schema` is all of it for editors.
 """
 
 from tfdist.config.checkpoint_section import CheckpointConfig

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Annotated, ClassVar
 
+from tfdist.config.distill_section import DistillConfig
 from tfdist.config.keras_object import FORMS, KerasObject
 from tfdist.config.section import Section
 from tfdist.config.type_rules import PositiveInt, Rule
@@ -36,6 +37,7 @@ class FitConfig(Section):
         class_weight: How much the samples of a class count in the loss, by the class's number; 1 for those not named.
         callbacks: Keras's by name, `early_stopping` or `{name: early_stopping, patience: 3}`, and your own,
             `{build: my.module.Callback, args: {...}}`; called in this order.
+        distill: A teacher whose outputs the model learns besides the labels; null for none.
     """
 
     ELSEWHERE: ClassVar[Mapping[str, str]] = MappingProxyType(
@@ -76,6 +78,7 @@ class FitConfig(Section):
     callbacks: Annotated[Sequence[KerasObject], Rule(f"a list of callbacks, each {FORMS}", lambda value: True)] = field(
         default_factory=list
     )
+    distill: DistillConfig | None = None
 
     def validates_after(self, epoch: int) -> bool:
         """Whether there is a validation at the end of an epoch, counted from 0, where there is data for it."""

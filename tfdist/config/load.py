@@ -149,7 +149,14 @@ def shared_settings(config: RunConfig) -> dict[str, Any]:
     for source in (content["data"]["train"], content["data"]["validation"]):
         for path in FORMATS[source["format"]].PATHS if source else ():
             del source[path]
+    if content["fit"]["distill"]:
+        content["fit"]["distill"]["teacher"] = _without_path(content["fit"]["distill"]["teacher"])
     return {key: _in_json(value) for key, value in _entries(content, "")}
+
+
+def _without_path(teacher: Any) -> Any:
+    """A teacher without the place where it lies, which may differ between hosts."""
+    return "path" if isinstance(teacher, str) else {**teacher, **({"outputs": "path"} if "outputs" in teacher else {})}
 
 
 def dump_yaml(config: RunConfig, versions: Mapping[str, str] | None = None) -> str:
@@ -205,6 +212,9 @@ def _with_absolute_paths(document: Document) -> dict[str, Any]:
     if isinstance(model, Mapping) and "weights" in model:
         base = _base(document, "model.weights")
         content["model"] = {**model, "weights": _absolute(model["weights"], base, is_pattern=False)}
+    fit = content.get("fit")
+    if isinstance(fit, Mapping) and isinstance(fit.get("distill"), Mapping):
+        content["fit"] = {**fit, "distill": _distill_with_absolute_paths(document, fit["distill"])}
     data = content.get("data")
     if not isinstance(data, Mapping):
         return content
@@ -214,6 +224,17 @@ def _with_absolute_paths(document: Document) -> dict[str, Any]:
         if isinstance(section, Mapping) and str(section.get("format")) in FORMATS:
             sections[name] = _source_with_absolute_paths(document, f"data.{name}", section)
     return content | {"data": sections}
+
+
+def _distill_with_absolute_paths(document: Document, section: Mapping[str, Any]) -> dict[str, Any]:
+    content = dict(section)
+    teacher, key = content.get("teacher"), "fit.distill.teacher"
+    if isinstance(teacher, Mapping) and "outputs" in teacher:
+        base = _base(document, f"{key}.outputs")
+        content["teacher"] = {**teacher, "outputs": _absolute(teacher["outputs"], base, is_pattern=False)}
+    elif isinstance(teacher, str):
+        content["teacher"] = _absolute(teacher, _base(document, key), is_pattern=False)
+    return content
 
 
 def _source_with_absolute_paths(document: Document, key: str, section: Mapping[str, Any]) -> dict[str, Any]:

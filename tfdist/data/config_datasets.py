@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import tensorflow as tf
@@ -10,7 +10,9 @@ import tensorflow as tf
 from tfdist.config.data_sections import SourceConfig
 from tfdist.config.dotted_path import resolve_callable
 from tfdist.data.format_registry import open_source
+from tfdist.data.ops.companions import Companion
 from tfdist.data.pipeline import OpenedDataset, open_and_build
+from tfdist.data.sample_source import SampleSource
 from tfdist.order.position import START, Position
 
 
@@ -23,6 +25,7 @@ def from_config(
     begin: Position = START,
     class_weight: Mapping[int, float] | None = None,
     steps_per_epoch: int | None = None,
+    open_companion: Callable[[SampleSource], Companion] | None = None,
 ) -> OpenedDataset:
     """Opens what a section describes. All workers call it together.
 
@@ -35,6 +38,7 @@ def from_config(
         begin: Where the training resumes.
         class_weight: Class number -> the weight of its samples; None for samples without weights.
         steps_per_epoch: Steps of an epoch; None for a pass over the samples.
+        open_companion: Opens what comes beside the samples of the source; None for nothing.
 
     Raises:
         ConfigError: A dotted path does not import or names no function.
@@ -53,4 +57,5 @@ def from_config(
         classes=config.classes,
         class_weight=class_weight,
         steps_per_epoch=steps_per_epoch,
+        open_companion=open_companion,
     )

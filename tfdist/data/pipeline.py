@@ -11,6 +11,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfdist.data.argument_checks import boolean, integer
+from tfdist.data.ops.companions import Companion
 from tfdist.data.ops.prefetch import PREFETCHED_STEPS
 from tfdist.data.ops.python_functions import CountedCalls, call_python
 from tfdist.data.ops.sample_batches import Augment
@@ -53,6 +54,7 @@ def open_and_build(
     *,
     sharding: Sharding = "auto",
     strategy: tf.distribute.Strategy | None = None,
+    open_companion: Callable[[SampleSource], Companion] | None = None,
     **options: Any,
 ) -> OpenedDataset:
     """Returns the batches of a source, once all workers have it and agree on it.
@@ -63,6 +65,7 @@ def open_and_build(
             stops. With `none` each worker's data is its own share, and a global batch takes samples of all shares
             in proportion to their sizes, so that all workers have equally many steps.
         strategy: The strategy; by default the current one.
+        open_companion: Opens what comes beside the samples of a source, on every worker; None for nothing.
         **options: See `_build`.
 
     Raises:
@@ -71,9 +74,25 @@ def open_and_build(
     """
     strategy = strategy or tf.distribute.get_strategy()
     agreed = agree(open_source, sharding, strategy)
+    if open_companion is not None:
+        options["companion"] = _agreed_companion(open_companion, agreed, strategy)
     batches, feed = _build(agreed, strategy, **options)
     begin = functools.partial(replica_batches, feed, strategy)
     return OpenedDataset(batches, agreed.samples, feed.facts, agreed.source, begin)
+
+
+def _agreed_companion(
+    open_companion: Callable[[SampleSource], Companion], agreed: AgreedSource, strategy: tf.distribute.Strategy
+) -> Companion:
+    """What comes beside the samples, once all workers have it and agree on it."""
+    opened: list[Companion] = []
+
+    def open_source() -> SampleSource:
+        opened.append(open_companion(agreed.source))
+        return opened[0].source
+
+    agree(open_source, "auto", strategy)
+    return opened[0]
 
 
 def build(source: SampleSource, *, strategy: tf.distribute.Strategy | None = None, **options: Any) -> Batches:
@@ -94,6 +113,7 @@ def _build(
     classes: int | None = None,
     class_weight: Mapping[int, float] | None = None,
     steps_per_epoch: int | None = None,
+    companion: Companion | None = None,
 ) -> tuple[Batches, SampleFeed]:
     """Returns the batches of a source, and the feed that they come from; every iterator is the next epoch.
 
@@ -115,6 +135,7 @@ def _build(
         classes: Labels must be integers from 0 to `classes - 1`; an error names the sample with another one.
         class_weight: Class number -> the weight of its samples, which batches then have as their third part.
         steps_per_epoch: Steps of an epoch; None for a pass over the samples.
+        companion: What comes beside the samples; None for nothing.
 
     Returns:
         A `tf.data.Dataset` of global batches for one replica, a `tf.distribute.DistributedDataset` for several; and
@@ -128,7 +149,8 @@ def _build(
     shuffle = boolean("shuffle", shuffle, "No size of a buffer is needed: all samples are shuffled.")
     checks = SampleChecks(on_nan, classes)
     replicas = strategy.num_replicas_in_sync
-    feed = SampleFeed.of(agreed, batch_size, seed, shuffle, replicas, augment, checks, class_weight, steps_per_epoch)
+    changes = augment, checks, class_weight, steps_per_epoch, companion
+    feed = SampleFeed.of(agreed, batch_size, seed, shuffle, replicas, *changes)
     if not begin.step:
         return replica_batches(feed, strategy, begin), feed
     later = replica_batches(feed, strategy, Position(begin.epoch + 1))

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tfdist.data.ops.augmentation import augmented
 from tfdist.data.ops.class_weights import weighted
+from tfdist.data.ops.companions import Companion
 from tfdist.data.ops.sample_batches import Augment, Augmentation
 from tfdist.data.ops.sample_checks import SampleChecks
 from tfdist.data.ops.sample_indices import SampleIndices
@@ -34,6 +35,7 @@ class SampleFeed:
         checks: What each sample must be.
         class_weight: Class number -> the weight of its samples; None for samples without weights.
         steps_per_epoch: Steps of an epoch; None for a pass over the samples.
+        companion: What comes beside the samples, once they are weighted; None for nothing.
     """
 
     source: SampleSource
@@ -43,6 +45,7 @@ class SampleFeed:
     checks: SampleChecks = SampleChecks()
     class_weight: Mapping[int, float] | None = None
     steps_per_epoch: int | None = None
+    companion: Companion | None = None
 
     @classmethod
     def of(
@@ -56,6 +59,7 @@ class SampleFeed:
         checks: SampleChecks = SampleChecks(),  # noqa: B008 - frozen
         class_weight: Mapping[int, float] | None = None,
         steps_per_epoch: int | None = None,
+        companion: Companion | None = None,
     ) -> SampleFeed:
         """The feed of a source on which the workers agree.
 
@@ -69,6 +73,7 @@ class SampleFeed:
             checks: The same.
             class_weight: The same.
             steps_per_epoch: The same.
+            companion: The same.
 
         Raises:
             UsageError: The source can only be read in sequence, and its epochs are to be no passes.
@@ -76,7 +81,7 @@ class SampleFeed:
         batch_size = min(batch_size, agreed.samples)
         if _lanes_of(agreed.source) is not None:
             check_passes_in_sequence(steps_per_epoch)
-        changes = augment, checks, class_weight, steps_per_epoch
+        changes = augment, checks, class_weight, steps_per_epoch, companion
         if agreed.sizes is None:
             order = _order(agreed.source, batch_size, seed, shuffle)
             steps_of_all = EpochSteps(agreed.samples, batch_size, replicas)
@@ -100,7 +105,8 @@ class SampleFeed:
         """
         numbers = SampleIndices(self.order, self.steps, self.span, replica_ids, first_step, epochs, stands_in)
         batches = self._unweighted(numbers)
-        return batches if self.class_weight is None else weighted(batches, self.class_weight)
+        batches = batches if self.class_weight is None else weighted(batches, self.class_weight)
+        return batches if self.companion is None else self.companion.joined(batches, numbers)
 
     def _unweighted(self, numbers: SampleIndices) -> tf.data.Dataset:
         inspects = self.checks != SampleChecks()

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tfdist.checkpoint.inspection.model_choice import ModelChoice
 from tfdist.cluster.membership import Membership
 from tfdist.config.load import source_to_dict
 from tfdist.errors import RunDirError
 from tfdist.inference.data_choice import DataChoice
-from tfdist.inference.model_choice import ModelChoice
 from tfdist.launch.job import run_to_result, say_report
 from tfdist.launch.job_spec import JobSpec
 from tfdist.rundir.regular_files import read_json

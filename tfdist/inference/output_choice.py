@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from tfdist.errors import UsageError
 from tfdist.rundir.atomic_files import check_folder
+from tfdist.training.inference.outputs.kept_outputs import MANIFEST_FILE
 
 FORMATS: Mapping[str, str] = MappingProxyType(
     {".npz": "npz", ".tfrecord": "tfrecord", ".tfrecords": "tfrecord", ".csv": "csv", ".parquet": "parquet"}
@@ -42,6 +43,33 @@ def choose_output(output: str, form: str | None, *, overwrite: bool) -> tuple[Pa
             "host. Install it: pip install 'tfdist[parquet]', or choose another --format."
         )
     return path, chosen
+
+
+def choose_output_folder(output: str, *, overwrite: bool) -> Path:
+    """The folder of TFRecord files to make, absolute.
+
+    Args:
+        output: As the user names it.
+        overwrite: Whether a folder of such files may be replaced.
+
+    Raises:
+        UsageError: It exists, and is another folder or must not be replaced; or it cannot be written.
+    """
+    path = Path(os.path.abspath(output))
+    if os.path.lexists(path) and not (path.is_dir() and not any(path.iterdir())):
+        if not (path / MANIFEST_FILE).is_file():
+            raise UsageError(
+                f"{output} exists already, and has something else than kept outputs. Expected a new folder. Choose "
+                f"another. Received: --output {output}"
+            )
+        if not overwrite:
+            raise UsageError(
+                f"{output} exists already. Expected a new folder. Choose another --output, or replace it with "
+                "--overwrite: it stays as it is until the new one is whole."
+            )
+    check_folder(path, named_by="--output")
+    _check_writable(path)
+    return path
 
 
 def choose_quantized_output(output: str | None, model: str, mode: str, *, overwrite: bool) -> Path:
@@ -101,6 +129,10 @@ def check_new_file(path: Path, output: str, what: str, *, overwrite: bool) -> No
             f"it stays as it is until the new file is whole."
         )
     check_folder(path, named_by="--output")
+    _check_writable(path)
+
+
+def _check_writable(path: Path) -> None:
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise UsageError(
             f"{path.parent} cannot be written. Expected a directory that this user can write to. Choose another "

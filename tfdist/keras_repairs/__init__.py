@@ -12,6 +12,7 @@ it where one replica trains. Repairs stand in the room of their subject; in the 
 - `coupling/`: what takes a sample by the others of its batch, computed on the rows of all replicas
 - `random_numbers/`: a replica's rows of what one replica would draw
 - `forward/`: layers, losses and metrics of a replica's piece of the batch
+- `distillation/`: a teacher's part of the loss of a `fit`
 - `optimizer/`: gradients reduced once, accumulated, and applied by each replica
 - `sharded_optimizer/`: optimizers of which each worker holds a part
 - `sharded_parameters/`: weights of which each worker holds a part, put together where they are read

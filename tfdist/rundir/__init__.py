@@ -1,8 +1,8 @@
 """The run directory: its layout, how it is made, and the records in it.
 
 - `layout` names the files; `run_dir_creation` makes the directory, or takes the one of an earlier run
-- `atomic_files` writes files whole or not at all, by `temp_names`; `direct_io` writes large ones past the page cache;
-  `directory_exchange` replaces directories; `completion` notes that there is nothing left to train
+- `atomic_files` writes files whole or not at all, by `temp_names`, and `directory_exchange` directories; `direct_io`
+  writes large files past the page cache; `completion` notes that there is nothing left to train
 - `regular_files` reads what something else may have written; `bounded_disk` does not wait for ever for a silent disk
 - records, each a `json_record`: `worker_state`, `job_state` and `failure`, and the lines of the ledger (`ledger_lines`)
 - `run_snapshot` reads all records of a run; `process_presence` tells whether the process that wrote one is still there

@@ -48,14 +48,14 @@ def load_initial_weights(
         variable.assign(value)
 
 
-def load_weights(model: keras.Model, file: Path, shown: str, batches: Batches, *, advice: str) -> None:
+def load_weights(model: keras.Model, file: Path, shown: str, batches: Batches | None, *, advice: str) -> None:
     """Loads a file of this machine, without the state of the optimizer.
 
     Args:
         model: Under whose strategy it is loaded.
         file: A `.keras` or a `.weights.h5` file.
         shown: It in words, for errors.
-        batches: What the model is to take, for one that is built by its first batch.
+        batches: What the model is to take, for one that is built by its first batch; None for one that is built.
         advice: What to do where it cannot be loaded, in a sentence.
 
     Raises:

@@ -13,7 +13,7 @@ from tfdist.errors import ConfigError
 REPOSITORY = Path(__file__).parents[3]
 
 
-FIT = {"steps_per_epoch": None, "validation_freq": 1, "class_weight": None, "callbacks": []}
+FIT = {"steps_per_epoch": None, "validation_freq": 1, "class_weight": None, "callbacks": [], "distill": None}
 
 
 def test_a_config_with_its_defaults(config_file: Path, tmp_path: Path) -> None:

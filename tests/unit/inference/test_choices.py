@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from tests.unit.checkpoint.inspection.made import cut, folder_of, run_with, save
+from tfdist.checkpoint.inspection.model_choice import choose_model
 from tfdist.config import TfrecordSource, load_config
 from tfdist.config.data_sections import NpzSource
 from tfdist.errors import ConfigError, DataError, RunDirError, UnsupportedError, UsageError
 from tfdist.inference import output_choice
 from tfdist.inference.data_choice import BATCH_SIZE, choose_data, in_order
-from tfdist.inference.model_choice import choose_model
-from tfdist.inference.output_choice import choose_output, choose_quantized_output
+from tfdist.inference.output_choice import choose_output, choose_output_folder, choose_quantized_output
 from tfdist.rundir import RunDir
 from tfdist.training.quantization.quantization_request import check_mode
 
@@ -180,6 +180,25 @@ def test_files_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(output_choice.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"pyarrow, which is not installed.*pip install 'tfdist\[parquet\]'"):
         choose_output(str(tmp_path / "a.parquet"), None, overwrite=False)
+
+
+def test_folders_of_outputs_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for name in ("new", "empty"):
+        assert choose_output_folder(str(tmp_path / name), overwrite=False) == tmp_path / name
+    (tmp_path / "said").mkdir()
+    (tmp_path / "said" / "outputs.json").write_text("{}")
+    with pytest.raises(UsageError, match="said exists already.*replace it with --overwrite: it stays as it is until"):
+        choose_output_folder(str(tmp_path / "said"), overwrite=False)
+    assert choose_output_folder(str(tmp_path / "said"), overwrite=True) == tmp_path / "said"
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "photo").write_text("")
+    (tmp_path / "file").write_text("")
+    for name in ("mine", "file"):
+        with pytest.raises(UsageError, match="exists already, and has something else than kept outputs"):
+            choose_output_folder(str(tmp_path / name), overwrite=True)
+    with pytest.raises(RunDirError, match="there is no directory"):
+        choose_output_folder(str(tmp_path / "absent" / "said"), overwrite=False)
 
 
 def test_the_file_of_a_quantized_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

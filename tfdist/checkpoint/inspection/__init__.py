@@ -2,5 +2,6 @@
 
 `locations` finds the folder and `checkpoint_entries` the checkpoints in it, which `checkpoint_table` lists.
 `stored_variables` reads their variables; `contents` shows one checkpoint, or what the `comparison` of two found.
+`model_choice` finds the model that a user names: a file, or what a run has.
 `removal` removes old ones, `export` copies one to a file for Keras.
 """

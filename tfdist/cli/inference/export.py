@@ -95,12 +95,12 @@ def export(ctx: click.Context, /, model: str, form: str, output: str | None, **o
     kept.
     """
     # Imported here: `--help` does not need it.
+    from tfdist.checkpoint.inspection.model_choice import choose_model
     from tfdist.inference.data_choice import choose_data
     from tfdist.inference.export import export_table
     from tfdist.inference.export.calibration_choice import choose_calibration
     from tfdist.inference.export.export_job import run_export
     from tfdist.inference.export.export_target import choose_target
-    from tfdist.inference.model_choice import choose_model
     from tfdist.training.artifacts.artifact_formats import FORMATS
     from tfdist.training.export.input_signature import parse_signature
     from tfdist.verify.exit_codes import DIFFERS

@@ -11,10 +11,10 @@ import click
 from tfdist.cli import common_options as shared
 
 if TYPE_CHECKING:
+    from tfdist.checkpoint.inspection.model_choice import ModelChoice
     from tfdist.cluster.membership import Membership
     from tfdist.inference.data_choice import DataChoice
     from tfdist.inference.inference_job import InferenceOutcome
-    from tfdist.inference.model_choice import ModelChoice
 
 _GRACE_SECONDS = 5.0
 """How long workers may take to end when asked to; what is done is kept all the while."""
@@ -102,10 +102,10 @@ def choose_inputs(
         sets_file: Whether `--set` is for what `completed` adds, and not for the config of a run.
     """
     # Imported here: `--help` does not need it.
+    from tfdist.checkpoint.inspection.model_choice import choose_model
     from tfdist.cluster.discover import discover
     from tfdist.cluster.kubernetes import start_seconds
     from tfdist.inference.data_choice import choose_data
-    from tfdist.inference.model_choice import choose_model
 
     if options["start_timeout"] is None:
         options["start_timeout"] = start_seconds()

@@ -15,6 +15,19 @@ if TYPE_CHECKING:
     from tfdist.training.inference.inference_request import PredictionRequest
 
 
+part_samples = shared.count(
+    "--part-samples", "Keep what is done after each N samples; default: after about 32 MB, or 30 s."
+)
+max_restarts = click.option(
+    "--max-restarts",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Restart all workers when one fails; they go on behind what is kept.",
+)
+
+
 @click.command(cls=Verb)
 @inference_options
 @click.option("-o", "--output", required=True, metavar="OUT", type=shared.LocalPath(), help="The file to make.")
@@ -25,15 +38,8 @@ if TYPE_CHECKING:
     help="Of OUT; default: by its name (.npz, .tfrecord, .csv, .parquet).",
 )
 @click.option("--overwrite", is_flag=True, help="Replace OUT, and parts of other predictions beside it.")
-@shared.count("--part-samples", "Keep what is done after each N samples; default: after about 32 MB, or 30 s.")
-@click.option(
-    "--max-restarts",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="Restart all workers when one fails; they go on behind what is kept.",
-)
+@part_samples
+@max_restarts
 @click.pass_context
 def predict(
     ctx: click.Context,
@@ -61,19 +67,21 @@ def predict(
     quiet = options["quiet"]
     outcome = run_inference_verb("predict", options, prediction=prediction)
     if outcome.code:
-        _say_what_is_kept(output)
+        say_what_is_kept(output)
     if outcome.result is not None and not quiet:
-        click.echo(_said(outcome.result, output))
+        click.echo(prediction_line(outcome.result, output))
     ctx.exit(outcome.code)
 
 
-def _say_what_is_kept(output: str) -> None:
+def say_what_is_kept(output: str) -> None:
+    """Says where the parts of an output are, where there are any."""
     parts = Path(f"{output}.parts")
     if any(parts.glob("part-*.npz")):
         click.echo(f"What is predicted already is kept in {parts}: the same command goes on behind it.", err=True)
 
 
-def _said(result: Any, output: str) -> str:
+def prediction_line(result: Any, output: str) -> str:
+    """What came of a prediction, in words."""
     from tfdist.text import format_bytes, format_count, format_duration
 
     predicted, seconds = result["predicted"], max(result["seconds"], 1e-9)

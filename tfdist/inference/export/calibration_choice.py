@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from tfdist.checkpoint.inspection.model_choice import ModelChoice
 from tfdist.config.load import source_to_dict
 from tfdist.errors import UsageError
 from tfdist.inference.data_choice import DataChoice, choose_data
-from tfdist.inference.model_choice import ModelChoice
 from tfdist.training.artifacts.artifact_formats import ArtifactFormat
 from tfdist.training.export.full_integer.calibration_request import CalibrationRequest
 from tfdist.training.quantization.drop_budget import DropBudget

@@ -18,11 +18,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from tfdist.checkpoint.inspection.model_choice import ModelChoice
 from tfdist.config.load import source_to_dict
 from tfdist.errors import TfdistError, UsageError, WorkerFailedError
 from tfdist.inference.data_choice import DataChoice
 from tfdist.inference.export.export_target import ExportTarget
-from tfdist.inference.model_choice import ModelChoice
 from tfdist.rundir import atomic_files
 from tfdist.rundir.temp_names import remove_abandoned
 from tfdist.text import printable

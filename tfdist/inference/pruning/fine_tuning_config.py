@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tfdist.checkpoint.inspection.model_choice import ModelChoice
 from tfdist.config import RunConfig
 from tfdist.config.load import build_config, read_config
 from tfdist.config.yaml_document import Document
 from tfdist.errors import UsageError
-from tfdist.inference.model_choice import ModelChoice
 from tfdist.training.pruning.structure import Structure
 
 _LEFT_OUT = ("earlystopping", "pruning")

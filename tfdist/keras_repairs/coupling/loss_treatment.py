@@ -17,6 +17,7 @@ from tfdist.keras_repairs.coupling.coupled_losses import couples_rows
 from tfdist.keras_repairs.coupling.declarations import Declared, DeclaredLoss, declared_of
 from tfdist.keras_repairs.coupling.trials.loss_trial import Verdict, try_out
 from tfdist.keras_repairs.coupling.trials.part_comparison import Kind
+from tfdist.keras_repairs.distillation.soft_targets import SoftTargets
 from tfdist.keras_repairs.model_checks.refusals import reduces_itself
 from tfdist.runtime.strategy_settings import settings_of
 
@@ -89,7 +90,9 @@ def get_loss(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def is_of_keras(loss: Any) -> bool:
-    """Whether a loss and the function that it calls are Keras's."""
+    """Whether a loss and the function that it calls are Keras's, or it is that of a distillation, likewise known."""
+    if isinstance(loss, SoftTargets):
+        return True
     parts = [type(loss), getattr(loss, "fn", type(loss))]
     return all(getattr(part, "__module__", "").startswith("keras.src.") for part in parts)
 

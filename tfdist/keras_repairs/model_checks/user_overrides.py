@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tfdist.keras_repairs.distillation.distilled_loss import is_distilled
+
 _KERAS = "keras.src."
 _DISTILLATION = "keras.src.distillation."
 
@@ -17,8 +19,8 @@ def is_users_step(model: Any, step: str) -> bool:
 
 
 def is_overridden(model: Any, name: str) -> bool:
-    """Whether `model` has a method `name` that is not Keras's."""
-    if name in vars(model):
+    """Whether `model` has a method `name` that is neither Keras's nor that of `distill`, which counts as Keras's."""
+    if name in vars(model) and not is_distilled(vars(model)[name]):
         return True
     owner = next(cls for cls in type(model).__mro__ if name in cls.__dict__)
     return not owner.__module__.startswith(_KERAS) or owner.__module__.startswith(_DISTILLATION)

@@ -11,6 +11,7 @@ import tensorflow as tf
 from tfdist.data.format_registry import sample_specs
 from tfdist.data.sample_source import ArraySpec, SampleSpecs
 from tfdist.errors import DataError, UsageError
+from tfdist.keras_repairs.distillation.distilled_loss import labels_of
 from tfdist.training.config_objects.problems import Problems
 
 
@@ -63,7 +64,8 @@ def diagnose_shapes(model: keras.Model, loss: Any, datasets: Mapping[str, Any]) 
         if batches is None:
             continue
         # Weights may come third.
-        problem = _problem_of(model, loss, *tf.nest.map_structure(_of_one_replica, batches.element_spec[:2]))
+        x, y = tf.nest.map_structure(_of_one_replica, batches.element_spec[:2])
+        problem = _problem_of(model, loss, x, labels_of(y))
         if problem is not None:
             return DataError(f"{key}: {problem}")
     return None

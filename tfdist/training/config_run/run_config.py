@@ -96,7 +96,7 @@ def _train(
     session: LaunchedSession, config: RunConfig, start: RunStart, made: ConfigObjects, announce: Announce
 ) -> None:
     """From the data to the saved model."""
-    model, inputs = made.model, _load_data(session, config, start.position)
+    model, inputs = made.model, _load_data(session, config, start.position, made)
     resumed = start.resumed
     if resumed is not None:
         check_same_order(resumed, samples=inputs.samples, order=inputs.order)
@@ -211,7 +211,7 @@ class _Inputs:
     order: Mapping[str, Any]
 
 
-def _load_data(session: LaunchedSession, config: RunConfig, position: Position) -> _Inputs:
+def _load_data(session: LaunchedSession, config: RunConfig, position: Position, made: ConfigObjects) -> _Inputs:
     section = config.data
     train = data.from_config(
         section.train,
@@ -223,6 +223,7 @@ def _load_data(session: LaunchedSession, config: RunConfig, position: Position) 
         # Not by fit: it weights no data of several replicas, and takes weights of all classes only.
         config.fit.class_weight,
         config.fit.steps_per_epoch,
+        None if made.kept_teacher is None else made.kept_teacher.open_companion,
     )
     validation, validation_samples = None, 0
     if section.validation is not None:

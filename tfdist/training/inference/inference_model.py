@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -13,12 +13,10 @@ import tensorflow as tf
 from tfdist.config import RunConfig
 from tfdist.config.dotted_path import search_in
 from tfdist.data.pipeline import Batches
-from tfdist.errors import DataError, TfdistError, UsageError
-from tfdist.training.config_objects.model_builder import build_model
+from tfdist.errors import UsageError
+from tfdist.keras_repairs.files.training_state import build
 from tfdist.training.inference.inference_request import InferenceRequest
-from tfdist.training.weights_file import copy_of_chiefs, load_weights, one_line
-
-_ADVICE = "Let its code be that of the training, or choose another with --checkpoint."
+from tfdist.training.inference.trained_model import TrainedModel, load_trained
 
 
 def load_model(
@@ -40,39 +38,18 @@ def load_model(
     search_in(os.getcwd())
     for module in request.modules:
         _import(module)
-    with copy_of_chiefs(request.model, strategy) as file:
-        if request.is_whole_model:
-            model = _whole_model(request, file, strategy)
-        else:
-            assert config is not None, "weights alone come with the config that builds their model"
-            keras.config.set_dtype_policy(config.precision)
-            model = build_model(config, strategy)
-            load_weights(model, file, request.shown_model, batches, advice=_ADVICE)
+    if config is not None:
+        # Of layers that are made while the model is built, too.
+        keras.config.set_dtype_policy(config.precision)
+    trained = TrainedModel(request.model, request.shown_model, None if request.is_whole_model else config)
+    build_by_data = functools.partial(build, dataset=batches)
+    model = load_trained(trained, strategy, build_by_data, compiles=request.verb != "predict")
     if request.verb != "predict" and not model.compiled:
         raise UsageError(
             f"{request.shown_model} was saved without a loss and metrics, so that nothing can be evaluated. Expected a "
             "model that was compiled before it was saved. Compile it and save it again, or evaluate its run directory."
         )
     return model
-
-
-def _whole_model(request: InferenceRequest, file: Path, strategy: tf.distribute.Strategy) -> keras.Model:
-    try:
-        with strategy.scope():
-            return keras.models.load_model(file, compile=request.verb != "predict")
-    except TfdistError:
-        raise
-    except (OSError, KeyError) as error:
-        raise DataError(
-            f"{request.model} cannot be read as a model: {one_line(error)}. Expected a whole file that "
-            "model.save(...) has written with the ending .keras."
-        ) from error
-    except (TypeError, ValueError, ImportError, AttributeError) as error:
-        raise UsageError(
-            f"Keras cannot make the model of {request.model}: {_cause(error)} Expected that all of its layers are "
-            "known. Import the module that registers them (keras.saving.register_keras_serializable) with --import "
-            "MODULE."
-        ) from error
 
 
 def _import(module: str) -> Any:
@@ -83,8 +60,3 @@ def _import(module: str) -> Any:
             f"--import {module}: it cannot be imported: {error}. Expected the dotted name of a module that is "
             "installed, or in the working directory."
         ) from error
-
-
-def _cause(error: BaseException) -> str:
-    """Why a model cannot be made, without the whole config of it that Keras puts around that."""
-    return one_line(error).rpartition("Exception encountered: ")[2].partition(" Full object config")[0]

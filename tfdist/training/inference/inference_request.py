@@ -23,16 +23,18 @@ class PredictionRequest:
     """Where predictions go.
 
     Attributes:
-        path: The file to make; absolute.
-        format: `npz`, `tfrecord`, `csv` or `parquet`.
+        path: The file, or the folder, to make; absolute.
+        format: `npz`, `tfrecord`, `csv` or `parquet`; or `shards`, for a folder of TFRecord files.
         overwrite: Whether parts of other predictions, that were left beside the file, are removed.
         part_samples: After how many samples a part is complete; None for about 32 MB.
+        shards: How many files `shards` makes; None for some of about 128 MB.
     """
 
     path: str
     format: str
     overwrite: bool = False
     part_samples: int | None = None
+    shards: int | None = None
 
 
 @dataclass(frozen=True)

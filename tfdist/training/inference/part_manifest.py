@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -52,11 +52,14 @@ class PartManifest:
         work: What they are predictions of, by name; in JSON's types.
         columns: The outputs; empty before the first part.
         parts: Those that are whole.
+        facts: What the model has said of its outputs, which a start that predicts no more has no model for; in JSON's
+            types.
     """
 
     work: Mapping[str, Any]
     columns: tuple[OutputColumn, ...] = ()
     parts: tuple[Part, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def done(self) -> int:
@@ -77,8 +80,8 @@ class PartManifest:
 
     def check(self) -> None:
         """Raises `ValueError` for what no manifest is."""
-        if not isinstance(self.work, Mapping):
-            raise ValueError("expected an object for work")
+        if not isinstance(self.work, Mapping) or not isinstance(self.facts, Mapping):
+            raise ValueError("expected objects for work and facts")
         for column in self.columns:
             _check_column(column)
         if bool(self.parts) != bool(self.columns) or len({column.name for column in self.columns}) < len(self.columns):
@@ -108,7 +111,8 @@ class PartManifest:
             columns = [
                 OutputColumn(entry["name"], entry["dtype"], tuple(entry["shape"])) for entry in content["columns"]
             ]
-            manifest = cls(content["work"], tuple(columns), tuple(Part(**entry) for entry in content["parts"]))
+            parts = [Part(**entry) for entry in content["parts"]]
+            manifest = cls(content["work"], tuple(columns), tuple(parts), content.get("facts", {}))
             manifest.check()
             return manifest
         except FileNotFoundError:

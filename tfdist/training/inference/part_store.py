@@ -8,6 +8,7 @@ import logging
 import os
 import zlib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -75,6 +76,19 @@ class PartStore:
     def columns(self) -> tuple[OutputColumn, ...]:
         """The outputs; empty before the first part."""
         return self._manifest.columns
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What `note` has kept."""
+        return self._manifest.facts
+
+    def note(self, facts: Mapping[str, Any]) -> None:
+        """Keeps what the model says of its outputs, in JSON's types.
+
+        Raises:
+            UsageError: It cannot be written.
+        """
+        self._save(replace(self._manifest, facts=facts))
 
     def add(self, arrays: Mapping[str, NDArray]) -> None:
         """Keeps the predictions of the samples that follow those that are `done`.
@@ -162,7 +176,7 @@ class PartStore:
             if not is_whole:
                 _log.warning("%s is damaged: predictions from sample %d on are computed again", part.name, part.start)
                 left = manifest.parts[:place]
-                return PartManifest(manifest.work, manifest.columns if left else (), left)
+                return PartManifest(manifest.work, manifest.columns if left else (), left, manifest.facts)
         return manifest
 
     def _save(self, manifest: PartManifest) -> None:

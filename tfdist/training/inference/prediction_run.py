@@ -17,11 +17,15 @@ from tfdist.errors import UsageError
 from tfdist.keras_repairs.loop.predictions import taking_predictions
 from tfdist.order.position import Position
 from tfdist.rundir import State, atomic_files
+from tfdist.rundir.directory_exchange import making_directory
 from tfdist.runtime.collectives.decisions import broadcast
 from tfdist.runtime.stores.object_stores import path_of
 from tfdist.training.announcements import Announce
 from tfdist.training.inference.inference_request import InferenceRequest, PredictionRequest
+from tfdist.training.inference.output_activations import gives
+from tfdist.training.inference.outputs.kept_outputs import MANIFEST_FILE, KeptOutputs, identity
 from tfdist.training.inference.outputs.output_formats import output_format
+from tfdist.training.inference.outputs.sharded_output import shard_count, write_shards
 from tfdist.training.inference.part_store import PartStore, parts_folder
 from tfdist.training.inference.prediction_sink import PredictionSink
 from tfdist.training.inference.step_outputs import names_of
@@ -63,11 +67,14 @@ def predict(
             announce(f"{done:,} of {opened.samples:,} samples are predicted already, and stay")
         progress = Throughput(opened.samples, done, announce)
         if done < opened.samples:
-            _predict(request, opened, load(), done, store, progress)
+            model = load()
+            if store is not None:
+                store.note({"gives": _gives_of(model)})
+            _predict(request, opened, model, done, store, progress)
         if store is None:
             return {}
         session.activity.enter(State.SAVING)
-        return _finish(prediction, opened.samples, store, progress)
+        return _finish(request, prediction, opened, store, progress)
 
 
 def check_order(opened: OpenedDataset, key: str) -> None:
@@ -111,11 +118,17 @@ def _predict(
         lambda before: min(at_once, opened.samples - before),
         request.prediction.part_samples,
         progress.reach,
-        output_format(request.prediction.format).check,
+        output_format("tfrecord" if request.prediction.format == "shards" else request.prediction.format).check,
     )
     with taking_predictions(sink.take):
         model.predict(batches, verbose=0)
     sink.flush()
+
+
+def _gives_of(model: keras.Model) -> dict[str, str | None]:
+    """What each output of a model is, by the name of its column."""
+    names = names_of(model)
+    return {name: gives(model, name) for name in (names if len(names) > 1 else ("output",))}
 
 
 @contextlib.contextmanager
@@ -139,22 +152,55 @@ def _store(
 
 
 def _finish(
-    prediction: PredictionRequest, samples: int, store: PartStore, progress: Throughput
+    request: InferenceRequest,
+    prediction: PredictionRequest,
+    opened: OpenedDataset,
+    store: PartStore,
+    progress: Throughput,
 ) -> dict[str, Any]:
-    """Makes the file of the parts, and removes these."""
+    """Makes the file, or the folder, of the parts, and removes these."""
     seconds, predicted = progress.seconds, progress.predicted
-    path, chosen = Path(prediction.path), output_format(prediction.format)
-    with atomic_files.replacing(path, named_by="--output") as temporary:
-        chosen.write(temporary, store.columns, samples, store.blocks)
+    path = Path(prediction.path)
+    make = _make_folder if prediction.format == "shards" else _make_file
+    size, notes = make(path, request, prediction, opened, store)
     store.remove()
     return {
-        "samples": samples,
+        "samples": opened.samples,
         "predicted": predicted,
         "seconds": seconds,
-        "bytes": path.stat().st_size,
+        "bytes": size,
         "outputs": [str(column) for column in store.columns],
-        "notes": chosen.notes(path, store.columns),
+        "notes": notes,
     }
+
+
+def _make_file(
+    path: Path, request: InferenceRequest, prediction: PredictionRequest, opened: OpenedDataset, store: PartStore
+) -> tuple[int, list[str]]:
+    chosen = output_format(prediction.format)
+    with atomic_files.replacing(path, named_by="--output") as temporary:
+        chosen.write(temporary, store.columns, opened.samples, store.blocks)
+    return path.stat().st_size, chosen.notes(path, store.columns)
+
+
+def _make_folder(
+    path: Path, request: InferenceRequest, prediction: PredictionRequest, opened: OpenedDataset, store: PartStore
+) -> tuple[int, list[str]]:
+    shards = min(prediction.shards or shard_count(store.columns, opened.samples), opened.samples)
+    with making_directory(path, named_by="--output") as temporary:
+        files = write_shards(temporary, store.columns, opened.samples, store.blocks, shards)
+        kept = KeptOutputs(
+            opened.samples,
+            store.columns,
+            files,
+            {name: said for name, said in store.facts.get("gives", {}).items() if said is not None},
+            request.shown_model,
+            opened.source.fingerprint().checksum,
+            identity(request.section),
+        )
+        atomic_files.write_json(temporary / MANIFEST_FILE, kept.to_json(), named_by="--output")
+    lossy = ", ".join(column.name for column in store.columns if column.dtype == "float64")
+    return sum(file.size for file in files), [f"float64 is float32 in a TFRecord file: {lossy}"] if lossy else []
 
 
 def _digest(file: str) -> str:

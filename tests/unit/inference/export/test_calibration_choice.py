@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tfdist.checkpoint.inspection.model_choice import ModelChoice
 from tfdist.config import load_config
 from tfdist.errors import UsageError
 from tfdist.inference.data_choice import DataChoice, choose_data
 from tfdist.inference.export.calibration_choice import choose_calibration
-from tfdist.inference.model_choice import ModelChoice
 from tfdist.training.artifacts.artifact_formats import FORMATS
 
 CONFIG = """

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from tests.waiting import until
+from tfdist.checkpoint.inspection.model_choice import ModelChoice
 from tfdist.errors import TfdistError, UsageError, WorkerFailedError
 from tfdist.inference.export import export_job
 from tfdist.inference.export.export_job import run_export
 from tfdist.inference.export.export_target import choose_target
-from tfdist.inference.model_choice import ModelChoice
 from tfdist.training.artifacts.artifact_formats import FORMATS
 
 READ = """

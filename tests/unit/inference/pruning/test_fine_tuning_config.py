@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tfdist.checkpoint.inspection.model_choice import ModelChoice
 from tfdist.config import load_config
 from tfdist.errors import ConfigError, UsageError
-from tfdist.inference.model_choice import ModelChoice
 from tfdist.inference.pruning.fine_tuning_config import PruningChoice, fine_tuning_config, with_config
 
 CONFIG = """

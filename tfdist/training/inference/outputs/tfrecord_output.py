@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +30,22 @@ def check(columns: Sequence[OutputColumn]) -> None:
 
 def write(path: Path, columns: Sequence[OutputColumn], samples: int, blocks: Blocks) -> None:
     """See `OutputFormat.write`."""
-    names = [column.name for column in columns]
     try:
         # As bytes: TensorFlow takes a str for UTF-8, whatever the locale of this process is.
         with tf.io.TFRecordWriter(os.fsencode(path)) as writer:
-            for start, arrays in blocks():
-                parts = [_writable(array) for array in arrays]
-                for row, values in enumerate(zip(*parts, strict=True)):
-                    writer.write(encode({INDEX: start + row, **dict(zip(names, values, strict=True))}))
+            for record in records(columns, blocks):
+                writer.write(record)
     except tf.errors.OpError as error:
         raise OSError(error.message) from error
+
+
+def records(columns: Sequence[OutputColumn], blocks: Blocks) -> Iterator[bytes]:
+    """The record of each sample, with its number."""
+    names = [column.name for column in columns]
+    for start, arrays in blocks():
+        parts = [_writable(array) for array in arrays]
+        for row, values in enumerate(zip(*parts, strict=True)):
+            yield encode({INDEX: start + row, **dict(zip(names, values, strict=True))})
 
 
 def notes(path: Path, columns: Sequence[OutputColumn]) -> list[str]:

@@ -45,7 +45,12 @@ class ModelChoice:
 
 
 def choose_model(
-    model: str, checkpoint: str | None = None, overrides: Sequence[str] = (), *, is_here: bool = True
+    model: str,
+    checkpoint: str | None = None,
+    overrides: Sequence[str] = (),
+    *,
+    is_here: bool = True,
+    named_by: str = "--checkpoint",
 ) -> ModelChoice:
     """Finds the model that a user names.
 
@@ -55,6 +60,7 @@ def choose_model(
             there is none, its latest checkpoint.
         overrides: `KEY=VALUE` for the run's config.
         is_here: Whether the chief is started on this machine, which alone needs the file.
+        named_by: The option or the key by which a user chooses the checkpoint, for errors.
 
     Raises:
         UsageError: There is no such model, or the options do not fit it.
@@ -62,7 +68,7 @@ def choose_model(
     """
     path = Path(model)
     if model.endswith(".keras"):
-        _check_file(path, checkpoint, overrides, is_here)
+        _check_file(path, checkpoint, overrides, is_here, named_by)
         return ModelChoice(str(path.absolute()), True, path.name)
     if not path.is_dir():
         raise UsageError(f"There is no model {model}. {_EXPECTED} Received: {model}")
@@ -74,7 +80,7 @@ def choose_model(
         if is_here:
             _check_whole(run.model_file)
         return ModelChoice(str(run.model_file), False, f"{path.name}/{run.model_file.name}", config, document)
-    entry, why = _checkpoint(run, checkpoint)
+    entry, why = _checkpoint(run, checkpoint, named_by)
     shown = f"{path.name}'s checkpoint {entry.name}{why}"
     return ModelChoice(str(entry.stored.path / WEIGHTS), False, shown, config, document)
 
@@ -98,11 +104,13 @@ def read_run_config(run: RunDir, overrides: Sequence[str] = ()) -> Document:
     return document
 
 
-def _check_file(path: Path, checkpoint: str | None, overrides: Sequence[str], is_here: bool) -> None:
+def _check_file(
+    path: Path, checkpoint: str | None, overrides: Sequence[str], is_here: bool, named_by: str
+) -> None:
     if checkpoint is not None:
         raise UsageError(
-            f"--checkpoint chooses among those of a run, and {path} is one model. Expected a run directory beside it. "
-            f"Received: --checkpoint {checkpoint}"
+            f"{named_by} chooses among those of a run, and {path} is one model. Expected a run directory beside it. "
+            f"Received: {named_by} {checkpoint}"
         )
     if overrides:
         raise UsageError(
@@ -133,26 +141,26 @@ def _check_whole(path: Path) -> None:
         )
 
 
-def _checkpoint(run: RunDir, name: str | None) -> tuple[CheckpointEntry, str]:
+def _checkpoint(run: RunDir, name: str | None, named_by: str) -> tuple[CheckpointEntry, str]:
     """The checkpoint of a name, and in words why it was chosen."""
     _, held = checkpoints_of(run.path)
     why = ""
     if name is None or name == "latest":
         entry = chosen(held, None)
     elif name == "best":
-        entry, why = _best(run, held)
+        entry, why = _best(run, held, named_by)
     else:
-        entry = _named(held, name)
+        entry = _named(held, name, named_by)
     damaged = damages(entry) or [fault for fault in [weights_fault(entry.stored)] if fault]
     if damaged:
         raise DataError(
-            f"The checkpoint {entry.stored.path} is damaged: {'; '.join(damaged)}. Choose another with --checkpoint; "
+            f"The checkpoint {entry.stored.path} is damaged: {'; '.join(damaged)}. Choose another by {named_by}; "
             "`tfdist checkpoints verify` says which are whole."
         )
     return entry, why
 
 
-def _best(run: RunDir, held: Sequence[CheckpointEntry]) -> tuple[CheckpointEntry, str]:
+def _best(run: RunDir, held: Sequence[CheckpointEntry], named_by: str) -> tuple[CheckpointEntry, str]:
     """The best of the checkpoints that are there: by the config's metric, else by the loss of the validation."""
     policy = retention_of(run)
     infos = {info_of(entry.stored).key: entry for entry in held if entry.fault is None}
@@ -165,15 +173,15 @@ def _best(run: RunDir, held: Sequence[CheckpointEntry]) -> tuple[CheckpointEntry
             return infos[best.key], f" ({metric} {best.metrics[metric]:.4g})"
     raise RunDirError(
         f"None of the {len(held)} checkpoints of {run} was made at the end of an epoch with {' or '.join(metrics)}. "
-        "Expected one that has it. Choose one by its name, or --checkpoint latest; `tfdist checkpoints ls` lists them."
+        f"Expected one that has it. Choose one by its name, or {named_by} latest; `tfdist checkpoints ls` lists them."
     )
 
 
-def _named(held: Sequence[CheckpointEntry], name: str) -> CheckpointEntry:
+def _named(held: Sequence[CheckpointEntry], name: str, named_by: str) -> CheckpointEntry:
     found = next((entry for entry in held if name in (entry.name, str(entry.stored.step))), None)
     if found is None:
         names = ", ".join(entry.name for entry in held)
         raise RunDirError(
-            f"There is no checkpoint {name}. Expected best, latest, or one of {names}. Received: --checkpoint {name}"
+            f"There is no checkpoint {name}. Expected best, latest, or one of {names}. Received: {named_by} {name}"
         )
     return found

@@ -1,0 +1,230 @@
+"""`fit.distill` of a config: the numbers of Keras's own Distiller, what is saved, and teachers that do not fit."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfdist.config import load_config
+from tfdist.config.load import load_parts
+from tfdist.keras_repairs.distillation.soft_targets import Softening, SoftTargets
+from tfdist.training.config_objects.objects import check_parts, checked_objects
+
+CONFIG = """\
+model: {build: tests.devices.test_distillation.student}
+compile:
+  optimizer: sgd
+  loss: {name: sparse_categorical_crossentropy, from_logits: true}
+data: {batch_size: 16, train: {format: npz, path: a.npz, split: train}}
+fit: {distill: {teacher: teacher.keras, temperature: 2, alpha: 0.6}}
+"""
+SAMPLES, CLASSES = 50, 3
+
+
+def student(classes: int = CLASSES) -> keras.Model:
+    hidden = [keras.layers.Dense(5, "tanh"), keras.layers.Dropout(0.4)]
+    return keras.Sequential([keras.Input((6,)), *hidden, keras.layers.Dense(classes)])
+
+
+def probable_student() -> keras.Model:
+    return keras.Sequential([keras.Input((6,)), keras.layers.Dense(CLASSES, "softmax")])
+
+
+def plain_student() -> keras.Model:
+    return keras.Sequential([keras.Input((6,)), keras.layers.Dense(5, "tanh"), keras.layers.Dense(CLASSES)])
+
+
+class OwnStep(keras.Sequential):
+    def train_step(self, data: Any) -> dict[str, Any]:
+        return super().train_step(data)
+
+
+def student_with_a_step() -> keras.Model:
+    return OwnStep([keras.Input((6,)), keras.layers.Dense(CLASSES)])
+
+
+def teacher(classes: int = CLASSES) -> keras.Model:
+    noisy = [keras.layers.BatchNormalization(), keras.layers.Dropout(0.9)]
+    return keras.Sequential([keras.Input((6,)), keras.layers.Dense(8, "tanh"), *noisy, keras.layers.Dense(classes)])
+
+
+@keras.saving.register_keras_serializable("tests")
+def registered_teacher(size: int) -> keras.Model:
+    return keras.Sequential([keras.Input((6,)), keras.layers.Dense(size), keras.layers.Dense(CLASSES)])
+
+
+def nameless_teacher() -> keras.Model:
+    x = keras.Input((6,))
+    return keras.Model(x, 2.0 * keras.layers.Dense(CLASSES)(x))
+
+
+def two_outputs() -> keras.Model:
+    x = keras.Input((6,))
+    return keras.Model(x, {name: keras.layers.Dense(CLASSES, name=name)(x) for name in ("left", "right")})
+
+
+def unbuilt_teacher() -> keras.Model:
+    return keras.Sequential([keras.layers.Dense(CLASSES)])
+
+
+def no_teacher() -> str:
+    return "teacher"
+
+
+@pytest.fixture
+def config_file(tmp_path: Path) -> Path:
+    generator = np.random.default_rng(3)
+    x = generator.normal(size=(SAMPLES, 6)).astype(np.float32)
+    np.savez(tmp_path / "a.npz", x_train=x, y_train=generator.integers(0, CLASSES, SAMPLES))
+    keras.utils.set_random_seed(1)
+    teacher().save(tmp_path / "teacher.keras")
+    path = tmp_path / "a.yaml"
+    path.write_text(CONFIG)
+    return path
+
+
+def samples(config_file: Path) -> tuple[np.ndarray, np.ndarray]:
+    with np.load(config_file.parent / "a.npz") as arrays:
+        return arrays["x_train"], arrays["y_train"]
+
+
+def test_the_numbers_of_keras(config_file: Path) -> None:
+    """Of `LogitsDistillation` with a divergence of what is softened."""
+    x, y = samples(config_file)
+    options = ["model.build=tests.devices.test_distillation.plain_student"]
+    keras.utils.set_random_seed(7)
+    ours = checked_objects(load_config(config_file, options), tf.distribute.get_strategy()).model
+    ours.fit(x, y, batch_size=16, epochs=3, shuffle=False, verbose=0)
+    keras.utils.set_random_seed(7)
+    same = plain_student()
+    theirs = keras.distillation.Distiller(
+        keras.models.load_model(config_file.parent / "teacher.keras"),
+        same,
+        keras.distillation.LogitsDistillation(2.0, keras.losses.KLDivergence()),
+        student_loss_weight=0.4,
+    )
+    theirs.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    theirs.fit(x, y, batch_size=16, epochs=3, shuffle=False, verbose=0)
+    for own, other in zip(ours.get_weights(), theirs.student.get_weights(), strict=True):
+        np.testing.assert_allclose(own, other, rtol=1e-5, atol=1e-6)
+
+
+def test_the_student_alone_is_saved_and_the_teacher_stays(config_file: Path, tmp_path: Path) -> None:
+    x, y = samples(config_file)
+    model = checked_objects(load_config(config_file), tf.distribute.get_strategy()).model
+    before = keras.models.load_model(tmp_path / "teacher.keras").get_weights()
+    model.fit(x, y, batch_size=16, verbose=0)
+    model.save(tmp_path / "student.keras")
+    with zipfile.ZipFile(tmp_path / "student.keras") as file:
+        assert b"batch_normalization" not in file.read("config.json")
+    loaded = keras.models.load_model(tmp_path / "student.keras")
+    assert loaded.count_params() == student().count_params()
+    assert loaded.loss.from_logits and len(model.weights) == 4 and len(model.trainable_weights) == 4
+    # It is evaluated as any model: by the loss of the labels.
+    assert loaded.evaluate(x, y, verbose=0) == pytest.approx(model.evaluate(x, y, verbose=0), rel=1e-6)
+    after = keras.models.load_model(tmp_path / "teacher.keras").get_weights()
+    assert all((one == other).all() for one, other in zip(before, after, strict=True))
+
+
+def test_a_model_begins_with_the_weights_that_it_has_without_a_teacher(config_file: Path) -> None:
+    def begun(*options: str) -> list[np.ndarray]:
+        keras.utils.set_random_seed(7)
+        model = checked_objects(load_config(config_file, options), tf.distribute.get_strategy()).model
+        # Layers that are made later draw as without, too.
+        return [*model.get_weights(), keras.layers.Dense(3)(np.ones((1, 4))).numpy()]
+
+    for one, other in zip(begun(), begun("fit.distill=null"), strict=True):
+        assert (one == other).all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "student_logits", "teacher_logits"),
+    [("categorical", True, False), ("categorical", False, True), ("binary", True, False), ("binary", False, True)],
+)
+def test_logits_and_probabilities_say_the_same(kind: Any, student_logits: bool, teacher_logits: bool) -> None:
+    generator = np.random.default_rng(2)
+    of_student, of_teacher = generator.normal(size=(2, 9, 4)).astype(np.float32)
+    probable = keras.ops.softmax if kind == "categorical" else keras.ops.sigmoid
+    expected = SoftTargets(Softening(kind, True, True), 3.0)(of_teacher, of_student)
+    found = SoftTargets(Softening(kind, student_logits, teacher_logits), 3.0)(
+        of_teacher if teacher_logits else probable(of_teacher), of_student if student_logits else probable(of_student)
+    )
+    assert float(found) == pytest.approx(float(expected), rel=1e-4)
+    assert float(expected) > 0.1
+    assert float(SoftTargets(Softening(kind, True, True), 3.0)(of_teacher, of_teacher)) == pytest.approx(0, abs=1e-6)
+
+
+def found(config_file: Path, *overrides: str) -> list[str]:
+    parts = load_parts(config_file, overrides)
+    assert not parts.problems
+    return [str(problem) for problem in check_parts(parts.values, tf.distribute.get_strategy())]
+
+
+HERE = "tests.devices.test_distillation"
+
+
+def built(name: str, **args: int) -> str:
+    return f"fit.distill.teacher={{build: {HERE}.{name}, args: {args}}}"
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "fit.epochs=2",
+        built("teacher"),
+        "fit.distill.teacher={name: 'tests>registered_teacher', size: 4}",
+        f"model.build={HERE}.probable_student",
+    ],
+)
+def test_teachers_that_fit(override: str, config_file: Path) -> None:
+    more = ["compile.loss=categorical_focal_crossentropy"] if "probable" in override else []
+    assert found(config_file, override, *more) == []
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ([built("teacher", classes=4)], "fit.distill.teacher: expected a teacher whose output has the shape of the st"),
+        (["fit.distill.teacher=missing.keras"], "fit.distill.teacher: There is no model "),
+        (["fit.distill.teacher=missing"], "fit.distill.teacher: There is no model "),
+        (["fit.distill.checkpoint=best"], "fit.distill.teacher: fit.distill.checkpoint chooses among those of a run"),
+        ([built("no_teacher")], "fit.distill.teacher: expected what makes a keras.Model. Received: {\"build"),
+        ([built("teacher", depth=4)], "fit.distill.teacher.args.depth: "),
+        ([built("unbuilt_teacher")], "fit.distill.teacher: it has no variables before it has seen data"),
+        ([built("nameless_teacher")], "fit.distill.teacher_gives: expected logits or probabilities, as the last layer"),
+        (["fit.distill.teacher={name: 'tests>unknown'}"], "fit.distill.teacher.name: nothing is registered under this"),
+        (["fit.distill.teacher={name: 'tests>registered_teacher'}"], "fit.distill.teacher: "),
+        (["compile.loss=mse"], "compile.loss: expected beside fit.distill a loss that says whether the model gives l"),
+        ([f"compile.loss={{build: {HERE}.own_loss}}"], "compile.loss: expected beside fit.distill a loss that says"),
+        ([f"model.build={HERE}.student_with_a_step"], "fit.distill: expected a model whose steps are Keras's. Receiv"),
+    ],
+)
+def test_teachers_that_do_not_fit(overrides: list[str], message: str, config_file: Path, tmp_path: Path) -> None:
+    given = [entry.replace("=missing", f"={tmp_path}/missing") for entry in overrides]
+    (problem,) = found(config_file, *given)
+    assert problem.startswith(message), problem
+
+
+def own_loss() -> Any:
+    return lambda y_true, y_pred: keras.ops.mean(y_pred, axis=-1)
+
+
+def test_a_teacher_that_does_not_say_what_it_gives_and_one_with_other_outputs(config_file: Path) -> None:
+    assert found(config_file, built("nameless_teacher"), "fit.distill.teacher_gives=logits") == []
+    (problem,) = found(config_file, built("two_outputs"))
+    assert problem.startswith("fit.distill.teacher: expected a teacher with an output output, as the student has")
+
+
+def test_a_damaged_teacher(config_file: Path) -> None:
+    path = config_file.parent / "teacher.keras"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 255
+    path.write_bytes(content)
+    (problem,) = found(config_file)
+    assert problem.startswith("fit.distill.teacher: ") and "teacher.keras is damaged" in problem

@@ -1,0 +1,145 @@
+"""The distillation that a config's `fit.distill` describes: a model is given a teacher, once the two fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfdist.config.distill_section import DistillConfig
+from tfdist.config.field_errors import FieldError, shown
+from tfdist.keras_repairs.distillation.distilled_loss import Distillation, SoftTerm, distill
+from tfdist.keras_repairs.distillation.soft_targets import Softening, SoftTargets
+from tfdist.keras_repairs.model_checks.user_overrides import is_overridden
+from tfdist.training.config_objects.kept_teacher import KeptTeacher
+from tfdist.training.config_objects.output_kinds import LabelLoss, label_losses, output_shapes
+from tfdist.training.config_objects.problems import Problems
+from tfdist.training.config_objects.teacher_maker import KEY, make_teacher
+from tfdist.training.inference.output_activations import gives
+from tfdist.training.inference.step_outputs import named_outputs, names_of
+
+
+def add_distillation(
+    model: keras.Model | None, values: Mapping[str, Any], strategy: tf.distribute.Strategy, problems: Problems
+) -> KeptTeacher | None:
+    """Gives a model the teacher that a config names, where it names one. All workers call it together.
+
+    Args:
+        model: The compiled model; None where it cannot be made.
+        values: The values of the config that are valid, by dotted key.
+        strategy: The strategy in force.
+        problems: Takes what is wrong.
+
+    Returns:
+        What the batches of the training are to bring; None where a teacher computes it, or there is none.
+    """
+    section = values.get("fit.distill")
+    if section is None or model is None or not model.compiled:
+        return None
+    with problems.collecting():
+        _check_steps(model)
+        # Before the teacher is loaded, which may take minutes.
+        losses = label_losses(model)
+        weights = _loss_weights(values.get("compile.loss_weights"), list(losses))
+        if section.outputs is not None:
+            kept = KeptTeacher(section, values)
+            taught = _Taught(section, losses, weights, kept.shapes, kept.kept.gives.get)
+            distill(model, taught.distillation(model, None))
+            return kept
+        teacher = make_teacher(section, values, strategy)
+        taught = _Taught(section, losses, weights, output_shapes(teacher), lambda name: gives(teacher, name))
+        distill(model, taught.distillation(model, _outputs_of(teacher)))
+    return None
+
+
+def _check_steps(model: keras.Model) -> None:
+    own = next((name for name in ("train_step", "compute_loss") if is_overridden(model, name)), None)
+    if own is not None:
+        raise FieldError(
+            "fit.distill",
+            f"expected a model whose steps are Keras's. Received: {type(model).__name__}, which has a {own}() of its "
+            "own. Compute the divergence from the teacher in it.",
+        )
+
+
+def _outputs_of(teacher: keras.Model) -> Callable[[Any], dict[str, Any]]:
+    def outputs(x: Any) -> dict[str, Any]:
+        return dict(named_outputs(teacher(x, training=False), names_of(teacher)))
+
+    return outputs
+
+
+@dataclass(frozen=True)
+class _Taught:
+    """A model's outputs, and a teacher's.
+
+    Attributes:
+        section: How the one is to learn the others.
+        losses: What the losses say of the model's outputs.
+        weights: The weights of these losses.
+        shapes: Those of the teacher's outputs; None where they are not known yet.
+        said: What the teacher gives as an output of a name; None where that is not known.
+    """
+
+    section: DistillConfig
+    losses: Mapping[str, LabelLoss]
+    weights: Mapping[str, float]
+    shapes: Mapping[str, tuple[int | None, ...]] | None
+    said: Callable[[str], str | None]
+
+    def distillation(self, model: keras.Model, teacher: Callable[[Any], dict[str, Any]] | None) -> Distillation:
+        """How the model learns, once it is known to fit."""
+        _check_shapes(output_shapes(model), self.shapes, shown(self.section.teacher))
+
+        def named(values: Any) -> dict[str, Any]:
+            return dict(named_outputs(values, names_of(model)))
+
+        terms = {name: self._term(name, of_labels) for name, of_labels in self.losses.items()}
+        return Distillation(self.section.alpha, terms, named, teacher)
+
+    def _term(self, name: str, of_labels: LabelLoss) -> SoftTerm:
+        found = self.section.teacher_gives if self.section.teacher_gives != "auto" else self.said(name)
+        if found is None:
+            raise FieldError(
+                "fit.distill.teacher_gives",
+                "expected logits or probabilities, as the last layer of the teacher does not say which of them its "
+                "outputs are. Received: auto",
+            )
+        softening = Softening(of_labels.kind, of_labels.gives == "logits", found == "logits")
+        return SoftTerm(SoftTargets(softening, float(self.section.temperature)), self.weights[name])
+
+
+def _loss_weights(given: Any, names: Sequence[str]) -> dict[str, float]:
+    """The weights that `compile` gives the losses of outputs."""
+    if given is None:
+        return dict.fromkeys(names, 1.0)
+    if isinstance(given, Mapping):
+        return {name: float(given.get(name, 1.0)) for name in names}
+    return dict(zip(names, map(float, given), strict=True))
+
+
+def _check_shapes(
+    of_student: Mapping[str, tuple[int | None, ...]] | None,
+    of_teacher: Mapping[str, tuple[int | None, ...]] | None,
+    teacher: str,
+) -> None:
+    """Checks that a teacher gives what a student does, as far as both say it before they are called."""
+    if of_student is None or of_teacher is None:
+        return
+    for name, shape in of_student.items():
+        found = of_teacher.get(name) if len(of_teacher) > 1 else next(iter(of_teacher.values()))
+        if found is None:
+            raise FieldError(
+                KEY,
+                f"expected a teacher with an output {name}, as the student has. Received: {teacher}, with "
+                f"{', '.join(of_teacher)}",
+            )
+        if found[1:] != shape[1:]:
+            raise FieldError(
+                KEY,
+                f"expected a teacher whose output has the shape of the student's, {shape}. Received: {teacher}, with "
+                f"an output of shape {found}",
+            )
