@@ -7,8 +7,8 @@ A run passes through the packages in this order. `cli` reads the command line, o
 takes the run directory (`rundir`) and starts the workers. In each worker `training` sets up devices and strategy
 (`runtime`), installs `keras_repairs`, reads `data` in the `order` of the global batches, runs Keras `fit` and saves to
 `checkpoint`. `plan` foresees a run, `verify` compares runs, `reports` tells of them, `doctor` checks machines, and
-`selftest` tries them with trainings. `models` has small models to try with, `examples` the files that
-`tfdist examples copy` writes; `errors`, `text` and `versions` serve all of them.
+`selftest` tries them with trainings. `models` has small models to try with, `layers` those of which each worker holds a
+part, `examples` the files that `tfdist examples copy` writes; `errors`, `text` and `versions` serve all of them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if sys.version_info < (3, 11):  # noqa: UP036 - that is the point
     raise SystemExit(2)
 
 if TYPE_CHECKING:
-    from tfdist import data
+    from tfdist import data, layers
     from tfdist.cluster.cluster_spec import Cluster
     from tfdist.cluster.tf_config import tf_config
     from tfdist.config import RunConfig, load_config
@@ -98,6 +98,7 @@ __all__ = [
     "gathered",
     "group",
     "is_chief",
+    "layers",
     "load_config",
     "notebook_launcher",
     "num_replicas",
@@ -153,7 +154,7 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         return importlib.import_module("tfdist.versions").VERSION
-    if name in ("data", "ray"):
+    if name in ("data", "layers", "ray"):
         return importlib.import_module(f"tfdist.{name}")
     if name not in __all__:
         raise AttributeError(f"module 'tfdist' has no attribute {name!r}")

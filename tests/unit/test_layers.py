@@ -38,6 +38,7 @@ FLOORS = {
     "data": 5,
     "checkpoint": 5,
     "models": 5,
+    "layers": 6,
     "training": 6,
     "verify": 7,
     "reports": 7,

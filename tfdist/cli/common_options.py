@@ -34,6 +34,18 @@ _LOCAL_INSTEAD = {
 }
 
 
+class RowsParam(click.ParamType):
+    """A number of rows, also as 1e6."""
+
+    name = "rows"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        rows = float(click.FLOAT.convert(value, param, ctx))
+        if not (1 <= rows < 2**63 and rows == int(rows)):
+            self.fail(f"expected a number of rows of 1 or more, such as 1e6. Received: {value}", param, ctx)
+        return int(rows)
+
+
 class LocalPath(click.Path):
     """A path of this machine; a URL, which would be taken for a relative path, is refused."""
 
@@ -149,7 +161,16 @@ shard = click.option(
 )
 
 
-def with_chosen(overrides: Sequence[str], **chosen: str | None) -> list[str]:
+shard_embeddings = click.option(
+    "--shard-embeddings",
+    type=RowsParam(),
+    metavar="ROWS",
+    help="Give each worker, with one device each, some rows of every keras.layers.Embedding of more than ROWS rows, "
+    "such as 1e6, and the optimizer's state beside them. Default: the config's, or no embedding.",
+)
+
+
+def with_chosen(overrides: Sequence[str], **chosen: str | int | None) -> list[str]:
     """A config's overrides with options among them, such as `--batch-norm`: what a run was made with is in its config.
 
     Args:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 @shared.compression
 @shared.kernels
 @shared.shard
+@shared.shard_embeddings
 @click.option("--run-dir", metavar="DIR", help="Where the run writes; default runs/NAME-DATE-TIME.")
 @click.option("--overwrite", is_flag=True, help="Replace the earlier run in the run directory.")
 @click.option(
@@ -183,7 +184,7 @@ def _job(target: Target, **options: Any) -> JobSpec:
     from tfdist.launch.job_spec import JobSpec
 
     overrides = options.pop("overrides")
-    chosen = {name: options.pop(name) for name in ("batch_norm", "kernels", "shard")}
+    chosen = {name: options.pop(name) for name in ("batch_norm", "kernels", "shard", "shard_embeddings")}
     check_overrides(target, overrides)
     if target.kind != "config":
         options |= {name: value for name, value in chosen.items() if value is not None}

@@ -92,6 +92,8 @@ class RunConfig(Section):
             up to rounding; auto takes oneDNN's where the processor gains by them.
         shard: What each of several workers holds a part of, so that larger models fit: the state of the optimizer
             (zero1), the gradients too (zero2), and the weights (zero3).
+        shard_embeddings: The most rows of a keras.layers.Embedding that each of several workers has whole; of larger
+            ones each has some rows. All are whole where it is null.
         gather: Whether losses and layers that take a sample by the others of its batch are called with the samples of
             all replicas, as on one device, where nothing says so.
         checkpoint: When checkpoints are saved, and which are kept.
@@ -125,6 +127,7 @@ class RunConfig(Section):
     batch_norm: Literal["synchronized", "replica"] = "synchronized"
     kernels: Literal["auto", "tensorflow", "onednn"] = "auto"
     shard: Literal["none", "zero1", "zero2", "zero3"] = "none"
+    shard_embeddings: PositiveInt | None = None
     gather: bool = True
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
 

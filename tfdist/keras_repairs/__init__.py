@@ -16,6 +16,7 @@ it where one replica trains. Repairs stand in the room of their subject; in the 
 - `optimizer/`: gradients reduced once, accumulated, and applied by each replica
 - `sharded_optimizer/`: optimizers of which each worker holds a part
 - `sharded_parameters/`: weights of which each worker holds a part, put together where they are read
+- `sharded_embeddings/`: embedding tables of which each worker has some rows
 - `callbacks/`: which run where, and how all workers follow the chief's decisions
 - `files/`: what is saved, loaded and downloaded
 """
@@ -29,6 +30,7 @@ with keras_versions.importing():
     from tfdist.keras_repairs.coupling.gathered_layers import GatheredLayer
     from tfdist.keras_repairs.forward.gathered_metrics import GatheredMetric
     from tfdist.keras_repairs.install import install
+    from tfdist.keras_repairs.sharded_embeddings.sharded_embedding import ShardedEmbedding
 
 # They are registered with Keras where they are imported; a model that was saved with them must load in any script.
-__all__ = ["DeclaredFunction", "DeclaredLoss", "GatheredLayer", "GatheredMetric", "install"]
+__all__ = ["DeclaredFunction", "DeclaredLoss", "GatheredLayer", "GatheredMetric", "ShardedEmbedding", "install"]

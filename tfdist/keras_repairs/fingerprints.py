@@ -66,6 +66,8 @@ FINGERPRINTS: dict[str, dict[str, str]] = {
     "Dropout.call": {"c5e53d4d90012780": "3.12 3.13 3.14 3.15"},
     "DropoutRNNCell._create_dropout_mask": {"4ab9ab166ced2553": "3.12 3.13 3.14 3.15"},
     "EarlyStopping.on_train_end": {"1f0a4b456e6ae6de": "3.12 3.13 3.14 3.15"},
+    "Embedding.build": {"671151ff4f14aadf": "3.13 3.14 3.15", "e812233158597020": "3.12"},
+    "Embedding.call": {"1f010bb030f0cf03": "3.12 3.13 3.14 3.15"},
     "EpochIterator.__init__": {"0c220ae28381002f": "3.12 3.13 3.14 3.15"},
     "ExportArchive.write_out": {"d188d043a61dba51": "3.12 3.13"},
     "FBetaScore.update_state": {"abf8374f3115d088": "3.12 3.13 3.14 3.15"},

@@ -99,6 +99,7 @@ from tfdist.keras_repairs.random_numbers import (
     unseeded_draws,
     unshared_draws,
 )
+from tfdist.keras_repairs.sharded_embeddings import embedding_layers, sparse_updates
 from tfdist.keras_repairs.sharded_optimizer import averages, clipping, slot_making, whole_slots
 from tfdist.keras_repairs.sharded_parameters import layer_scopes, second_gathers, summed_gradients, weight_making
 from tfdist.keras_repairs.sharded_parameters.cut_variable import is_cut_variable
@@ -306,6 +307,8 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
         Repair(reduction_metrics.Mean, "update_state", metrics.of_scalar),
         Repair(reduction_metrics.Sum, "update_state", metrics.of_scalar),
         Repair(keras.metrics.Metric, "__init__", metrics.watch_updates),
+        Repair(keras.layers.Embedding, "build", embedding_layers.build),
+        Repair(keras.layers.Embedding, "call", embedding_layers.call),
         Repair(keras.layers.BatchNormalization, "_moments", batch_normalization.moments),
         Repair(nn, "_compute_moments_sync", batch_normalization.compute_moments_sync),
     )
@@ -363,6 +366,7 @@ def _of_gradients(hooks: RepairHooks) -> tuple[Repair, ...]:
         Repair(optimizer, "_backend_update_step", variable_updates.update_step),
         *(Repair(kind, "build", first_averages.build) for kind in first_averages.SCHEDULE_FREE),
         Repair(keras.optimizers.SGD, "update_step", fused_sgd.sgd),
+        Repair(keras.optimizers.Adagrad, "update_step", sparse_updates.adagrad),
         Repair(optimizer, "_apply_weight_decay", variable_updates.as_without_strategy),
         Repair(optimizer, _OVERWRITE, _overwrite),
         Repair(optimizer, _ACCUMULATE, variable_updates.as_without_strategy),

@@ -141,6 +141,7 @@ class JobSpec(WorkerOptions):
             batch_norm=config.batch_norm,
             kernels=config.kernels,
             shard=config.shard,
+            shard_embeddings=config.shard_embeddings,
             logical_devices=logical_devices or config.devices.logical,
             memory_limit=memory_limit or config.devices.memory_limit,
             **options,

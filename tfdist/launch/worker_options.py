@@ -12,7 +12,7 @@ from tfdist.launch.recording_request import RecordingRequest
 from tfdist.launch.trace_request import TraceRequest
 from tfdist.launch.worker.kernel_choice import Kernels
 from tfdist.rundir.run_dir_creation import Resume
-from tfdist.sharding.sharding_mode import ShardMode, check_devices
+from tfdist.sharding.sharding_mode import ShardMode, check_devices, check_rows
 
 BatchNorm = Literal["synchronized", "replica"]
 Communication = Literal["auto", "nccl", "ring", "shm"]
@@ -26,7 +26,7 @@ _CHOICES = {
     "resume": Resume,
     "shard": ShardMode,
 }
-_IN_COMMON = ("batch_norm", "communication", "compression", "kernels", "shard")
+_IN_COMMON = ("batch_norm", "communication", "compression", "kernels", "shard", "shard_embeddings")
 """Decide which collectives the workers run, or how they round, so that they must be the same on every host."""
 
 _SECONDS = ("first_step_timeout", "step_timeout", "grace")
@@ -46,6 +46,7 @@ class WorkerOptions:
         compression: The type in which gradients are sent between workers; "none" for their own.
         kernels: By which kernels workers compute on the CPU.
         shard: What each worker holds a part of; "none" where all of them hold all.
+        shard_embeddings: The most rows of an embedding that each worker has whole; None where all are whole.
         first_step_timeout: Seconds that the first step of a `fit`, `evaluate` or `predict` may take, and any one call
             into TensorFlow outside of them.
         step_timeout: Seconds without a step, a callback or a batch after which the worker hangs.
@@ -72,6 +73,7 @@ class WorkerOptions:
     compression: Compression = "none"
     kernels: Kernels = "auto"
     shard: ShardMode = "none"
+    shard_embeddings: int | None = None
     first_step_timeout: float = 1800.0
     step_timeout: float = 600.0
     grace: float = 30.0
@@ -90,7 +92,9 @@ class WorkerOptions:
                 raise UsageError(f"{_option(name)} must be one of {expected}. Received: {getattr(self, name)!r}")
         for name in _SECONDS:
             check_seconds(name, getattr(self, name))
-        check_devices(self.shard, self.logical_devices or 1, f"--logical-devices {self.logical_devices}")
+        check_rows(self.shard_embeddings)
+        devices, which = self.logical_devices or 1, f"--logical-devices {self.logical_devices}"
+        check_devices(self.shard, devices, which, self.shard_embeddings)
 
     def worker_options(self) -> dict[str, Any]:
         """These options by name, as arguments for another object that has them."""
@@ -98,7 +102,7 @@ class WorkerOptions:
 
     def options_in_common(self) -> dict[str, str]:
         """Those options that must be the same on every host of a job, as the command line has them."""
-        return {_option(name): getattr(self, name) for name in _IN_COMMON}
+        return {_option(name): str(getattr(self, name) or "none") for name in _IN_COMMON}
 
 
 def _option(name: str) -> str:

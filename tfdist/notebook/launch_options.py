@@ -32,13 +32,21 @@ NAMES = (
     "run_dir",
     "seed",
     "shard",
+    "shard_embeddings",
     "show",
     "step_timeout",
     "verbose",
 )
 """Those that say something about a job of one machine that runs a function."""
 
-_COUNTS = {"logical_devices": 1, "memory_limit": 1, "max_restarts": 0, "metrics_port": 1, "seed": 0}
+_COUNTS = {
+    "logical_devices": 1,
+    "memory_limit": 1,
+    "max_restarts": 0,
+    "metrics_port": 1,
+    "seed": 0,
+    "shard_embeddings": 1,
+}
 """Option -> its least value; whole numbers."""
 
 _FLAGS = ("log_prefix", "overwrite", "quiet", "verbose")

@@ -36,6 +36,8 @@ class StrategySettings:
             watches.
         traced_progress: Counts those in functions; None where nobody watches.
         shard: What each worker holds a part of; None where all of them hold all.
+        shard_embeddings: The most rows of an embedding that every worker has whole; None where all are whole.
+        has_tables: Whether an embedding was made of which each worker has some rows.
         gather: Whether losses and layers that need the samples of all replicas get them without being asked to.
     """
 
@@ -47,7 +49,14 @@ class StrategySettings:
     exchanging: Callable[[], AbstractContextManager[Any]] | None = None
     traced_progress: TracedProgress | None = None
     shard: Sharding | None = None
+    shard_embeddings: int | None = None
+    has_tables: bool = False
     gather: bool = True
+
+    @property
+    def holds_parts(self) -> bool:
+        """Whether there is something of which each worker has a part, so that all of them take part in saving it."""
+        return self.shard is not None or self.has_tables
 
 
 _settings: WeakKeyDictionary[tf.distribute.Strategy, StrategySettings] = WeakKeyDictionary()

@@ -89,10 +89,15 @@ def evenly(shape: Sequence[int], workers: int) -> Cut:
     shape = tuple(shape)
     rows = shape[0] if shape else 1
     if len(shape) > 1 and rows >= ROWS_PER_WORKER * workers:
-        row = math.prod(shape[1:])
-        return Cut(shape, tuple(rows * worker // workers * row for worker in range(workers + 1)), keeps_rank=True)
+        return rows_evenly(shape, workers)
     size = math.prod(shape)
     return Cut(shape, tuple(size * worker // workers for worker in range(workers + 1)), keeps_rank=False)
+
+
+def rows_evenly(shape: Sequence[int], workers: int) -> Cut:
+    """A cut of a table between rows, into parts as even as they can be."""
+    rows, row = shape[0], math.prod(shape[1:])
+    return Cut(tuple(shape), tuple(rows * worker // workers * row for worker in range(workers + 1)), keeps_rank=True)
 
 
 def whole(shape: Sequence[int], owner: int, workers: int) -> Cut:

@@ -77,16 +77,28 @@ def sharding_of(mode: ShardMode, workers: int) -> Sharding | None:
     return None if mode == "none" or workers == 1 else Sharding(mode, Mesh.of(shard=workers))
 
 
-def check_devices(mode: ShardMode, devices: int, which: str) -> None:
+def check_rows(rows: int | None) -> None:
+    """Raises `UsageError` unless it is None, or a number of rows above which embeddings are sharded."""
+    if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
+        raise UsageError(f"--shard-embeddings expects a number of rows of 1 or more. Received: {rows!r}")
+
+
+def check_devices(mode: ShardMode, devices: int, which: str, rows: int | None = None) -> None:
     """Refuses to shard in a worker with several devices.
 
     Args:
         mode: Of `--shard`.
         devices: Replicas of the worker.
         which: What they are, such as `--logical-devices 2`.
+        rows: Of `--shard-embeddings`; None where no embedding is to be sharded.
 
     Raises:
         UsageError: It has several, and is to shard.
     """
     if mode != "none" and devices > 1:
         raise UsageError(f"{ONE_DEVICE_A_WORKER}. Received: --shard {mode} with {which}")
+    if rows is not None and devices > 1:
+        raise UsageError(
+            "--shard-embeddings trains one device a worker: --nproc N gives a GPU to each. Received: "
+            f"--shard-embeddings {rows} with {which}"
+        )

@@ -24,7 +24,7 @@ def write_config(session: LaunchedSession, config: RunConfig) -> None:
 
 def write_script(session: LaunchedSession, assignment: Assignment) -> None:
     """Writes what was run, with which arguments, and the seed of what the script does not seed itself."""
-    sharding = settings_of(session.strategy).shard
+    settings = settings_of(session.strategy)
     content = {
         assignment.target_kind: assignment.target,
         "args": list(assignment.args),
@@ -32,7 +32,8 @@ def write_script(session: LaunchedSession, assignment: Assignment) -> None:
         "workers": session.num_workers,
         "replicas": session.strategy.num_replicas_in_sync,
         "kernels": replica_kernels() or None,
-        "shard": None if sharding is None else sharding.mode,
+        "shard": None if settings.shard is None else settings.shard.mode,
+        "shard_embeddings": settings.shard_embeddings,
         "versions": versions(),
     }
     atomic_files.write_text(session.run.config_file, yaml.dump(content, Dumper=Dumper, sort_keys=False), durable=False)

@@ -37,6 +37,8 @@ class TargetSpec:
         batch_norm: Whose statistics BatchNormalization takes in a script or a module; a config says it itself.
         kernels: By which kernels runs of a script or a module compute on the CPU; a config says it itself.
         shard: What each worker of a run of a script or a module holds a part of; a config says it itself.
+        shard_embeddings: Of embeddings of more rows each worker of a run of a script or a module has some rows; None
+            for no embeddings; a config says it itself.
         communication: The collectives of runs on several replicas.
         compression: The type in which workers send gradients; "none" for their own.
         start_timeout: Seconds in which the workers must find one another.
@@ -58,6 +60,7 @@ class TargetSpec:
     batch_norm: BatchNorm = "synchronized"
     kernels: Kernels = "auto"
     shard: ShardMode = "none"
+    shard_embeddings: int | None = None
     communication: Communication = "auto"
     compression: Compression = "none"
     start_timeout: float = 120.0
@@ -67,7 +70,7 @@ class TargetSpec:
     keep: str | None = None
 
     @property
-    def replica_options(self) -> dict[str, str]:
+    def replica_options(self) -> dict[str, str | int | None]:
         """What decides how the replicas of a run work together, for reports."""
         batch_norm = self.batch_norm if self.config is None else self.config.batch_norm
         return {
@@ -75,12 +78,18 @@ class TargetSpec:
             "communication": self.communication,
             "compression": self.compression,
             "shard": self.shard_mode,
+            "shard_embeddings": self.sharded_from,
         }
 
     @property
     def shard_mode(self) -> ShardMode:
         """What each of several workers holds a part of."""
         return self.shard if self.config is None else self.config.shard
+
+    @property
+    def sharded_from(self) -> int | None:
+        """Of embeddings of more rows than this several workers have some rows each."""
+        return self.shard_embeddings if self.config is None else self.config.shard_embeddings
 
     def job(self, workers: int | Membership, run_dir: Path, **options: Any) -> JobSpec:
         """One run of the target, whatever cluster the environment describes.
@@ -107,9 +116,12 @@ class TargetSpec:
         }
         # A worker alone, with whatever replicas, holds all of everything.
         shard = "none" if workers == 1 else self.shard_mode
+        rows = None if workers == 1 else self.sharded_from
         if self.config is None:
-            options |= {"batch_norm": self.batch_norm, "kernels": self.kernels, "shard": shard}
+            options |= {"batch_norm": self.batch_norm, "kernels": self.kernels}
+            options |= {"shard": shard, "shard_embeddings": rows}
             options.setdefault("quiet", True)
             return JobSpec(target_kind=self.target_kind, args=self.args, name=self.name, **options)
-        own = replace(self.config, shard=shard, checkpoint=replace(self.config.checkpoint, directory=None))
+        checkpoint = replace(self.config.checkpoint, directory=None)
+        own = replace(self.config, shard=shard, shard_embeddings=rows, checkpoint=checkpoint)
         return JobSpec.for_config(own, document=self.document, **options)

@@ -71,6 +71,7 @@ def test_the_flags_are_a_contract() -> None:
         "--compression",
         "--kernels",
         "--shard",
+        "--shard-embeddings",
         "--run-dir",
         "--overwrite",
         "--set",
@@ -214,6 +215,22 @@ def test_what_workers_hold_a_part_of(arguments: str, chosen: str, jobs: list[Job
     assert job.config is None or job.config.shard == chosen
 
 
+@pytest.mark.parametrize(
+    ("arguments", "rows"),
+    [
+        ("train.py", None),
+        ("--nproc 2 --shard-embeddings 1e6 train.py", 1000000),
+        ("digits.yaml --set devices.logical=1 --set shard_embeddings=7", 7),
+        ("digits.yaml --set devices.logical=1 --set shard_embeddings=7 --shard-embeddings 1_000", 1000),
+    ],
+)
+def test_embeddings_of_which_workers_have_some_rows(arguments: str, rows: int | None, jobs: list[JobSpec]) -> None:
+    run(arguments)
+    [job] = jobs
+    assert job.shard_embeddings == rows
+    assert job.config is None or job.config.shard_embeddings == rows
+
+
 def test_options_after_a_config_count_before_it(jobs: list[JobSpec]) -> None:
     run("digits.yaml --set seed=8 --set name=other --logical-devices 3 --overwrite --step-timeout 5 --verbose")
     [job] = jobs
@@ -260,6 +277,10 @@ def test_a_public_address_is_warned_of_once(jobs: list[JobSpec], monkeypatch: py
         ("--shard zero4 train.py", "'zero4' is not one of 'none', 'zero1', 'zero2', 'zero3'"),
         ("--shard zero1 --logical-devices 3 train.py", "Received: --shard zero1 with --logical-devices 3"),
         ("--shard zero1 digits.yaml", "gives a GPU to each. Received: --shard zero1 with --logical-devices 2"),
+        ("--shard-embeddings 0 train.py", "expected a number of rows of 1 or more, such as 1e6. Received: 0"),
+        ("--shard-embeddings 1.5 train.py", "Received: 1.5"),
+        ("--shard-embeddings many train.py", "'many' is not a valid float"),
+        ("--shard-embeddings 9 --logical-devices 2 train.py", "--shard-embeddings 9 with --logical-devices 2"),
         ("--show some train.py", "'some' is not one of 'chief', 'all', 'none'"),
         ("--frobnicate train.py", "No such option"),
     ],

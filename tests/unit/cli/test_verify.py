@@ -82,6 +82,7 @@ def test_the_flags_are_a_contract() -> None:
         "--compression",
         "--kernels",
         "--shard",
+        "--shard-embeddings",
         "--set",
         "--start-timeout",
         "--step-timeout",
@@ -191,7 +192,7 @@ def test_how_gradients_are_sent(
     assert (job.compression, job.communication) == ("bfloat16", "ring")
     options = json.loads(Path("report.json").read_text())["options"]
     sent = {"communication": "ring", "compression": "bfloat16"}
-    assert options == {"batch_norm": "synchronized", "shard": "none", **sent}
+    assert options == {"batch_norm": "synchronized", "shard": "none", "shard_embeddings": None, **sent}
 
 
 @pytest.mark.parametrize("target", ["digits.yaml", "train.py"])
@@ -199,16 +200,18 @@ def test_how_gradients_are_sent(
 def test_what_workers_hold_a_part_of(
     asked: list[VerifySpec], killed: list[KillSpec], tmp_path: Path, target: str, also: str
 ) -> None:
-    run(f"{also}--nproc 2 --shard zero2 --report report.json {target}")
+    run(f"{also}--nproc 2 --shard zero2 --shard-embeddings 5e3 --report report.json {target}")
     (spec,) = asked or killed
-    assert spec.job(2, tmp_path).shard == "zero2"
+    assert (spec.job(2, tmp_path).shard, spec.job(2, tmp_path).shard_embeddings) == ("zero2", 5000)
     # A worker alone, on however many logical devices, holds everything.
-    assert spec.job(1, tmp_path).shard == "none"
-    assert json.loads(Path("report.json").read_text())["options"]["shard"] == "zero2"
+    assert (spec.job(1, tmp_path).shard, spec.job(1, tmp_path).shard_embeddings) == ("none", None)
+    options = json.loads(Path("report.json").read_text())["options"]
+    assert (options["shard"], options["shard_embeddings"]) == ("zero2", 5000)
 
 
-def test_shards_need_workers(asked: list[VerifySpec]) -> None:
-    result = run("--shard zero1 train.py")
+@pytest.mark.parametrize("option", ["--shard zero1", "--shard-embeddings 9"])
+def test_shards_need_workers(option: str, asked: list[VerifySpec]) -> None:
+    result = run(f"{option} train.py")
     assert result.exit_code == 2 and "Expected --nproc N, too" in result.output
     assert not asked
 

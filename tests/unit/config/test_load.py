@@ -43,6 +43,7 @@ def test_a_config_with_its_defaults(config_file: Path, tmp_path: Path) -> None:
         "batch_norm": "synchronized",
         "kernels": "auto",
         "shard": "none",
+        "shard_embeddings": None,
         "gather": True,
         "checkpoint": {
             "every_steps": 100,

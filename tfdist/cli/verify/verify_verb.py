@@ -69,6 +69,7 @@ class ToleranceParam(click.ParamType):
 @shared.compression
 @shared.kernels
 @shared.shard
+@shared.shard_embeddings
 @shared.overrides
 @shared.seconds("--start-timeout", 120, "How long the workers may take to find one another.")
 @shared.seconds("--step-timeout", 600, "How long a step may take.")
@@ -100,7 +101,7 @@ def verify(
     from tfdist.verify.interruption import Interrupted
 
     given = {name: options.pop(name) for name in ("overrides", "seed")}
-    given["chosen"] = {name: options.pop(name) for name in ("batch_norm", "kernels", "shard")}
+    given["chosen"] = {name: options.pop(name) for name in ("batch_norm", "kernels", "shard", "shard_embeddings")}
     target_options = _target_options(target, **given)
     work = _compare if not options.pop("kill") else _kill if options["hosts"] is None else _lose_hosts
     try:
@@ -161,7 +162,7 @@ def _tell(line: str) -> None:
 
 
 def _target_options(
-    target: Target, overrides: tuple[str, ...], chosen: dict[str, str | None], seed: int | None
+    target: Target, overrides: tuple[str, ...], chosen: dict[str, str | int | None], seed: int | None
 ) -> dict[str, Any]:
     """What a `TargetSpec` says of the target. A config has its own values unless the command line has others."""
     options: dict[str, Any] = {"target_kind": target.kind, "target": target.target, "args": target.args}

@@ -17,6 +17,7 @@ from tfdist.runtime.transport.emulated_replicas import emulated_replica
 
 _step: contextvars.ContextVar[ReplicaStep | None] = contextvars.ContextVar("tfdist_replica_step", default=None)
 _alone: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_replica_alone", default=False)
+_is_tried: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_is_tried_out", default=False)
 _alone_draws_by_xla: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_alone_draws_by_xla", default=False)
 
 
@@ -214,6 +215,16 @@ def alone() -> Iterator[None]:
     draws_by_xla = _alone_draws_by_xla.get() if step is None else step.draws_by_xla
     with setting(_alone, True), setting(_alone_draws_by_xla, draws_by_xla), replica_step(None):
         yield
+
+
+def tried_out() -> contextlib.AbstractContextManager[None]:
+    """Marks code that is tried out on made-up values, in whatever thread: no other worker takes part."""
+    return setting(_is_tried, True)
+
+
+def is_tried_out() -> bool:
+    """Whether the code that runs is tried out; see `tried_out`."""
+    return _is_tried.get()
 
 
 @contextlib.contextmanager

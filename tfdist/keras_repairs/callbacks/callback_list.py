@@ -103,7 +103,7 @@ def _shared(given: Sequence[Any], strategy: tf.distribute.Strategy) -> tuple[lis
     *_, chief_lacks_tensorboard = rows[0]
     points = [DecisionPoints.of_row(row) for *row, _, _ in rows]
     same_frequencies = len({frequencies for *_, frequencies, _ in rows}) == 1
-    if settings_of(strategy).shard is not None:
+    if settings_of(strategy).holds_parts:
         _check_savers(kept, strategy)
     _check_tensorboard(chief_lacks=bool(chief_lacks_tensorboard))
     _check_backups([each.backups for each in points])

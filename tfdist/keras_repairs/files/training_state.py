@@ -17,8 +17,9 @@ from tfdist.keras_repairs.base.replica_copies import copies
 from tfdist.keras_repairs.forward.whole_metrics import is_whole
 from tfdist.keras_repairs.inputs.symbolic_build import build_parts
 from tfdist.keras_repairs.optimizer.model_optimizers import optimizers_of
+from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
 from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import is_cut
-from tfdist.keras_repairs.sharded_parameters.cut_variable import is_cut_variable
+from tfdist.keras_repairs.sharded_parameters.cut_variable import CutVariable
 from tfdist.runtime.replica_values import ReplicaCopies
 
 _GLOBAL_SEEDS = "global_seed_generator"
@@ -81,7 +82,7 @@ def _not_trained(model: keras.Model) -> list[keras.Variable]:
     """
     trained = {id(variable) for variable in model.trainable_weights}
     others = (variable for variable in model.weights if id(variable) not in trained)
-    return [variable for variable in others if not is_cut_variable(variable)]
+    return [variable for variable in others if not isinstance(variable, CutVariable | TableVariable)]
 
 
 def _seeds(model: keras.Model) -> list[keras.Variable]:

@@ -23,6 +23,7 @@ from tfdist.keras_repairs.coupling.whole_batch import NeedsAllRows
 from tfdist.keras_repairs.forward import xla_loops
 from tfdist.keras_repairs.forward.xla_logits import Logits, logits_behind, with_logits
 from tfdist.keras_repairs.model_checks.refusals import collective_inside
+from tfdist.keras_repairs.sharded_embeddings.table_variable import tables_of
 
 Function = Callable[..., Any]
 
@@ -37,6 +38,9 @@ def call(original: Function) -> Function:
     def repaired(self: Any, *args: Any, **kwargs: Any) -> Any:
         step = current_step()
         if step is None or not step.compiles or backend.in_stateless_scope() or not self.built:
+            return original(self, *args, **kwargs)
+        if tables_of(self):
+            # Their lookups ask other workers, which XLA cannot; the layers inside are compiled each by itself.
             return original(self, *args, **kwargs)
         run = lambda *inner, **options: original(self, *inner, **options)  # noqa: E731
         try:

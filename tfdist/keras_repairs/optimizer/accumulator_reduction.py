@@ -18,6 +18,7 @@ import tensorflow as tf
 from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.optimizer import gradient_accumulation
 from tfdist.keras_repairs.optimizer.model_optimizers import optimizers_of
+from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import is_cut
 from tfdist.keras_repairs.sharded_optimizer.sharded_update import would_be_cut
 from tfdist.runtime.workers import local_replicas
 
@@ -40,7 +41,8 @@ def reduce_accumulators(model: Any) -> None:
     if strategy.num_replicas_in_sync == 1:
         return
     for optimizer in optimizers_of(model):
-        for accumulator in _accumulators(optimizer) if _is_under_way(optimizer) else ():
+        # Those of which workers hold parts accumulate sums over all replicas.
+        for accumulator in _accumulators(optimizer) if not is_cut(optimizer) and _is_under_way(optimizer) else ():
             _sum_into_first(accumulator.value, strategy)
 
 
@@ -120,6 +122,8 @@ def _sum_into_first(value: Any, strategy: tf.distribute.Strategy) -> None:
 
 
 def _clear_other_replicas(optimizer: Any) -> None:
+    if is_cut(optimizer):
+        return
     for accumulator in _accumulators(optimizer):
         value = accumulator.value
         if isinstance(value, tf.distribute.DistributedValues):

@@ -16,6 +16,8 @@ import tensorflow as tf
 
 from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.optimizer import variable_updates
+from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import is_cut
+from tfdist.runtime.transport.part_sums import sum_small
 from tfdist.runtime.transport.replica_sums import sum_over_replicas
 
 Function = Callable[..., Any]
@@ -74,11 +76,16 @@ def apply(
 
 
 def check_finite(original: Function) -> Function:
-    """Repairs `LossScaleOptimizer.check_finite`: for gradients that are not summed yet, all replicas count."""
+    """Repairs `LossScaleOptimizer.check_finite`: all replicas count where each has gradients, or parts, of its own."""
 
     def repaired(self: Any, grads: Gradients) -> tf.Tensor:
         finite = _finite.get()
-        return original(self, grads) if finite is None else finite
+        if finite is not None:
+            return finite
+        own = original(self, grads)
+        if variable_updates.is_of_this_replica() and is_cut(self):
+            return tf.equal(sum_small(tf.cast(tf.logical_not(own), tf.int32)), 0)
+        return own
 
     return repaired
 

@@ -19,6 +19,7 @@ from keras.src.optimizers.base_optimizer import BaseOptimizer
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.base.replica_step import current_step
+from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
 from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import fitting, holds
 from tfdist.runtime.workers import local_replicas
 
@@ -53,6 +54,8 @@ def is_of_this_replica() -> bool:
 
 def own_copy(variable: Any) -> Any:
     """This replica's copy of a Keras or TensorFlow variable."""
+    if isinstance(variable, TableVariable):
+        return variable.part
     value = variable.value if isinstance(variable, keras.Variable) else variable
     if not isinstance(value, tf.distribute.DistributedValues):
         return value

@@ -52,6 +52,14 @@ class _Decision:
 _decision: contextvars.ContextVar[_Decision | None] = contextvars.ContextVar("tfdist_part_of_draw", default=None)
 
 
+_outside: contextvars.ContextVar[PartOfDraw | None] = contextvars.ContextVar("tfdist_rows_of_draw", default=None)
+
+
+def drawing_rows(part: PartOfDraw) -> contextlib.AbstractContextManager[None]:
+    """Outside of steps, draws inside of the shape that `part` is cut from are of that part alone."""
+    return setting(_outside, part)
+
+
 def drawing(part: PartOfDraw | None) -> contextlib.AbstractContextManager[None]:
     """The operations inside draw this part; with None, what is the same on all replicas."""
     return setting(_decision, _Decision(part))
@@ -216,6 +224,9 @@ def _drawn(shape: Any, whole: Whole, rows: Rows, *, gathers: bool = False) -> tf
         rows: Draws a replica's part.
         gathers: Whether it asks the other replicas for that, which XLA cannot; it compiles what it draws by itself.
     """
+    outside = _outside.get()
+    if outside is not None and sizes_of(shape) == sizes_of(outside.whole):
+        return rows(outside)
     step, decision = current_step(), _decision.get()
     if step is None and is_noting() and decision is None:
         note_draw(shape, _OF_TENSORFLOW)

@@ -8,7 +8,8 @@ from typing import Any
 import tensorflow as tf
 
 from tfdist.keras_repairs.optimizer.variable_updates import is_of_this_replica
-from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import OptimizerParts, parts_of
+from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
+from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import OptimizerParts, parts_of, updated
 from tfdist.keras_repairs.sharded_optimizer.whole_slots import own_part, whole_value
 
 Function = Callable[..., Any]
@@ -32,7 +33,9 @@ def overwrite(original: Function) -> Function:
             original(self, _part_variables(self, trainable_variables))
             return
         for variable, average in zip(trainable_variables, self._model_variables_moving_average, strict=True):
-            if average is not None:
+            if average is not None and _is_table(found, self, variable):
+                updated(found, self, variable).assign(average)
+            elif average is not None:
                 variable.assign(whole_value(self, average))
 
     return repaired
@@ -47,6 +50,12 @@ def swap_all(original: Function) -> Function:
             original(self, optimizer)
             return
         for variable, average in _averaged(optimizer):
+            if _is_table(found, optimizer, variable):
+                own = updated(found, optimizer, variable)
+                before = tf.identity(own.value)
+                own.assign(average)
+                average.assign(before)
+                continue
             before = tf.convert_to_tensor(variable)
             variable.assign(whole_value(optimizer, average))
             average.assign(own_part(found, average, before))
@@ -63,7 +72,10 @@ def finalize_all(original: Function) -> Function:
             original(self, optimizer)
             return
         for variable, average in _averaged(optimizer):
-            average.assign(own_part(found, average, tf.convert_to_tensor(variable)))
+            if _is_table(found, optimizer, variable):
+                average.assign(updated(found, optimizer, variable))
+            else:
+                average.assign(own_part(found, average, tf.convert_to_tensor(variable)))
 
     return repaired
 
@@ -77,4 +89,9 @@ def _part_variables(optimizer: Any, variables: Sequence[Any]) -> Sequence[Any]:
     found: OptimizerParts | None = parts_of(optimizer)
     if found is None:
         return variables
-    return [found.parts[optimizer._var_key(variable)].variable for variable in variables]
+    return [updated(found, optimizer, variable) for variable in variables]
+
+
+def _is_table(found: OptimizerParts, optimizer: Any, variable: Any) -> bool:
+    part = found.parts.get(optimizer._var_key(variable))
+    return part is not None and isinstance(part.whole, TableVariable)

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import tensorflow as tf
 from keras import ops
 
+from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import parts_of
 from tfdist.runtime.transport.part_sums import sum_small
 
 Function = Callable[..., Any]
 Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
+
+
+_is_part: contextvars.ContextVar[Sequence[bool]] = contextvars.ContextVar("tfdist_gradients_of_parts", default=())
+
+
+def of_parts(is_part: Sequence[bool]) -> contextlib.AbstractContextManager[None]:
+    """Says for each gradient that an optimizer updates with inside whether it is of a part, or every worker's."""
+    return setting(_is_part, is_part)
 
 
 def clip_gradients(original: Function) -> Function:
@@ -41,7 +52,8 @@ def _clipped(gradient: Gradient, square: tf.Tensor, most: float) -> Gradient:
     norm = tf.where(is_some, tf.sqrt(tf.where(is_some, square, tf.ones_like(square))), square)
 
     def clipped(values: tf.Tensor) -> tf.Tensor:
-        return values * most / tf.maximum(norm, tf.cast(most, norm.dtype))
+        # By way of float32, as tf.cast goes, the limit would be another one in float64.
+        return values * most / tf.maximum(norm, tf.constant(most, norm.dtype))
 
     if isinstance(gradient, tf.IndexedSlices):
         return tf.IndexedSlices(clipped(gradient.values), gradient.indices, gradient.dense_shape)
@@ -60,4 +72,6 @@ def _by_global_norm(grads: Sequence[Gradient], most: float) -> list[Any]:
 def _squares(grads: Sequence[Gradient]) -> tf.Tensor:
     """The squared norm of each whole gradient."""
     values = [gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient for gradient in grads]
-    return sum_small(ops.stack([ops.sum(ops.square(value)) for value in values]))
+    squares = ops.stack([ops.sum(ops.square(value)) for value in values])
+    is_part = tf.constant(list(_is_part.get()))
+    return tf.where(is_part, sum_small(tf.where(is_part, squares, tf.zeros_like(squares))), squares)

@@ -98,6 +98,14 @@ def kind_of(optimizer: Any) -> CutKind:
     return "elements" if any(_has_update_of(kind, known) for known in _ELEMENTWISE) else "variables"
 
 
+def is_linear(optimizer: Any) -> bool:
+    """Whether an optimizer computes nothing but sums of gradients, so that these may be added up before."""
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    limits = (inner.clipnorm, inner.global_clipnorm, inner.clipvalue)
+    has_update = _has_update_of(type(inner), keras.optimizers.SGD) and kind_of(inner) == "elements"
+    return has_update and not any(limit for limit in limits)
+
+
 def refusal(optimizer: Any, why: str) -> UnsupportedError:
     """The error of an optimizer that cannot be cut.
 

@@ -10,13 +10,14 @@ import keras
 import tensorflow as tf
 
 from tfdist.keras_repairs.base.attached_value import AttachedValue
+from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable, part_view
 from tfdist.keras_repairs.sharded_optimizer.cut_kinds import CutKind, is_container, is_of_keras, kind_of, refusal
 from tfdist.keras_repairs.sharded_parameters.cut_variable import is_cut_variable, storage_of
 from tfdist.keras_repairs.sharded_parameters.part_storage import PartStorage
 from tfdist.runtime.local_variables import local_variables
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport.part_sums import cut_out
-from tfdist.runtime.workers import worker_rank
+from tfdist.runtime.workers import worker_count, worker_rank
 from tfdist.sharding import cut as cuts
 from tfdist.sharding.cut import Cut
 
@@ -73,7 +74,7 @@ class OptimizerParts:
     """The parts of one optimizer.
 
     Attributes:
-        kind: How it is cut.
+        kind: How it is cut. Variables without a part are whole on every worker, and so is their state.
         worker: This one.
         workers: How many share it.
         parts: By the key of the model's variable.
@@ -124,14 +125,23 @@ def is_cut(optimizer: Any) -> bool:
     return any(_PARTS.get(each) is not None for each in updating_optimizers(optimizer))
 
 
-def part_of(optimizer: Any, variable: Any) -> VariablePart:
-    """This worker's part of a variable of the model, which the optimizer, or one inside of it, trains."""
+def part_of(optimizer: Any, variable: Any) -> VariablePart | None:
+    """This worker's part of a variable of the model, which the optimizer, or one inside of it, trains.
+
+    None where every worker has it whole.
+    """
     for each in updating_optimizers(optimizer):
         found = _PARTS.get(each)
         part = None if found is None else found.parts.get(each._var_key(variable))
         if part is not None:
             return part
-    raise ValueError(f"Unknown variable: {variable}. The optimizer {optimizer.name!r} was built for others.")
+    return None
+
+
+def updated(found: OptimizerParts, optimizer: Any, variable: Any) -> Any:
+    """What an optimizer updates for a variable of the model: the variable of its part, or itself where it is whole."""
+    part = found.parts.get(optimizer._var_key(variable))
+    return variable if part is None else part.variable
 
 
 def holds(optimizer: Any, variable: Any) -> bool:
@@ -139,7 +149,8 @@ def holds(optimizer: Any, variable: Any) -> bool:
     found = _PARTS.get(optimizer)
     if found is None or found.kind == "elements":
         return True
-    return found.parts[optimizer._var_key(variable)].is_held
+    part = found.parts.get(optimizer._var_key(variable))
+    return part is None or part.is_held
 
 
 def fitting(optimizer: Any, variable: Any, value: Any) -> Any:
@@ -160,19 +171,32 @@ def begin(optimizer: Any, variables: Sequence[Any]) -> None:
     """
     strategy = optimizer._distribution_strategy
     sharding = settings_of(strategy).shard
-    if sharding is None or is_container(optimizer) or not all(map(_is_of_all_workers, variables)):
+    tables = [variable for variable in variables if isinstance(variable, TableVariable)]
+    others = [variable for variable in variables if not isinstance(variable, TableVariable)]
+    if is_container(optimizer) or not all(map(_is_of_all_workers, others)) or not (sharding or tables):
         return
     kind = kind_of(optimizer)
-    made = OptimizerParts(kind, worker_rank(strategy), sharding.mesh.workers)
-    shapes = [tuple(variable.shape) for variable in variables]
+    if tables and kind != "elements":
+        raise refusal(optimizer, f"it may need the whole table of the embedding {tables[0].owner!r} to update a row")
+    made = OptimizerParts(kind, worker_rank(strategy), worker_count(strategy))
     with tf.init_scope(), local_variables():
-        for variable, cut in zip(variables, _cuts(kind, shapes, made.workers), strict=True):
-            storage = storage_of(variable) if is_cut_variable(variable) else None
-            part = VariablePart(variable, cut, made.worker, _variable_for(variable, cut, made.worker), storage)
-            key = optimizer._var_key(variable)
-            made.parts[key] = part
-            made.keys[optimizer._var_key(part.variable)] = key
+        parts = [_part_of_table(table, strategy) for table in tables]
+        if sharding is not None:
+            shapes = [tuple(variable.shape) for variable in others]
+            for variable, cut in zip(others, _cuts(kind, shapes, made.workers), strict=True):
+                storage = storage_of(variable) if is_cut_variable(variable) else None
+                own = _variable_for(variable, cut, made.worker)
+                parts.append(VariablePart(variable, cut, made.worker, own, storage))
+    for part in parts:
+        key = optimizer._var_key(part.whole)
+        made.parts[key] = part
+        made.keys[optimizer._var_key(part.variable)] = key
     _PARTS.set(optimizer, made)
+
+
+def _part_of_table(table: TableVariable, strategy: tf.distribute.Strategy) -> VariablePart:
+    storage = PartStorage(table.part, table.cut, table.worker, strategy)
+    return VariablePart(table, table.cut, table.worker, part_view(table), storage)
 
 
 def _cuts(kind: CutKind, shapes: Sequence[tuple[int, ...]], workers: int) -> list[Cut]:

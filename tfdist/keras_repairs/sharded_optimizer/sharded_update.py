@@ -8,7 +8,7 @@ same on all workers, whatever each of them holds.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import keras
@@ -17,10 +17,16 @@ import tensorflow as tf
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.optimizer.variable_updates import own_copy
+from tfdist.keras_repairs.sharded_embeddings.slice_exchange import slices_for_owner
+from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
+from tfdist.keras_repairs.sharded_optimizer import clipping
+from tfdist.keras_repairs.sharded_optimizer.cut_kinds import is_linear
 from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import (
     VariablePart,
+    is_cut,
     part_of,
     parts_of,
+    updated,
     updating_optimizers,
 )
 from tfdist.keras_repairs.sharded_parameters.cut_variable import is_cut_variable, storage_of
@@ -38,7 +44,7 @@ Reduce = Callable[[Sequence[Gradient]], list[Gradient]]
 
 
 def parts_of_sums(
-    optimizer: Any, grads: Sequence[Gradient], variables: Sequence[Any], reduce_sparse: Reduce
+    optimizer: Any, grads: Sequence[Gradient], variables: Sequence[Any], reduce_whole: Reduce
 ) -> list[Gradient]:
     """This worker's parts of the sums of gradients over the workers, in the shapes of the variables' parts.
 
@@ -46,43 +52,69 @@ def parts_of_sums(
         optimizer: Built.
         grads: This worker's, one a variable, or None. Those of variables that are cut are parts of sums already.
         variables: The model's.
-        reduce_sparse: Sums sparse gradients, whose rows are few, over the workers.
+        reduce_whole: Sums gradients over the workers for all of them: those of variables that all have, and sparse
+            ones, whose rows are few.
     """
     parts = [part_of(optimizer, variable) for variable in variables]
-    found = [_of_stored(gradient, part) for gradient, part in zip(grads, parts, strict=True)]
-    rest = [(i, gradient) for i, gradient in enumerate(grads) if parts[i].storage is None]
+    found = [_of_stored(gradient, part, optimizer) for gradient, part in zip(grads, parts, strict=True)]
+    rest = [(i, gradient) for i, gradient in enumerate(grads) if gradient is not None and found[i] is None]
     dense = [i for i, gradient in rest if isinstance(gradient, tf.Tensor)]
-    sparse = [i for i, gradient in rest if isinstance(gradient, tf.IndexedSlices)]
-    flat = part_sums.sum_gradients_into_parts([grads[i] for i in dense], [parts[i].cut for i in dense])
-    for i, part in zip(dense, flat, strict=True):
-        found[i] = tf.reshape(part, parts[i].cut.part_shape(parts[i].worker))
-    for i, total in zip(sparse, reduce_sparse([grads[i] for i in sparse]) if sparse else (), strict=True):
-        found[i] = part_sums.rows_of_part(total, parts[i].cut, parts[i].worker)
+    cut = [(i, part) for i in dense if (part := parts[i]) is not None and part.storage is None]
+    flat = part_sums.sum_gradients_into_parts([grads[i] for i, _ in cut], [p.cut for _, p in cut]) if cut else ()
+    for (i, part), value in zip(cut, flat, strict=True):
+        found[i] = tf.reshape(value, part.cut.part_shape(part.worker))
+    wholly = [i for i, _ in rest if found[i] is None]
+    for i, total in zip(wholly, reduce_whole([grads[i] for i in wholly]) if wholly else (), strict=True):
+        found[i] = _own_part(total, parts[i])
     return found
 
 
-def _of_stored(gradient: Gradient, part: VariablePart) -> Gradient:
-    """Of a sum of gradients that comes as what the workers store of a variable, the part that the optimizer updates."""
-    if part.storage is None or gradient is None or part.is_stored:
-        return None if part.storage is None else gradient
-    whole = whole_sum(gradient, part.storage)
-    if isinstance(whole, tf.IndexedSlices):
-        return part_sums.rows_of_part(whole, part.cut, part.worker)
-    return part_sums.cut_out(whole, part.cut, part.worker)
+def _of_stored(gradient: Gradient, part: VariablePart | None, optimizer: Any) -> Gradient:
+    """The part that the optimizer updates of a sum of gradients by what workers store in parts; None for other ones.
+
+    Those by weights come as the sums of what the workers store of them, those by embeddings as each worker's slices.
+    """
+    if part is None or part.storage is None or gradient is None:
+        return None
+    if isinstance(part.whole, TableVariable):
+        if isinstance(gradient, tf.IndexedSlices):
+            return slices_for_owner(gradient, part.whole, is_linear=is_linear(optimizer))
+        return None
+    if part.is_stored:
+        return gradient
+    return _own_part(whole_sum(gradient, part.storage), part)
+
+
+def _own_part(total: Any, part: VariablePart | None) -> Gradient:
+    """A worker's part of a sum that all of them have whole."""
+    if part is None:
+        return total
+    if isinstance(total, tf.IndexedSlices):
+        return part_sums.rows_of_part(total, part.cut, part.worker)
+    return part_sums.cut_out(total, part.cut, part.worker)
 
 
 def wholes_of(optimizer: Any, reduced: Sequence[Gradient], variables: Sequence[Any]) -> list[Gradient]:
-    """Dense gradients put together of all workers' parts, for those who want to look at them; sparse ones are left out.
+    """Gradients put together of all workers' parts, for those who want to look at them.
+
+    For that of a sharded embedding, and a sparse one of a variable that is cut, stands a number of the same norm.
 
     Args:
         optimizer: Built.
         reduced: What `parts_of_sums` returned.
         variables: The model's.
     """
-    dense = [i for i, gradient in enumerate(reduced) if isinstance(gradient, tf.Tensor)]
-    cuts = [part_of(optimizer, variables[i]).cut for i in dense]
     found: list[Gradient] = [None] * len(reduced)
-    for i, whole in zip(dense, part_sums.join([reduced[i] for i in dense], cuts), strict=True):
+    cuts = {}
+    for i, (gradient, variable) in enumerate(zip(reduced, variables, strict=True)):
+        part = part_of(optimizer, variable)
+        if part is None:
+            found[i] = gradient
+        elif isinstance(gradient, tf.Tensor) and not isinstance(part.whole, TableVariable):
+            cuts[i] = part.cut
+        elif gradient is not None:
+            found[i] = tf.sqrt(part_sums.sum_small(tf.reduce_sum(tf.square(tf.convert_to_tensor(gradient)))))
+    for i, whole in zip(cuts, part_sums.join([reduced[i] for i in cuts], list(cuts.values())), strict=True):
         found[i] = whole
     return found
 
@@ -98,8 +130,8 @@ def apply(original: Function, optimizer: Any, grads: Sequence[Gradient], variabl
     """
     variables = optimizer._trainable_variables if variables is None else variables
     present = [variable for variable, gradient in zip(variables, grads, strict=True) if gradient is not None]
-    used = [part_of(optimizer, variable) for variable in _used(optimizer, present)]
-    changed = [part_of(optimizer, variable) for variable in _changed(optimizer, present)]
+    used = _parts_of_weights(optimizer, _used(optimizer, present))
+    changed = _parts_of_weights(optimizer, _changed(optimizer, present))
     before = {id(each): tf.identity(own_copy(each._iterations)) for each in updating_optimizers(optimizer)}
     for each in updating_optimizers(optimizer):
         _say_what_is_held(each)
@@ -117,12 +149,14 @@ def apply_to_parts(original: Function, optimizer: Any, grads: Sequence[Gradient]
         original(optimizer, grads, variables)
         return
     chosen = optimizer._trainable_variables if variables is None else variables
-    original(optimizer, grads, [found.parts[optimizer._var_key(variable)].variable for variable in chosen])
+    present = [variable for variable, gradient in zip(chosen, grads, strict=True) if gradient is not None]
+    with clipping.of_parts([optimizer._var_key(variable) in found.parts for variable in present]):
+        original(optimizer, grads, [updated(found, optimizer, variable) for variable in chosen])
 
 
 def would_be_cut(optimizer: Any) -> bool:
     """Whether workers hold parts of an optimizer, or will once it is built."""
-    return settings_of(optimizer._distribution_strategy).shard is not None
+    return settings_of(optimizer._distribution_strategy).shard is not None or is_cut(optimizer)
 
 
 def refuse_outside(optimizer: Any) -> None:
@@ -132,9 +166,9 @@ def refuse_outside(optimizer: Any) -> None:
         UnsupportedError: Always.
     """
     raise UnsupportedError(
-        f"--shard needs the gradients of a step where they are summed, and the optimizer {optimizer.name} was given "
-        "some outside of strategy.run. Call apply_gradients, or apply, inside of the function that strategy.run runs, "
-        "use fit, or train with --shard none."
+        f"--shard, and sharded embeddings, need the gradients of a step where they are summed, and the optimizer "
+        f"{optimizer.name} was given some outside of strategy.run. Call apply_gradients, or apply, inside of the "
+        "function that strategy.run runs, use fit, or train with --shard none and without sharded embeddings."
     )
 
 
@@ -170,6 +204,12 @@ def _changed(optimizer: Any, present: Sequence[Any]) -> Iterator[Any]:
     for each in updating_optimizers(optimizer):
         if each.use_ema and each.ema_overwrite_frequency:
             yield from (variable for variable in each._trainable_variables if id(variable) not in keys)
+
+
+def _parts_of_weights(optimizer: Any, variables: Iterable[Any]) -> list[VariablePart]:
+    """The parts of those variables that have one, but for embeddings, of which nobody reads a whole."""
+    found = (part_of(optimizer, variable) for variable in variables)
+    return [part for part in found if part is not None and not isinstance(part.whole, TableVariable)]
 
 
 def _take_over(parts: Sequence[VariablePart]) -> None:
@@ -211,8 +251,12 @@ def _release(parts: Sequence[VariablePart]) -> None:
 
 
 def _constrain(optimizer: Any, present: Sequence[Any], before: dict[int, tf.Tensor]) -> None:
-    """Applies constraints to whole variables, where Keras has applied the gradients."""
-    known = {id(variable) for variable in present if getattr(variable, "constraint", None) is not None}
+    """Applies constraints to whole variables that are updated in parts, where Keras has applied the gradients."""
+    known = {
+        id(part.whole)
+        for part in _parts_of_weights(optimizer, present)
+        if getattr(part.whole, "constraint", None) is not None
+    }
     for each in updating_optimizers(optimizer):
         bound = [variable for variable in each._trainable_variables if id(variable) in known]
         if not bound:

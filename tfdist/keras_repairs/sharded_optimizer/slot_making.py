@@ -14,6 +14,7 @@ import tensorflow as tf
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 
 from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
 from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import Slot, begin, parts_while_built
 from tfdist.keras_repairs.sharded_parameters.cut_variable import is_cut_variable
 from tfdist.runtime.local_variables import local_variables
@@ -71,7 +72,8 @@ def var_key(original: Function) -> Function:
 
     def repaired(self: Any, variable: Any) -> Any:
         # The value of a variable that is cut takes all workers to read.
-        key = original(self, variable._value if is_cut_variable(variable) else variable)
+        is_part = is_cut_variable(variable) or isinstance(variable, TableVariable)
+        key = original(self, variable._value if is_part else variable)
         parts = parts_while_built(self)
         return key if parts is None else parts.keys.get(key, key)
 

@@ -15,6 +15,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfdist.keras_repairs.optimizer.model_optimizers import optimizers_of
+from tfdist.keras_repairs.sharded_embeddings.table_variable import tables_of
 from tfdist.keras_repairs.sharded_optimizer.cut_kinds import is_container
 from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import OptimizerParts, Slot, parts_of, updating_optimizers
 from tfdist.keras_repairs.sharded_parameters.whole_weights import whole_weights
@@ -29,7 +30,7 @@ def whole_value(optimizer: Any, variable: Any) -> NDArray:
     """The whole of a variable of an optimizer's state. All workers call this together, outside of functions."""
     found = parts_of(optimizer)
     slot = None if found is None else _slot_of(found, variable)
-    return np.asarray(variable.numpy()) if slot is None else _joined(slot)
+    return np.asarray(variable.numpy()) if slot is None else _joined(slot.variable, _cut_of(slot))
 
 
 def own_part(found: OptimizerParts, variable: Any, whole: Any) -> Any:
@@ -48,33 +49,40 @@ def whole_shape(optimizer: Any, variable: Any) -> tuple[int, ...]:
     return tuple(variable.shape)
 
 
-def has_cut_optimizers(model: Any) -> bool:
-    """Whether workers hold parts of the state of `model`'s optimizers."""
-    return any(True for _ in _cut_optimizers(model))
-
-
 @contextlib.contextmanager
 def whole_state(model: Any, *, is_wanted: bool = True) -> Iterator[None]:
-    """Inside, the weights and the variables of `model`'s optimizers are whole on workers that want it, to be read.
+    """Inside, weights, sharded embeddings and optimizers' variables of `model` are whole on workers that want to read.
 
     All workers enter it together, outside of functions. The state is put together in host memory.
 
     Args:
-        model: Compiled. One of which no worker holds a part is left as it is.
+        model: One of which no worker holds a part alone is left as it is.
         is_wanted: Whether this worker reads it.
     """
-    before: list[tuple[Any, Any, Any]] = []
+    slots = [(slot.variable, _cut_of(slot)) for found in _cut_optimizers(model) for slot in found.slots]
     with contextlib.ExitStack() as stack:
         stack.enter_context(whole_weights(model, is_wanted=is_wanted))
+        stack.enter_context(whole_tables(model, is_wanted=is_wanted))
+        stack.enter_context(_whole(slots, is_wanted=is_wanted))
+        yield
+
+
+def whole_tables(model: Any, *, is_wanted: bool = True) -> contextlib.AbstractContextManager[None]:
+    """Inside, sharded embeddings of `model` are whole on workers that want to read; see `whole_state`."""
+    return _whole([(table, table.cut) for table in tables_of(model)], is_wanted=is_wanted)
+
+
+@contextlib.contextmanager
+def _whole(parts: Sequence[tuple[Any, Cut]], *, is_wanted: bool) -> Iterator[None]:
+    before: list[tuple[Any, Any, Any]] = []
+    with contextlib.ExitStack() as stack:
         stack.callback(_put_back, before)
-        for found in list(_cut_optimizers(model)):
-            for slot in found.slots:
-                whole = _joined(slot)
-                if is_wanted:
-                    variable = slot.variable
-                    before.append((variable, variable._value, variable._shape))
-                    with tf.device("CPU:0"):
-                        variable._value, variable._shape = tf.constant(whole), slot.shape
+        for variable, cut in parts:
+            whole = _joined(variable, cut)
+            if is_wanted:
+                before.append((variable, variable._value, variable._shape))
+                with tf.device("CPU:0"):
+                    variable._value, variable._shape = tf.constant(whole), cut.shape
         yield
 
 
@@ -166,6 +174,6 @@ def _cut_of(slot: Slot) -> Cut:
     return slot.cut
 
 
-def _joined(slot: Slot) -> NDArray:
-    """The whole of a state's variable, on all workers."""
-    return joined_array(np.asarray(slot.variable.numpy()), _cut_of(slot), tf.distribute.get_strategy())
+def _joined(variable: Any, cut: Cut) -> NDArray:
+    """The whole of a variable of which each worker has a part, on all of them."""
+    return joined_array(variable._value.numpy(), cut, tf.distribute.get_strategy())

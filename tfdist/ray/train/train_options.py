@@ -10,7 +10,16 @@ from typing import Any
 from tfdist.errors import UsageError
 from tfdist.launch.worker_options import WorkerOptions
 
-NAMES = ("batch_norm", "communication", "compression", "first_step_timeout", "kernels", "shard", "step_timeout")
+NAMES = (
+    "batch_norm",
+    "communication",
+    "compression",
+    "first_step_timeout",
+    "kernels",
+    "shard",
+    "shard_embeddings",
+    "step_timeout",
+)
 
 
 def worker_options(given: Mapping[str, Any]) -> WorkerOptions:

@@ -4,6 +4,8 @@
   over `ring_all_reduce` between hosts; `tensor_groups` says which tensors travel together
 - `part_sums`: sums of which each worker gets a part, and tensors put together of the workers' parts;
   `whole_arrays`: the same outside of functions
+- `row_exchange`: rows of which each worker gives any number to each other one
+- `worker_lane`: the keys of collectives that these run among all workers
 - `sum_setup`: which of these a strategy has
 - `worker_sums`: sums over the workers outside of steps
 - `emulated_replicas`: replicas in threads, where a step is tried out

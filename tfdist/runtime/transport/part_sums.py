@@ -13,14 +13,14 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from tfdist.runtime.collectives.lanes import Lanes
 from tfdist.runtime.collectives.wire.engine import Channel
 from tfdist.runtime.collectives.wire.tensorflow_engine import TensorFlowEngine
 from tfdist.runtime.strategy_settings import StrategySettings, settings_of
 from tfdist.runtime.transport.replica_sums import compression, sum_over_replicas
 from tfdist.runtime.transport.ring_all_reduce import Ring
 from tfdist.runtime.transport.tensor_groups import last_first
-from tfdist.runtime.workers import worker_count, worker_rank
+from tfdist.runtime.transport.worker_lane import channel_of
+from tfdist.runtime.workers import worker_rank
 from tfdist.sharding.cut import Cut
 
 Group = Callable[[list[tf.Tensor], list[Cut]], list[tf.Tensor]]
@@ -192,15 +192,7 @@ def _padded(part: tf.Tensor, cut: Cut) -> tf.Tensor:
 
 
 def _channel(carried: str, flat: tf.Tensor) -> Channel:
-    strategy = tf.distribute.get_strategy()
-    workers = worker_count(strategy)
-    lane = _lanes(worker_rank(strategy), workers).of(tuple(range(workers)))
-    return lane.traced_channel(f"{carried} {flat.dtype.name}", int(flat.shape[0]))
-
-
-@functools.cache
-def _lanes(worker: int, workers: int) -> Lanes:
-    return Lanes(worker, workers)
+    return channel_of(carried, flat.dtype, int(flat.shape[0]))
 
 
 def _worker() -> int:

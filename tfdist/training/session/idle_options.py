@@ -13,6 +13,7 @@ def idle_options(
     compression: str,
     communication: str,
     shard: ShardMode = "none",
+    shard_embeddings: int | None = None,
 ) -> list[str]:
     """A sentence for each option that was given and changes nothing.
 
@@ -23,6 +24,7 @@ def idle_options(
         compression: The type in which gradients are to be sent; "none" for their own.
         communication: The collectives that were asked for; "auto" for none in particular.
         shard: What workers were to hold a part of; "none" for nothing.
+        shard_embeddings: Of embeddings of more rows workers were to have some rows each; None for no embeddings.
     """
     found = []
     if memory_limit is not None and not on_gpus:
@@ -41,5 +43,10 @@ def idle_options(
         found.append(
             f"--shard {shard} has no effect: it cuts what several workers hold, and this run has one, which holds all. "
             "Give it --nproc N or --workers."
+        )
+    if shard_embeddings is not None:
+        found.append(
+            f"--shard-embeddings {shard_embeddings} has no effect: it gives each of several workers some rows, and "
+            "this run has one, which has all. Give it --nproc N or --workers."
         )
     return found

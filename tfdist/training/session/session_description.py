@@ -17,7 +17,9 @@ def describe(session: Session) -> str:
         return f"1 replica on one {kind}" + "".join(f" ({name})" for name in kernels)
     workers = f"{session.num_workers} workers, " if session.num_workers > 1 else ""
     strategy = "MultiWorkerMirroredStrategy" if session.choice.kind == "multi_worker" else "MirroredStrategy"
-    sharding = settings_of(session.strategy).shard
-    shards = [] if sharding is None else [str(sharding)]
+    settings = settings_of(session.strategy)
+    shards = [] if settings.shard is None else [str(settings.shard)]
+    if settings.shard_embeddings is not None:
+        shards.append(f"embeddings of more than {settings.shard_embeddings} rows sharded")
     how = ", ".join([strategy, session.choice.communication, *kernels, *shards])
     return f"{workers}{replicas} replicas on {kind}s ({how})"

@@ -142,7 +142,8 @@ class _Base:
 def _make_strategy(context: WorkerContext, request: devices.DeviceRequest, link: LauncherLink | None) -> _Base:
     """Configures the devices, makes the strategy, with several workers once all have joined, and installs it."""
     names = devices.apply(request, workers=context.num_workers)
-    check_devices(context.shard, len(names), f"{len(names)} devices in one worker: {', '.join(names)}")
+    which = f"{len(names)} devices in one worker: {', '.join(names)}"
+    check_devices(context.shard, len(names), which, context.shard_embeddings)
     choice = strategies.choose(
         names,
         workers=context.num_workers,
@@ -164,6 +165,7 @@ def _make_strategy(context: WorkerContext, request: devices.DeviceRequest, link:
     _log.info("strategy %s, collectives %s: %s", choice.kind, choice.communication, choice.reason)
     settings_of(strategy).batch_norm = context.batch_norm
     settings_of(strategy).shard = sharding_of(context.shard, context.num_workers)
+    settings_of(strategy).shard_embeddings = context.shard_embeddings if several else None
     if several and context.compression != "none":
         settings_of(strategy).compression = tf.as_dtype(context.compression)
     if several:
@@ -181,6 +183,7 @@ def _warn_of_idle_options(context: WorkerContext, request: devices.DeviceRequest
         compression=context.compression,
         communication=context.communication,
         shard=context.shard,
+        shard_embeddings=context.shard_embeddings,
     ):
         _log.warning(text)
 

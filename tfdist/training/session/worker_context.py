@@ -37,6 +37,7 @@ class WorkerContext:
         communication: Which collectives to use.
         compression: The format in which workers send gradients; "none" for their own dtype.
         shard: What each worker holds a part of; "none" where all of them hold all.
+        shard_embeddings: The most rows of an embedding that each worker has whole; None where all are whole.
         links: Its ends of the sets of links to the other workers of its host.
         timeout: Returns the seconds that one call into TensorFlow may take now.
         end: Ends the process with an error.
@@ -48,6 +49,7 @@ class WorkerContext:
     communication: str = "auto"
     compression: str = "none"
     shard: ShardMode = "none"
+    shard_embeddings: int | None = None
     links: tuple[LinkEnds, ...] = ()
     timeout: Callable[[], float] = lambda: 600.0
     end: Callable[[WorkerFailedError], None] = _end_with
@@ -90,6 +92,7 @@ def context_of(assignment: Assignment) -> LaunchedWorkerContext:
         communication=assignment.communication,
         compression=assignment.compression,
         shard=assignment.shard,
+        shard_embeddings=assignment.shard_embeddings,
         links=tuple(LinkEnds.of(assignment.index, assignment.linked, fds) for fds in assignment.links),
         timeout=lambda: _watchdog_seconds(assignment, link),
         end=lambda error: os._exit(report(error, assignment)),

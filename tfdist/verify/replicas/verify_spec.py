@@ -44,6 +44,11 @@ class VerifySpec(TargetSpec):
                 "--shard cuts what several workers hold, and there is one worker. Expected --nproc N, too. Received: "
                 f"--shard {self.shard_mode} without --nproc"
             )
+        if self.sharded_from is not None and self.nproc is None:
+            raise UsageError(
+                "--shard-embeddings gives each of several workers some rows, and there is one worker. Expected --nproc "
+                f"N, too. Received: --shard-embeddings {self.sharded_from} without --nproc"
+            )
         if self.compression != "none" and self.nproc is None and "communication" not in self.also:
             raise UsageError(
                 "--compression is of the gradients that workers send, and there is one worker. Expected --nproc N, "

@@ -31,6 +31,8 @@ def test_nothing_was_asked_for(workers: int, on_gpus: bool) -> None:
         (1, False, {"communication": "shm"}, ["--communication shm has no effect"]),
         (1, False, {"shard": "zero1"}, ["--shard zero1 has no effect", "this run has one", "--nproc N or --workers"]),
         (2, False, {"shard": "zero2"}, []),
+        (1, False, {"shard_embeddings": 9}, ["--shard-embeddings 9 has no effect", "this run has one"]),
+        (2, False, {"shard_embeddings": 9}, []),
     ],
 )
 def test_what_has_no_effect_is_said(workers: int, on_gpus: bool, given: dict[str, Any], said: list[str]) -> None:

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tfdist.keras_repairs.base import global_seeds, tensorflow_seeds, thread_attributes
 from tfdist.keras_repairs.base.context_variables import setting
-from tfdist.keras_repairs.base.replica_step import alone
+from tfdist.keras_repairs.base.replica_step import alone, tried_out
 from tfdist.keras_repairs.coupling.trials.part_comparison import ROWS
 from tfdist.keras_repairs.coupling.trials.steps.step_capture import not_capturing
 from tfdist.keras_repairs.random_numbers import python_draws
@@ -65,6 +65,7 @@ def in_trial(function: Callable[[], Result]) -> Result:
             with (
                 not_emulated(),
                 not_capturing(),
+                tried_out(),
                 alone(),
                 random_state.kept(),
                 python_draws.refused_in_trial(),

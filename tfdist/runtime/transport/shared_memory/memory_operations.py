@@ -20,6 +20,7 @@ from tfdist.runtime.transport.shared_memory.array_exchange import (
 from tfdist.runtime.transport.shared_memory.host_mesh import HostMesh
 from tfdist.runtime.transport.shared_memory.output_buffers import OutputBuffers
 from tfdist.runtime.transport.shared_memory.part_exchange import Bounds, join_parts, sum_parts
+from tfdist.runtime.transport.shared_memory.uneven_exchange import deal_uneven_array
 
 
 class MemoryOperations:
@@ -110,6 +111,20 @@ class MemoryOperations:
 
         (parts,) = self._call(dealt, [tensor])
         return tf.ensure_shape(parts, [None])
+
+    def deal_unevenly(self, tensor: tf.Tensor, sizes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """This worker's parts of all workers' tensors, whose sizes may differ, and int64 how large each of them is.
+
+        Args:
+            tensor: A part for each worker, one after another.
+            sizes: Elements of each part, int64 `[workers]`.
+        """
+
+        def dealt(array: NDArray, sizes: NDArray) -> list[NDArray]:
+            return list(deal_uneven_array(self._mesh, array, sizes, self._buffers.take))
+
+        parts, came = self._call(dealt, [tensor, sizes])
+        return tf.ensure_shape(parts, [None]), tf.ensure_shape(came, sizes.shape)
 
     def sum_parts(self, tensors: Sequence[tf.Tensor], bounds: Sequence[Bounds]) -> list[tf.Tensor]:
         """This worker's part of the sum of each tensor over the workers of the host; `bounds` say how each is cut."""

@@ -1,0 +1,91 @@
+"""Workers that have some rows of each embedding have the numbers of one device, and save and resume what it would."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.exactness.comparison import assert_same
+from tests.marks import slow
+from tests.workers.cli_process import tfdist
+from tests.workers.embedding_cases import CASES
+from tests.workers.outcome_jobs import OutcomeJobs
+
+SCRIPTS = Path(__file__).parent / "scripts"
+
+SLOW = bool(os.environ.get("TFDIST_SLOW_TESTS"))
+BOUND = 2400 if SLOW else 400
+
+NAMES = (
+    list(CASES)
+    if SLOW
+    else [
+        "sgd",
+        "adagrad",
+        "adam",
+        "accumulation_averages_decay_and_global_norm",
+        "regularizer",
+        "several_tables_one_called_twice",
+    ]
+)
+# One sample more than batches have, so that workers get uneven shares of the last one and some get none.
+JOBS = [(2, 65), (3, 65), (4, 50)] if SLOW else [(2, 65), (3, 65)]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> OutcomeJobs:
+    return OutcomeJobs(tmp_path_factory.mktemp("alone"), "tests.workers.embedding_cases", NAMES, BOUND)
+
+
+@pytest.fixture(scope="module")
+def sharing(tmp_path_factory: pytest.TempPathFactory) -> OutcomeJobs:
+    folder, options = tmp_path_factory.mktemp("sharing"), ["--shard-embeddings", "20"]
+    return OutcomeJobs(folder, "tests.workers.embedding_cases", NAMES, BOUND, options)
+
+
+@pytest.mark.bound(2 * BOUND + 60)
+@pytest.mark.parametrize(("workers", "samples"), JOBS)
+@pytest.mark.parametrize("name", NAMES)
+def test_numbers_of_one_device(
+    name: str, workers: int, samples: int, alone: OutcomeJobs, sharing: OutcomeJobs
+) -> None:
+    (one,) = alone.outcomes(1, samples)
+    for index, worker in enumerate(sharing.outcomes(workers, samples)):
+        assert name in worker, f"worker {index} did not come to it"
+        assert "raised" not in worker[name], worker[name]["raised"]
+        assert "raised" not in one[name], one[name]["raised"]
+        assert_same(one[name], worker[name], f"worker {index}: {name}")
+
+
+def run(folder: Path, workers: int, *arguments: object) -> list[dict[str, Any]]:
+    """What each worker said."""
+    files, run_dir = folder / f"files-{workers}", folder / f"run-{workers}-{len(arguments)}"
+    files.mkdir(exist_ok=True)
+    done = tfdist("train", "--nproc", workers, "--run-dir", run_dir, "--step-timeout", 60,
+                  SCRIPTS / "embeddings.py", files, *arguments, timeout=200)  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    logs = [(run_dir / "logs" / f"worker-{index}.0.log").read_text() for index in range(workers)]
+    return [json.loads(log.strip().splitlines()[-1]) for log in logs]
+
+
+@pytest.mark.bound(700)
+@pytest.mark.parametrize("workers", [2, slow(3), slow(4)])
+def test_what_is_saved_is_what_one_device_saves(tmp_path: Path, workers: int) -> None:
+    (one,) = run(tmp_path, 1)
+    said = run(tmp_path, workers)
+    # The table, Adam's two slots, the average and what is accumulated: each worker has its rows of them.
+    held = [each.pop("held") for each in said]
+    whole = one.pop("held")
+    assert whole == 5 * 101 * 8 and sum(held) == whole and max(held) <= whole / workers + 5 * 8
+    for index, each in enumerate(said):
+        assert_same(one, each, f"worker {index}")
+    (again,) = run(tmp_path, 1, tmp_path / f"files-{workers}" / "model.keras")
+    assert_same(one["gone on from model.keras"], again["gone on"])
+    back = run(tmp_path, workers, tmp_path / "files-1" / "model.keras")
+    for each in back:
+        assert each["layer"] == "ShardedEmbedding"
+        assert_same(one["gone on from model.keras"], each["gone on"])

@@ -1,0 +1,114 @@
+"""A table as its model sees it: a variable with all its rows, of which this worker holds some."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.sharded_embeddings.initial_rows import initial_rows
+from tfdist.runtime.local_variables import local_variables
+from tfdist.runtime.transport.whole_arrays import joined_array
+from tfdist.sharding.cut import Cut
+
+
+class TableVariable(keras.Variable):
+    """The weights of an embedding whose rows are cut between the workers.
+
+    Its shape is that of the whole table. What reads it is refused, but for lookups, optimizers and what is saved: no
+    worker has all of it.
+
+    Args:
+        initializer: Of Keras.
+        cut: Between rows; how the workers share the table.
+        worker: This one.
+        owner: The name of its layer, for errors.
+        **options: See `keras.Variable`.
+    """
+
+    def __init__(self, initializer: Any, cut: Cut, worker: int, owner: str, **options: Any) -> None:
+        self.cut, self.worker, self.owner = cut, worker, owner
+        super().__init__(initializer, shape=cut.shape, **options)
+
+    @property
+    def first_row(self) -> int:
+        """The first of this worker's rows."""
+        return self.cut.span(self.worker)[0] // self.cut.row_size
+
+    @property
+    def part(self) -> tf.Variable:
+        """This worker's rows, `[rows of this worker, dim]`."""
+        return self._value
+
+    @property
+    def handle(self) -> tf.Tensor:
+        """Of this worker's rows, for tapes."""
+        return self._value.handle
+
+    @property
+    def value(self) -> Any:
+        """The whole table, where somebody has put it together; see `whole_state`.
+
+        Raises:
+            UnsupportedError: Nobody has.
+        """
+        if self._value is None or not isinstance(self._value, tf.Variable):
+            return super().value
+        raise UnsupportedError(
+            "The table of an embedding is sharded, and the program reads it outside of a lookup, as output layers that "
+            f"are tied to an embedding do. Received: {self.owner!r}, of whose {self.cut.shape[0]} rows this worker has "
+            f"{self.cut.part_shape(self.worker)[0]}. Call the layer on ids, read it with layer.get_weights() on every "
+            "worker, or train it whole: keras.layers.Embedding, --shard-embeddings with more rows than it has."
+        )
+
+    def numpy(self) -> NDArray:
+        """The whole table, put together in host memory; all workers call this together."""
+        if not isinstance(self._value, tf.Variable):
+            return np.asarray(self._value)
+        return joined_array(self._value.numpy(), self.cut, tf.distribute.get_strategy())
+
+    def __array__(self, dtype: Any = None) -> NDArray:
+        return np.asarray(self.numpy(), dtype=dtype)
+
+    def _initialize_with_initializer(self, initializer: Any) -> None:
+        with tf.init_scope(), local_variables():
+            self._initialize(initial_rows(initializer, self.cut, self.worker, self._dtype, self.path))
+
+    def assign(self, value: Any) -> tf.Tensor:
+        """Takes this worker's rows of a whole table, of which nothing else is read where it is in a file.
+
+        Args:
+            value: An array, a tensor or a dataset of a file, of the shape of the table.
+
+        Returns:
+            This worker's rows.
+
+        Raises:
+            ValueError: The shape is another one.
+        """
+        if tuple(getattr(value, "shape", np.shape(value))) != self.cut.shape:
+            raise ValueError(
+                f"The table {self.path} of the sharded embedding {self.owner!r} has shape {self.cut.shape}. Received: "
+                f"a value of shape {tuple(getattr(value, 'shape', np.shape(value)))}."
+            )
+        first, last = (bound // self.cut.row_size for bound in self.cut.span(self.worker))
+        rows = keras.ops.convert_to_tensor(value[first:last], dtype=self._dtype)
+        self._value.assign(rows)
+        return rows
+
+
+def tables_of(model: Any) -> list[TableVariable]:
+    """The tables of a model that are sharded, each once, in the order of its weights."""
+    return [variable for variable in getattr(model, "weights", ()) if isinstance(variable, TableVariable)]
+
+
+def part_view(table: TableVariable) -> keras.Variable:
+    """A variable with the shape of this worker's rows, for the optimizer; it has the table's own memory."""
+    view = keras.Variable("zeros", shape=(0, 0), dtype=table._dtype, trainable=True, name=table.name)
+    view._path, view._shape, view._value = table.path, tuple(table.part.shape), table.part
+    view.constraint = table.constraint
+    return view
