@@ -14,6 +14,7 @@ import tensorflow as tf
 from tfdist.config import load_config
 from tfdist.config.load import load_parts
 from tfdist.keras_repairs.distillation.soft_targets import Softening, SoftTargets
+from tfdist.keras_repairs.model_checks.user_overrides import is_overridden, is_users_step
 from tfdist.training.config_objects.objects import check_parts, checked_objects
 
 CONFIG = """\
@@ -130,6 +131,15 @@ def test_the_student_alone_is_saved_and_the_teacher_stays(config_file: Path, tmp
     assert loaded.evaluate(x, y, verbose=0) == pytest.approx(model.evaluate(x, y, verbose=0), rel=1e-6)
     after = keras.models.load_model(tmp_path / "teacher.keras").get_weights()
     assert all((one == other).all() for one, other in zip(before, after, strict=True))
+
+
+def test_its_steps_count_as_those_of_keras(config_file: Path) -> None:
+    """So that nothing of them is tried out, and several of them run in one execution."""
+    model = checked_objects(load_config(config_file), tf.distribute.get_strategy()).model
+    assert not any(is_users_step(model, step) for step in ("train_step", "test_step"))
+    assert not is_overridden(model, "compute_metrics")
+    model.compute_loss = student
+    assert is_users_step(model, "train_step")
 
 
 def test_a_model_begins_with_the_weights_that_it_has_without_a_teacher(config_file: Path) -> None:

@@ -138,7 +138,8 @@ def test_a_training_is_that_of_the_live_teacher(
         keras.utils.set_random_seed(3)
         config = load_config(config_file, overrides)
         made = checked_objects(config, strategy)
-        companion = None if made.kept_teacher is None else made.kept_teacher.open_companion
+        kept = None if made.lesson is None else made.lesson.kept
+        companion = None if kept is None else kept.open_companion
         assert (companion is None) == bool(overrides)
         data = from_config(config.data.train, BATCH, 5, strategy, open_companion=companion)
         history = made.model.fit(data.batches, epochs=2, shuffle=False, verbose=0).history

@@ -35,11 +35,14 @@ TAKEN_OUT = [
     ("Trainer._get_metrics_result_or_logs", ["own_step_with_means"]),
     ("Layer.add_loss", ["regularizers"]),
     ("Layer._get_own_losses", ["regularizers"]),
-    ("Trainer.compute_loss", ["regularizers"]),
+    ("Trainer.compute_loss", ["regularizers", "distillation_of_a_config"]),
     # Without it the gradient of a term of the loss is not that of the replica's summand.
-    ("Loss.__call__", ["regularizers", "circle_loss"]),
+    ("Loss.__call__", ["regularizers", "circle_loss", "distillation_of_a_config_with_weights"]),
     ("keras.src.losses.losses.convert_binary_labels_to_hinge", ["hinge_of_other_labels"]),
-    ("keras.src.losses.loss.reduce_weighted_values", ["plain", "mask_of_an_embedding"]),
+    (
+        "keras.src.losses.loss.reduce_weighted_values",
+        ["plain", "mask_of_an_embedding", "distillation_of_a_config_with_weights"],
+    ),
     ("keras.src.losses.loss.unscale_loss_for_distribution", ["plain"]),
     ("Mean.update_state", ["metrics_of_ones_own", "own_step_with_a_total"]),
     ("Metric.__init__", ["metrics_that_are_no_sums", "metric_functions_that_are_no_means", "own_metrics_everywhere"]),

@@ -21,6 +21,8 @@ from tfdist.data.tools.line_checks import CsvRules, TextRules, make_line_checker
 from tfdist.data.tools.shard_manifest import ShardManifest
 from tfdist.errors import DataError, UsageError
 from tfdist.training.inference.output_columns import OutputColumn
+from tfdist.training.inference.outputs.kept_outputs import MANIFEST_FILE as OUTPUTS_FILE
+from tfdist.training.inference.outputs.kept_outputs import KeptFile, KeptOutputs
 from tfdist.training.inference.part_manifest import Part, PartManifest
 from tfdist.training.inference.part_store import MANIFEST_FILE, PartStore
 
@@ -35,6 +37,9 @@ MANIFEST = ShardManifest(
 _FIELDS = st.sampled_from(["1", "-2.5", "1e999", "nan", "1_0", '"', '"1"', '"a""b"', "", " ", "\0", "x" * 140_000, "é"])
 PARTS = PartManifest(
     {"model": "a"}, (OutputColumn("p", "float32", (3,)),), (Part("part-000000000000.npz", 0, 4, 100, 7),)
+)
+SAID = KeptOutputs(
+    4, PARTS.columns, (KeptFile("a.tfrecord", 4, 0),), {"p": "logits"}, "a.keras", 7, {"format": "npz", "split": "test"}
 )
 rows = st.lists(st.lists(_FIELDS, max_size=4).map(",".join), max_size=5).map(lambda lines: "\n".join(lines).encode())
 
@@ -91,6 +96,17 @@ def test_a_manifest_of_shards(content: bytes, name: str, tmp_path: Path) -> None
         assert all("/" not in shard for shard in found.sizes)
         with contextlib.suppress(DataError):
             found.with_shard(name, 5, {"x": {"dtype": "float32"}})
+
+
+@fuzzed(40, content=changed_json(json.loads(json.dumps(SAID.to_json()))))
+def test_a_manifest_of_kept_outputs(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / OUTPUTS_FILE).write_bytes(content)
+    (tmp_path / "a.tfrecord").touch()
+    with contextlib.suppress(DataError):
+        found = KeptOutputs.read(tmp_path)
+        json.dumps(found.to_json())
+        assert sum(file.samples for file in found.files) == found.samples
+        assert all(Path(str(file)).parent == tmp_path for file in found.section(tmp_path).files)
 
 
 @fuzzed(40, content=changed_json(json.loads(json.dumps(PARTS.to_json()))))

@@ -47,6 +47,7 @@ class CheckpointSummary(JsonRecord):
         job: The job that made it, a new one with every `tfdist train`; empty without a launcher.
         kernels: By which kernels its replicas computed, as `--kernels` calls them; empty on GPUs, and where that is not
             known.
+        teacher: What tells the teacher of `fit.distill` from others; empty without one, and for one that code makes.
     """
 
     epoch: int
@@ -67,6 +68,7 @@ class CheckpointSummary(JsonRecord):
     order: Mapping[str, Any] = field(default_factory=dict)
     job: str = ""
     kernels: str = ""
+    teacher: str = ""
 
     def __post_init__(self) -> None:
         """Checks the types that a file may have otherwise.
@@ -78,7 +80,7 @@ class CheckpointSummary(JsonRecord):
         wrong = [name for name, value in counts.items() if not isinstance(value, int) or value < 0]
         wrong += [name for name in _MAPPINGS if not isinstance(getattr(self, name), Mapping)]
         wrong += [name for name in ("time",) if not isinstance(self.time, int | float)]
-        wrong += [name for name in ("kernels",) if not isinstance(self.kernels, str)]
+        wrong += [name for name in ("kernels", "teacher") if not isinstance(self.kernels, str)]
         if wrong:
             raise ValueError(f"{', '.join(wrong)} of another type")
         for shape, dtype in self.variables:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import warnings
 from collections.abc import Iterator
@@ -15,9 +16,12 @@ from tfdist.checkpoint.temporary_folder import temporary_folder
 from tfdist.data.pipeline import Batches
 from tfdist.errors import DataError, RunDirError
 from tfdist.keras_repairs.files.training_state import build
+from tfdist.runtime.stores.object_stores import path_of
 from tfdist.runtime.transport.chief_broadcast import file_from_chief
 from tfdist.runtime.workers import worker_count
 from tfdist.url_schemes import is_url
+
+_BLOCK_BYTES = 1 << 20
 
 
 def load_initial_weights(
@@ -99,6 +103,15 @@ def copy_of_chiefs(source: str, strategy: tf.distribute.Strategy) -> Iterator[Pa
         if not file_from_chief(source, copy, strategy):
             raise DataError(missing)
         yield copy
+
+
+def digest_of(file: str) -> str:
+    """The SHA-256 of a file or a URL, in a few letters: other weights have another one."""
+    digest = hashlib.sha256()
+    with (path_of(file) if is_url(file) else Path(file)).open("rb") as opened:
+        while block := opened.read(_BLOCK_BYTES):
+            digest.update(block)
+    return digest.hexdigest()[:16]
 
 
 def one_line(error: BaseException) -> str:

@@ -67,6 +67,21 @@ def warn_of_other_kernels(resumed: CheckpointSummary, kernels: str) -> None:
         )
 
 
+def warn_of_another_teacher(resumed: CheckpointSummary, teacher: str) -> None:
+    """Warns where a training learns from another teacher than the one that it resumes; on the chief.
+
+    Args:
+        resumed: The checkpoint that it resumes from.
+        teacher: That of `fit.distill` now, as `CheckpointSummary.teacher` has it.
+    """
+    if teacher and resumed.teacher and teacher != resumed.teacher:
+        _log.warning(
+            "fit.distill: the teacher is another one than when the checkpoint was made (its file has changed, or "
+            "another checkpoint of its run is taken). This run learns from it from here on; for what an untouched run "
+            "gives, resume with the teacher that it began with."
+        )
+
+
 def _before(run: RunDir) -> str:
     """The present lines; a file that cannot be read must not be replaced."""
     try:

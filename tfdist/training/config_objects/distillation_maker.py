@@ -22,9 +22,22 @@ from tfdist.training.inference.output_activations import gives
 from tfdist.training.inference.step_outputs import named_outputs, names_of
 
 
+@dataclass(frozen=True)
+class Lesson:
+    """What a run has to know of the teacher of its model.
+
+    Attributes:
+        digest: What tells it from others; empty for one that code makes.
+        kept: What it has said of the samples, which their batches are to bring; None where it says it itself.
+    """
+
+    digest: str
+    kept: KeptTeacher | None = None
+
+
 def add_distillation(
     model: keras.Model | None, values: Mapping[str, Any], strategy: tf.distribute.Strategy, problems: Problems
-) -> KeptTeacher | None:
+) -> Lesson | None:
     """Gives a model the teacher that a config names, where it names one. All workers call it together.
 
     Args:
@@ -34,25 +47,33 @@ def add_distillation(
         problems: Takes what is wrong.
 
     Returns:
-        What the batches of the training are to bring; None where a teacher computes it, or there is none.
+        What is to be known of it; None where the config names none, or something is wrong.
     """
     section = values.get("fit.distill")
     if section is None or model is None or not model.compiled:
         return None
+    lesson = None
     with problems.collecting():
         _check_steps(model)
-        # Before the teacher is loaded, which may take minutes.
-        losses = label_losses(model)
-        weights = _loss_weights(values.get("compile.loss_weights"), list(losses))
-        if section.outputs is not None:
-            kept = KeptTeacher(section, values)
-            taught = _Taught(section, losses, weights, kept.shapes, kept.kept.gives.get)
-            distill(model, taught.distillation(model, None))
-            return kept
-        teacher = make_teacher(section, values, strategy)
-        taught = _Taught(section, losses, weights, output_shapes(teacher), lambda name: gives(teacher, name))
-        distill(model, taught.distillation(model, _outputs_of(teacher)))
-    return None
+        lesson = _taught(model, section, values, strategy)
+    return lesson
+
+
+def _taught(
+    model: keras.Model, section: DistillConfig, values: Mapping[str, Any], strategy: tf.distribute.Strategy
+) -> Lesson:
+    # Before the teacher is loaded, which may take minutes.
+    losses = label_losses(model)
+    weights = _loss_weights(values.get("compile.loss_weights"), list(losses))
+    if section.outputs is not None:
+        kept = KeptTeacher(section, values)
+        pair = _Pair(section, losses, weights, kept.shapes, kept.kept.gives.get)
+        distill(model, pair.distillation(model, None))
+        return Lesson(kept.digest, kept)
+    teacher, digest = make_teacher(section, values, strategy)
+    pair = _Pair(section, losses, weights, output_shapes(teacher), lambda name: gives(teacher, name))
+    distill(model, pair.distillation(model, _outputs_of(teacher)))
+    return Lesson(digest)
 
 
 def _check_steps(model: keras.Model) -> None:
@@ -73,7 +94,7 @@ def _outputs_of(teacher: keras.Model) -> Callable[[Any], dict[str, Any]]:
 
 
 @dataclass(frozen=True)
-class _Taught:
+class _Pair:
     """A model's outputs, and a teacher's.
 
     Attributes:

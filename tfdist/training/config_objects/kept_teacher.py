@@ -14,7 +14,8 @@ from tfdist.data.ops.companions import Companion
 from tfdist.data.sample_source import SampleSource, SequentialSource
 from tfdist.errors import DataError
 from tfdist.keras_repairs.distillation.distilled_loss import LABELS, TEACHER
-from tfdist.training.inference.outputs.kept_outputs import KeptOutputs, identity
+from tfdist.training.inference.outputs.kept_outputs import MANIFEST_FILE, KeptOutputs, identity
+from tfdist.training.weights_file import digest_of
 
 KEY = "fit.distill.teacher.outputs"
 
@@ -31,6 +32,7 @@ class KeptTeacher:
 
     Attributes:
         kept: What the folder has.
+        digest: Of its manifest.
 
     Raises:
         FieldError: There are no such outputs, or they cannot be those of the samples as the training takes them.
@@ -41,7 +43,8 @@ class KeptTeacher:
         self._folder = Path(section.outputs)
         try:
             self.kept = KeptOutputs.read(self._folder)
-        except DataError as error:
+            self.digest = digest_of(str(self._folder / MANIFEST_FILE))
+        except (DataError, OSError) as error:
             raise FieldError(KEY, str(error)) from error
         self._data: SourceConfig | None = values.get("data.train")
         if self._data is not None:

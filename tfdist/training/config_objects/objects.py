@@ -12,8 +12,7 @@ import tensorflow as tf
 from tfdist.config import RunConfig
 from tfdist.config.yaml_document import Document
 from tfdist.training.config_objects.callback_maker import check_class_weight, make_callbacks
-from tfdist.training.config_objects.distillation_maker import add_distillation
-from tfdist.training.config_objects.kept_teacher import KeptTeacher
+from tfdist.training.config_objects.distillation_maker import Lesson, add_distillation
 from tfdist.training.config_objects.model_builder import make_model, values_of
 from tfdist.training.config_objects.problems import Problem, Problems
 from tfdist.training.config_objects.sample_shapes import check_samples
@@ -26,12 +25,17 @@ class ConfigObjects:
     Attributes:
         model: The compiled model.
         callbacks: Those that the config names.
-        kept_teacher: What a teacher has said of the samples; None where none was kept.
+        lesson: What the teacher of the model is; None without one.
     """
 
     model: keras.Model
     callbacks: list[keras.callbacks.Callback]
-    kept_teacher: KeptTeacher | None = None
+    lesson: Lesson | None = None
+
+    @property
+    def teacher(self) -> str:
+        """What tells the teacher from others; empty without one, and for one that code makes."""
+        return "" if self.lesson is None else self.lesson.digest
 
 
 def checked_objects(
@@ -49,10 +53,10 @@ def checked_objects(
         DataError: The data is damaged, or does not fit the model.
     """
     problems = Problems()
-    model, callbacks, kept = _make(values_of(config), strategy, (), problems)
+    model, callbacks, lesson = _make(values_of(config), strategy, (), problems)
     problems.raise_any(document)
     assert model is not None, "else there is a problem"
-    return ConfigObjects(model, callbacks, kept)
+    return ConfigObjects(model, callbacks, lesson)
 
 
 def check_parts(
@@ -72,7 +76,7 @@ def check_parts(
 
 def _make(
     values: Mapping[str, Any], strategy: tf.distribute.Strategy, skipped: Collection[str], problems: Problems
-) -> tuple[keras.Model | None, list[keras.callbacks.Callback], KeptTeacher | None]:
+) -> tuple[keras.Model | None, list[keras.callbacks.Callback], Lesson | None]:
     with strategy.scope():
         model = make_model(values, problems)
     callbacks = make_callbacks(values, problems)
@@ -80,5 +84,5 @@ def _make(
         check_class_weight(values, getattr(model, "output_names", None))
     check_samples(model, values, skipped, problems)
     # Last: a teacher may take minutes to load, and draws nothing that the model would have drawn.
-    kept = add_distillation(model, values, strategy, problems)
-    return model, callbacks, kept
+    lesson = add_distillation(model, values, strategy, problems)
+    return model, callbacks, lesson

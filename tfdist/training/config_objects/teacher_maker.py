@@ -23,6 +23,7 @@ from tfdist.runtime.transport.chief_broadcast import text_from_chief
 from tfdist.runtime.workers import worker_rank
 from tfdist.training.config_objects.call_arguments import call
 from tfdist.training.inference.trained_model import TrainedModel, load_trained
+from tfdist.training.weights_file import digest_of
 
 KEY = "fit.distill.teacher"
 
@@ -32,8 +33,10 @@ _UNBUILT = (
 )
 
 
-def make_teacher(section: DistillConfig, values: Mapping[str, Any], strategy: tf.distribute.Strategy) -> keras.Model:
-    """The teacher; all workers call it together.
+def make_teacher(
+    section: DistillConfig, values: Mapping[str, Any], strategy: tf.distribute.Strategy
+) -> tuple[keras.Model, str]:
+    """The teacher, and what tells it from others; all workers call it together.
 
     What is random in the model that learns from it stays what it would be without.
 
@@ -42,20 +45,24 @@ def make_teacher(section: DistillConfig, values: Mapping[str, Any], strategy: tf
         values: The values of the config that are valid, by dotted key.
         strategy: The strategy in force.
 
+    Returns:
+        The teacher, and a digest of its file; empty for one that code makes.
+
     Raises:
         FieldError: There is no such teacher, or it cannot be loaded.
         FieldErrors: Several of its arguments are wrong.
     """
+    digest = ""
     with kept():
         if isinstance(section.teacher, str):
-            teacher = _loaded(section.teacher, section.checkpoint, values, strategy)
+            teacher, digest = _loaded(section.teacher, section.checkpoint, values, strategy)
         else:
             with strategy.scope():
                 teacher = _made(section.teacher)
             if not teacher.built:
                 raise FieldError(KEY, f"{_UNBUILT}. Received: {shown(section.teacher)}")
     teacher.trainable = False
-    return teacher
+    return teacher, digest
 
 
 def _made(value: Mapping[str, Any]) -> keras.Model:
@@ -84,34 +91,35 @@ def _registered(name: str) -> Any:
 
 def _loaded(
     place: str, checkpoint: str | None, values: Mapping[str, Any], strategy: tf.distribute.Strategy
-) -> keras.Model:
+) -> tuple[keras.Model, str]:
     try:
-        trained = _found_by_chief(place, checkpoint, strategy)
-        return load_trained(trained, strategy, lambda model: _build(model, values), compiles=False)
+        trained, digest = _found_by_chief(place, checkpoint, strategy)
+        return load_trained(trained, strategy, lambda model: _build(model, values), compiles=False), digest
     except FieldError:
         raise
     except TfdistError as error:
         raise FieldError(KEY, str(error)) from error
 
 
-def _found_by_chief(place: str, checkpoint: str | None, strategy: tf.distribute.Strategy) -> TrainedModel:
-    """Where the chief finds the teacher: the other workers' machines need not have it."""
+def _found_by_chief(place: str, checkpoint: str | None, strategy: tf.distribute.Strategy) -> tuple[TrainedModel, str]:
+    """Where the chief finds the teacher, and its file's digest: the other workers' machines need not have it."""
     found = json.loads(text_from_chief(_found(place, checkpoint) if worker_rank(strategy) == 0 else "", strategy))
     if "error" in found:
         raise FieldError(KEY, found["error"])
     config = None if found["config"] is None else build_section(RunConfig, found["config"])
     by = "by a module that model.build imports"
     advice = "Let its code be that of its training, or choose another by fit.distill.checkpoint."
-    return TrainedModel(found["file"], found["shown"], config, by, advice)
+    return TrainedModel(found["file"], found["shown"], config, by, advice), found["digest"]
 
 
 def _found(place: str, checkpoint: str | None) -> str:
     try:
         chosen = choose_model(place, checkpoint, named_by="fit.distill.checkpoint")
-    except TfdistError as error:
+        digest = digest_of(chosen.file)
+    except (TfdistError, OSError) as error:
         return json.dumps({"error": str(error)})
     config = None if chosen.is_whole or chosen.config is None else to_dict(chosen.config)
-    return json.dumps({"file": chosen.file, "shown": chosen.shown, "config": config})
+    return json.dumps({"file": chosen.file, "shown": chosen.shown, "config": config, "digest": digest})
 
 
 def _build(model: keras.Model, values: Mapping[str, Any]) -> None:

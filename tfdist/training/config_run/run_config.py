@@ -30,7 +30,11 @@ from tfdist.runtime.gpu_memory import used_memory
 from tfdist.runtime.step_meter import waited_for_data
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.training.announcements import Announce, announcer
-from tfdist.training.checkpoints.resume_log import note_resume, warn_of_other_kernels
+from tfdist.training.checkpoints.resume_log import (
+    note_resume,
+    warn_of_another_teacher,
+    warn_of_other_kernels,
+)
 from tfdist.training.checkpoints.run_checkpoint_callback import RunCheckpointCallback, was_stopped
 from tfdist.training.config_objects.objects import ConfigObjects, checked_objects
 from tfdist.training.config_objects.sample_shapes import diagnose_shapes
@@ -89,6 +93,7 @@ def run_config(assignment: Assignment) -> None:
                 attempt=assignment.attempt,
             )
             warn_of_other_kernels(start.resumed, replica_kernels())
+            warn_of_another_teacher(start.resumed, made.teacher)
     _train(session, config, start, made, announce)
 
 
@@ -110,7 +115,7 @@ def _train(
     )
     restore = functools.partial(_restore_run_dir, session, config)
     record = RunRecordCallback(session.run, None if resumed is None else resumed.record, restore)
-    checkpoint_callback = _checkpoint_callback(session, config, inputs, start, record, made.callbacks)
+    checkpoint_callback = _checkpoint_callback(session, config, inputs, start, record, made)
     session.stop_requests.at_stop(
         lambda: saved_words(checkpoint_callback.save_now(), checkpoint_callback.why_not_saved)
     )
@@ -169,7 +174,7 @@ def _checkpoint_callback(
     inputs: _Inputs,
     start: RunStart,
     record: RunRecordCallback,
-    given: list[keras.callbacks.Callback],
+    made: ConfigObjects,
 ) -> RunCheckpointCallback:
     """The callback that makes the checkpoints; a run that is stopped before its end calls its `save_now`."""
     section = config.checkpoint
@@ -188,6 +193,7 @@ def _checkpoint_callback(
         order=inputs.order,
         job=session.job,
         kernels=replica_kernels(),
+        teacher=made.teacher,
     )
     return RunCheckpointCallback(
         start.checkpoints,
@@ -198,7 +204,7 @@ def _checkpoint_callback(
         start.resumed,
         session.strategy,
         session.saving,
-        given,
+        made.callbacks,
     )
 
 
@@ -212,7 +218,7 @@ class _Inputs:
 
 
 def _load_data(session: LaunchedSession, config: RunConfig, position: Position, made: ConfigObjects) -> _Inputs:
-    section = config.data
+    section, kept = config.data, None if made.lesson is None else made.lesson.kept
     train = data.from_config(
         section.train,
         section.batch_size,
@@ -223,7 +229,7 @@ def _load_data(session: LaunchedSession, config: RunConfig, position: Position, 
         # Not by fit: it weights no data of several replicas, and takes weights of all classes only.
         config.fit.class_weight,
         config.fit.steps_per_epoch,
-        None if made.kept_teacher is None else made.kept_teacher.open_companion,
+        None if kept is None else kept.open_companion,
     )
     validation, validation_samples = None, 0
     if section.validation is not None:

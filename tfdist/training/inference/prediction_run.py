@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from tfdist.order.position import Position
 from tfdist.rundir import State, atomic_files
 from tfdist.rundir.directory_exchange import making_directory
 from tfdist.runtime.collectives.decisions import broadcast
-from tfdist.runtime.stores.object_stores import path_of
 from tfdist.training.announcements import Announce
 from tfdist.training.inference.inference_request import InferenceRequest, PredictionRequest
 from tfdist.training.inference.output_activations import gives
@@ -31,9 +29,7 @@ from tfdist.training.inference.prediction_sink import PredictionSink
 from tfdist.training.inference.step_outputs import names_of
 from tfdist.training.inference.throughput import Throughput
 from tfdist.training.session.session import LaunchedSession
-from tfdist.url_schemes import is_url
-
-_BLOCK_BYTES = 1 << 20
+from tfdist.training.weights_file import digest_of
 
 
 def predict(
@@ -140,7 +136,7 @@ def _store(
         yield None
         return
     work = {
-        "model": f"{request.shown_model}, SHA-256 {_digest(request.model)}",
+        "model": f"{request.shown_model}, SHA-256 {digest_of(request.model)}",
         "data": dict(request.section),
         "samples": opened.samples,
         "data's checksum": dataclasses.asdict(opened.source.fingerprint())["checksum"],
@@ -201,12 +197,3 @@ def _make_folder(
         atomic_files.write_json(temporary / MANIFEST_FILE, kept.to_json(), named_by="--output")
     lossy = ", ".join(column.name for column in store.columns if column.dtype == "float64")
     return sum(file.size for file in files), [f"float64 is float32 in a TFRecord file: {lossy}"] if lossy else []
-
-
-def _digest(file: str) -> str:
-    """The SHA-256 of the model's file, in a few letters: other weights are other predictions."""
-    digest = hashlib.sha256()
-    with (path_of(file) if is_url(file) else Path(file)).open("rb") as opened:
-        while block := opened.read(_BLOCK_BYTES):
-            digest.update(block)
-    return digest.hexdigest()[:16]

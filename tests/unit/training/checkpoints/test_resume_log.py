@@ -15,7 +15,13 @@ import pytest
 from tfdist.checkpoint import CheckpointSummary
 from tfdist.rundir import RunDir
 from tfdist.training.checkpoints import resume_log
-from tfdist.training.checkpoints.resume_log import change_of, note_resume, place_of, warn_of_other_kernels
+from tfdist.training.checkpoints.resume_log import (
+    change_of,
+    note_resume,
+    place_of,
+    warn_of_another_teacher,
+    warn_of_other_kernels,
+)
 
 SUMMARY = CheckpointSummary(
     epoch=2, step=4, total=54, seed=1, batch_size=8, samples=200, workers=2, replicas=4, time=0.0
@@ -107,3 +113,12 @@ def test_other_kernels_are_warned_of(before: str, now: str, warns: bool, caplog:
         warn_of_other_kernels(dataclasses.replace(SUMMARY, kernels=before), now)
     assert (f"resume with --kernels {before}." in caplog.text) == warns
     assert bool(caplog.records) == warns
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "warns"), [("a1", "b2", True), ("a1", "a1", False), ("", "b2", False), ("a1", "", False)]
+)
+def test_another_teacher_is_warned_of(before: str, now: str, warns: bool, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "tfdist"):
+        warn_of_another_teacher(dataclasses.replace(SUMMARY, teacher=before), now)
+    assert ("resume with the teacher that it began with" in caplog.text) == warns == bool(caplog.records)

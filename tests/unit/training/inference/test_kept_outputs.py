@@ -63,6 +63,8 @@ def test_the_section_that_reads_it(folder: Path) -> None:
         {"files": [{"name": "a.tfrecord", "samples": 5}]},
         {"columns": [{"name": "p", "dtype": "object", "shape": [3]}]},
         {"columns": [{"name": "p", "dtype": "float32", "shape": [0]}]},
+        {"columns": [{"name": "index", "dtype": "float32", "shape": [3]}]},
+        {"columns": [{"name": "p", "dtype": "float32", "shape": [3]}] * 2},
         {"gives": []},
         {"data": None},
     ],

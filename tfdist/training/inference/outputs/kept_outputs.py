@@ -102,6 +102,9 @@ class KeptOutputs:
             raise ValueError("expected outputs, and files that have all samples")
         if not all(is_bare_name(file.name) for file in self.files):
             raise ValueError("expected names of files beside it")
+        names = {INDEX, *(column.name for column in self.columns)}
+        if len(names) <= len(self.columns):
+            raise ValueError("expected columns of names of their own")
         for column in self.columns:
             sizes = all(type(size) is int and size > 0 for size in column.shape)
             if not isinstance(column.name, str) or column.dtype not in KINDS or not sizes:
