@@ -89,3 +89,24 @@ def test_what_is_saved_is_what_one_device_saves(tmp_path: Path, workers: int) ->
     for each in back:
         assert each["layer"] == "ShardedEmbedding"
         assert_same(one["gone on from model.keras"], each["gone on"])
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    done = tfdist("train", "--nproc", 2, "--shard-embeddings", 10, "--run-dir", tmp_path / "run", "--show", "none",
+                  SCRIPTS / "embedding_refusals.py", timeout=200)  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    log = (tmp_path / "run" / "logs" / "worker-0.0.log").read_text()
+    said = json.loads(log.strip().splitlines()[-1])
+    assert "sharded, and the program reads it outside of a lookup" in said["tied"]
+    assert "'sharded_embedding', of whose 11 rows this worker has 5" in said["tied"]
+    assert "Received: 'big', of whose 11 rows" in said["multiplied"]
+    assert "each worker has one at least. Received: 1 rows for 2 workers" in said["rows"]
+    assert "cannot have LoRA or be quantized" in said["lora"]
+    assert "its constraint MaxNorm(axis=0) may need all rows at once" in said["constraint"]
+    assert "its regularizer OrthogonalRegularizer may need all rows" in said["regularizer"]
+    assert "of (11, 3) on worker 0, (12, 3) on worker 1" in said["sizes"]
+    assert "cannot cut the optimizer Lamb" in said["lamb"] and "the embedding 'words' to update a row" in said["lamb"]
+    assert "ValueError" in said["shape"] and "(5, 3)" in said["shape"]
+    assert said["whole"] == "[(11, 3), (10, 3)]"
+    assert "of 11 rows stays whole on every worker. It is a Own" in log
+    assert "has the rows 0 to 10. Received ids beyond them" in said["ids"] and "11" in said["ids"]

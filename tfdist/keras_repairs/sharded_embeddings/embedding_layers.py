@@ -13,7 +13,7 @@ from keras.src import backend
 from tfdist.errors import UnsupportedError, UsageError
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.sharded_embeddings.row_constraints import check_constraint
-from tfdist.keras_repairs.sharded_embeddings.row_lookup import look_up
+from tfdist.keras_repairs.sharded_embeddings.row_lookup import look_up, no_vectors
 from tfdist.keras_repairs.sharded_embeddings.row_penalties import penalty_of
 from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
 from tfdist.runtime.strategy_settings import settings_of
@@ -44,8 +44,11 @@ def call(original: Function) -> Function:
 
     def repaired(self: Any, inputs: Any) -> Any:
         table = self._embeddings
-        if not isinstance(table, TableVariable) or not isinstance(table.part, tf.Variable):
+        if not isinstance(table, TableVariable) or isinstance(table.part, tf.Tensor):
             return original(self, inputs)
+        if table.part is None:
+            # Keras builds a model by its shapes alone, before any variable has a value.
+            return keras.ops.cast(no_vectors(inputs, self.output_dim), self.compute_dtype)
         return keras.ops.cast(look_up(table, inputs), self.compute_dtype)
 
     return repaired
@@ -110,6 +113,9 @@ def _table_for(layer: Any) -> TableVariable:
     table.constraint = layer.embeddings_constraint
     layer._track_variable(table)
     _log.info(
-        "embedding %s: sharded by rows; this worker has %d of %d", layer.name, table.part.shape[0], layer.input_dim
+        "embedding %s: sharded by rows; this worker has %d of %d",
+        layer.name,
+        cut.part_shape(table.worker)[0],
+        layer.input_dim,
     )
     return table

@@ -47,6 +47,15 @@ def look_up(table: TableVariable, ids: Any) -> Any:
     return tf.ensure_shape(found, [*ids.shape, dim])
 
 
+def no_vectors(ids: Any, dim: int) -> Any:
+    """Zeros of the shape that `look_up` returns for ids."""
+    if isinstance(ids, tf.RaggedTensor):
+        return ids.with_flat_values(no_vectors(ids.flat_values, dim))
+    if isinstance(ids, tf.SparseTensor):
+        ids = tf.sparse.to_dense(ids)
+    return tf.ensure_shape(tf.zeros(tf.concat([tf.shape(ids), [dim]], 0)), [*ids.shape, dim])
+
+
 def is_row(table: TableVariable, ids: tf.Tensor) -> tf.Tensor:
     """Which numbers are those of rows."""
     return tf.logical_and(ids >= 0, ids < table.cut.shape[0])
