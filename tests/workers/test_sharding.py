@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,13 +78,14 @@ def test_numbers_of_one_device(
         assert_same_case(name, one[name], worker[name], f"worker {index}: {name}")
 
 
-def run(folder: Path, workers: int, mode: str, *arguments: object) -> list[dict[str, Any]]:
+def run(folder: Path, workers: int, mode: str, *arguments: object, script: str = "sharded.py",
+        options: Sequence[str] = ()) -> list[dict[str, Any]]:  # fmt: skip
     """What each worker said."""
     files, run_dir = folder / f"files-{workers}", folder / f"run-{workers}-{mode}-{len(arguments)}"
     files.mkdir(exist_ok=True)
-    whole = [] if mode != "zero3" else ["-m", "tests.workers.cut_weights"]
-    done = tfdist("train", "--nproc", workers, "--shard", mode, "--run-dir", run_dir, "--step-timeout", 60,
-                  *whole, SCRIPTS / "sharded.py", files, *arguments, timeout=150)  # fmt: skip
+    target = [SCRIPTS / script] if mode != "zero3" else ["-m", "tests.workers.cut_weights", SCRIPTS / script]
+    done = tfdist("train", "--nproc", workers, "--shard", mode, "--run-dir", run_dir, "--step-timeout", 60, *options,
+                  *target, files, *arguments, timeout=200)  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     logs = [(run_dir / "logs" / f"worker-{index}.0.log").read_text() for index in range(workers)]
     return [json.loads(log.strip().splitlines()[-1]) for log in logs]
@@ -111,6 +113,24 @@ def test_what_is_saved_is_what_one_device_saves(tmp_path: Path, mode: str, worke
     back = run(tmp_path, workers, mode, tmp_path / "files-1" / "model.keras")
     for each in back:
         assert_same(one["gone on from model.keras"], each["gone on"])
+
+
+@pytest.mark.bound(500)
+@pytest.mark.parametrize(
+    ("workers", "options"), [(2, ()), slow(3, ()), slow(4, ()), slow(2, ("--communication", "ring"))]
+)
+def test_weights_are_whole_wherever_they_are_read(tmp_path: Path, workers: int, options: Sequence[str]) -> None:
+    (one,) = run(tmp_path, 1, "none", script="sharded_weights.py")
+    said = run(tmp_path, workers, "zero3", script="sharded_weights.py", options=options)
+    for index, each in enumerate(said):
+        assert_same(one, each, f"worker {index}")
+
+
+def test_what_is_refused_where_weights_are_cut(tmp_path: Path) -> None:
+    (said, _) = run(tmp_path, 2, "zero3", script="sharded_weights_refusals.py")
+    assert "Leave jit_compile out, or train with --shard zero2" in said["xla"]
+    assert "expects what tape.gradient has returned. Received: another tensor" in said["clipping"]
+    assert "a gradient of a gradient by the weights of a model" in said["gradient of a gradient"]
 
 
 def test_what_is_refused(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,11 +24,13 @@ class LayerScope:
 
     Attributes:
         graph: In which it is traced; None where it runs eagerly.
+        thread: In which it is called. One that tries the layer out meanwhile has no part in it, nor in its tapes.
         inputs: The tensors that it was called with.
         reads: The weights that it has read, by what each is kept under.
     """
 
     graph: Any
+    thread: int
     inputs: Sequence[tf.Tensor] = ()
     reads: dict[Any, Any] = field(default_factory=dict)
 
@@ -46,7 +49,7 @@ def call(original: Function) -> Function:
             return original(self, *args, **kwargs)
         graph = current_graph()
         outer = _scopes.get()
-        scope = LayerScope(graph, _tensors_of(graph, (args, kwargs)))
+        scope = LayerScope(graph, threading.get_ident(), _tensors_of(graph, (args, kwargs)))
         with setting(_scopes, (*outer, scope)):
             outputs = original(self, *args, **kwargs)
         if graph is not None and not outer:
@@ -73,14 +76,15 @@ def reading_scope() -> LayerScope:
     A recurrent layer's cell reads its weights in the body of a loop: they are put together once, before the loop. That
     is as far out as the outermost layer, in whose call no weight changes.
     """
-    scopes, graph = _scopes.get(), current_graph()
+    thread, graph = threading.get_ident(), current_graph()
+    scopes = [scope for scope in _scopes.get() if scope.thread == thread]
     if scopes:
         while graph is not scopes[0].graph and isinstance(graph, ControlFlowFuncGraph):
             graph = graph.outer_graph
         for scope in reversed(scopes):
             if scope.graph is graph:
                 return scope
-    return LayerScope(graph, () if graph is None else _LAST.get(graph) or ())
+    return LayerScope(graph, thread, () if graph is None else _LAST.get(graph) or ())
 
 
 def _tensors_of(graph: Any, values: Any) -> list[tf.Tensor]:
