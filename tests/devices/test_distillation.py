@@ -74,6 +74,10 @@ def unbuilt_teacher() -> keras.Model:
     return keras.Sequential([keras.layers.Dense(CLASSES)])
 
 
+def other_teacher() -> keras.Model:
+    return keras.Sequential([keras.Input((9,)), keras.layers.Dense(CLASSES)])
+
+
 def no_teacher() -> str:
     return "teacher"
 
@@ -210,6 +214,7 @@ def test_teachers_that_fit(override: str, config_file: Path) -> None:
         ([built("nameless_teacher")], "fit.distill.teacher_gives: expected logits or probabilities, as the last layer"),
         (["fit.distill.teacher={name: 'tests>unknown'}"], "fit.distill.teacher.name: nothing is registered under this"),
         (["fit.distill.teacher={name: 'tests>registered_teacher'}"], "fit.distill.teacher: "),
+        ([built("other_teacher")], "fit.distill.teacher: data.train is not what the teacher takes: the samples do not"),
         (["compile.loss=mse"], "compile.loss: expected beside fit.distill a loss that says whether the model gives l"),
         ([f"compile.loss={{build: {HERE}.own_loss}}"], "compile.loss: expected beside fit.distill a loss that says"),
         ([f"model.build={HERE}.student_with_a_step"], "fit.distill: expected a model whose steps are Keras's. Receiv"),

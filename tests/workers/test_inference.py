@@ -126,3 +126,14 @@ def test_models_that_cannot_be_used(made: Path) -> None:
     done = tfdist("predict", "unknown.keras", "--data", "1.yaml", "-o", "a.npz", cwd=made, timeout=120)
     assert done.returncode == 2 and "Could not locate class 'Unknown'" in done.stderr and "--import" in done.stderr
     assert not list(made.glob("a.npz*"))
+
+
+@pytest.mark.parametrize(("verb", "model"), [("predict", "several.keras"), slow("evaluate", "one.keras")])
+def test_data_that_does_not_fit_the_model(verb: str, model: str, made: Path, tmp_path: Path) -> None:
+    np.savez(tmp_path / "wide.npz", x_train=np.zeros([70, 5], np.float32), y_train=np.zeros(70))
+    (tmp_path / "wide.yaml").write_text("{format: npz, path: wide.npz, split: train}")
+    options = ["-o", tmp_path / "a.npz"] if verb == "predict" else []
+    done = tfdist(verb, made / model, "--data", tmp_path / "wide.yaml", "--nproc", 2, *options, timeout=120)
+    assert done.returncode == 5, done.stderr
+    assert "wide: the samples do not fit the model: " in done.stderr and "float32 (None, 5)" in done.stderr
+    assert "Traceback" not in done.stderr and not list(tmp_path.glob("a.npz*"))

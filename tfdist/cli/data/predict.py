@@ -51,5 +51,6 @@ def predict(
     if outcome.result is not None and not quiet:
         click.echo(prediction_line(outcome.result, output))
         if asked is not None and Path(output).is_dir():
-            click.echo(f"In a config with this data:\n\nfit:\n  distill: {{teacher: {{outputs: {output}}}}}")
+            teacher = f"{{outputs: {Path(output).absolute()}}}"
+            click.echo(f"In a config with this data:\n\nfit:\n  distill: {{teacher: {teacher}}}")
     ctx.exit(outcome.code)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,14 +10,17 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfdist.config import SourceConfig
 from tfdist.config.distill_section import DistillConfig
 from tfdist.config.field_errors import FieldError, shown
+from tfdist.errors import DataError, UsageError
 from tfdist.keras_repairs.distillation.distilled_loss import Distillation, SoftTerm, distill
 from tfdist.keras_repairs.distillation.soft_targets import Softening, SoftTargets
 from tfdist.keras_repairs.model_checks.user_overrides import is_overridden
 from tfdist.training.config_objects.kept_teacher import KeptTeacher
 from tfdist.training.config_objects.output_kinds import LabelLoss, label_losses, output_shapes
 from tfdist.training.config_objects.problems import Problems
+from tfdist.training.config_objects.sample_shapes import misfit_of
 from tfdist.training.config_objects.teacher_maker import KEY, make_teacher
 from tfdist.training.inference.output_activations import gives
 from tfdist.training.inference.step_outputs import named_outputs, names_of
@@ -71,6 +75,7 @@ def _taught(
         distill(model, pair.distillation(model, None))
         return Lesson(kept.digest, kept)
     teacher, digest = make_teacher(section, values, strategy)
+    _check_inputs(teacher, values.get("data.train"))
     pair = _Pair(section, losses, weights, output_shapes(teacher), lambda name: gives(teacher, name))
     distill(model, pair.distillation(model, _outputs_of(teacher)))
     return Lesson(digest)
@@ -84,6 +89,16 @@ def _check_steps(model: keras.Model) -> None:
             f"expected a model whose steps are Keras's. Received: {type(model).__name__}, which has a {own}() of its "
             "own. Compute the divergence from the teacher in it.",
         )
+
+
+def _check_inputs(teacher: keras.Model, source: SourceConfig | None) -> None:
+    """Checks that a teacher takes the samples of the training, as far as their headers tell."""
+    problem = None
+    # What is wrong with the data itself is found where the data is checked.
+    with contextlib.suppress(DataError, UsageError):
+        problem = None if source is None else misfit_of(teacher, source)
+    if problem is not None:
+        raise FieldError(KEY, f"data.train is not what the teacher takes: {problem}")
 
 
 def _outputs_of(teacher: keras.Model) -> Callable[[Any], dict[str, Any]]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import keras
 import tensorflow as tf
 
+from tfdist.config import SourceConfig
 from tfdist.data.format_registry import sample_specs
 from tfdist.data.sample_source import ArraySpec, SampleSpecs
 from tfdist.errors import DataError, UsageError
 from tfdist.keras_repairs.distillation.distilled_loss import labels_of
 from tfdist.training.config_objects.problems import Problems
+from tfdist.training.supervision.exception_causes import explain
 
 
 def check_samples(
@@ -44,6 +47,41 @@ def check_samples(
             fitting.append(specs)
         else:
             problems.add(key, problem, DataError.exit_code)
+
+
+def misfit_of(model: keras.Model, source: SourceConfig) -> str | None:
+    """Why a model cannot take the samples of a section, by its headers; None where they show no fault.
+
+    Raises:
+        DataError: The data is missing or damaged.
+    """
+    specs = sample_specs(source)
+    if specs is None or not model.built:
+        return None
+    return _problem_of(model, None, _batched(specs.x), _batched(specs.y))
+
+
+@contextlib.contextmanager
+def naming_misfits(model: keras.Model, loss: Any, datasets: Mapping[str, Any]) -> Iterator[None]:
+    """Raises what `diagnose_shapes` finds in place of an error of Keras or TensorFlow that the code inside raises.
+
+    Args:
+        model: The model.
+        loss: Its loss, as a config has it; None where labels are not looked at.
+        datasets: See `diagnose_shapes`.
+
+    Raises:
+        DataError: The samples or the labels do not fit the model.
+    """
+    try:
+        yield
+    except Exception as error:
+        if explain(error) is not None:
+            raise
+        reason = diagnose_shapes(model, loss, datasets)
+        if reason is None:
+            raise
+        raise reason from error
 
 
 def diagnose_shapes(model: keras.Model, loss: Any, datasets: Mapping[str, Any]) -> DataError | None:

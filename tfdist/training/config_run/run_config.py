@@ -37,7 +37,7 @@ from tfdist.training.checkpoints.resume_log import (
 )
 from tfdist.training.checkpoints.run_checkpoint_callback import RunCheckpointCallback, was_stopped
 from tfdist.training.config_objects.objects import ConfigObjects, checked_objects
-from tfdist.training.config_objects.sample_shapes import diagnose_shapes
+from tfdist.training.config_objects.sample_shapes import naming_misfits
 from tfdist.training.config_run.progress_callback import ProgressCallback
 from tfdist.training.config_run.progress_reports import reporting
 from tfdist.training.config_run.run_resume import (
@@ -53,7 +53,6 @@ from tfdist.training.provenance import write_config
 from tfdist.training.run_record_callback import RunRecordCallback
 from tfdist.training.session import current_session as sessions
 from tfdist.training.session.session import LaunchedSession
-from tfdist.training.supervision.exception_causes import explain
 from tfdist.training.supervision.stop_requests import saved_words
 from tfdist.training.weights_file import load_initial_weights
 
@@ -255,7 +254,8 @@ def _fit(
     callbacks: list[keras.callbacks.Callback],
 ) -> None:
     section = config.fit
-    try:
+    datasets = {"data.train": inputs.train, "data.validation": inputs.validation}
+    with naming_misfits(model, config.compile.loss, datasets):
         model.fit(
             inputs.train,
             validation_data=inputs.validation,
@@ -267,11 +267,3 @@ def _fit(
             shuffle=False,
             verbose=0,
         )
-    except Exception as error:
-        if explain(error) is not None:
-            raise
-        datasets = {"data.train": inputs.train, "data.validation": inputs.validation}
-        reason = diagnose_shapes(model, config.compile.loss, datasets)
-        if reason is None:
-            raise
-        raise reason from error

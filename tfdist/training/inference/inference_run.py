@@ -22,6 +22,7 @@ from tfdist.launch.worker.config_handover import receive_config
 from tfdist.rundir import atomic_files
 from tfdist.text import format_count
 from tfdist.training.announcements import announcer
+from tfdist.training.config_objects.sample_shapes import naming_misfits
 from tfdist.training.inference.inference_model import load_model
 from tfdist.training.inference.inference_request import RESULT_FILE, InferenceRequest
 from tfdist.training.inference.prediction_run import predict
@@ -64,14 +65,15 @@ def run_inference(assignment: Assignment) -> None:
 
         result = measure_pruned(session, request, opened, of_file, lambda text: say(f"prune: {text}"))
     else:
-        result = _evaluate(opened, load(session.strategy))
+        result = _evaluate(request.key, opened, load(session.strategy))
     if session.is_chief:
         _write_result(session, result)
 
 
-def _evaluate(opened: OpenedDataset, model: keras.Model) -> dict[str, Any]:
+def _evaluate(key: str, opened: OpenedDataset, model: keras.Model) -> dict[str, Any]:
     begun = time.monotonic()
-    metrics = model.evaluate(opened.batches, verbose=0, return_dict=True)
+    with naming_misfits(model, model.loss, {key: opened.batches}):
+        metrics = model.evaluate(opened.batches, verbose=0, return_dict=True)
     numbers = {name: float(value) for name, value in metrics.items()}
     return {"samples": opened.samples, "seconds": time.monotonic() - begun, "metrics": numbers}
 

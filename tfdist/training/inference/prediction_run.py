@@ -19,6 +19,7 @@ from tfdist.rundir import State, atomic_files
 from tfdist.rundir.directory_exchange import making_directory
 from tfdist.runtime.collectives.decisions import broadcast
 from tfdist.training.announcements import Announce
+from tfdist.training.config_objects.sample_shapes import naming_misfits
 from tfdist.training.inference.inference_request import InferenceRequest, PredictionRequest
 from tfdist.training.inference.output_activations import gives
 from tfdist.training.inference.outputs.kept_outputs import MANIFEST_FILE, KeptOutputs, identity
@@ -103,8 +104,9 @@ def _predict(
     assert request.prediction is not None, "a prediction is asked for"
     batch_size = min(request.batch_size, opened.samples)
     batches = opened.begin(Position(0, done // batch_size))
+    fitting = naming_misfits(model, None, {request.key: batches})
     if store is None:
-        with taking_predictions(lambda outputs: None):
+        with fitting, taking_predictions(lambda outputs: None):
             model.predict(batches, verbose=0)
         return
     at_once = batch_size * model.steps_per_execution
@@ -116,7 +118,7 @@ def _predict(
         progress.reach,
         output_format("tfrecord" if request.prediction.format == "shards" else request.prediction.format).check,
     )
-    with taking_predictions(sink.take):
+    with fitting, taking_predictions(sink.take):
         model.predict(batches, verbose=0)
     sink.flush()
 
