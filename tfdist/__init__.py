@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     )
     from tfdist.training.pruning.channel_removal import without_pruned_channels
     from tfdist.training.pruning.pruning_callback import Pruning
+    from tfdist.training.quantization_aware.quantization_aware_callback import QuantizationAware
 
 __all__ = [
     "Cluster",
@@ -78,6 +79,7 @@ __all__ = [
     "Handle",
     "PortTakenError",
     "Pruning",
+    "QuantizationAware",
     "RunConfig",
     "RunDirError",
     "TfdistError",
@@ -123,6 +125,7 @@ _MODULES = {
     "Group": "training.collectives_api",
     "Handle": "training.collectives_api",
     "Pruning": "training.pruning.pruning_callback",
+    "QuantizationAware": "training.quantization_aware.quantization_aware_callback",
     "RunConfig": "config",
     "all_gather": "training.collectives_api",
     "all_gather_object": "training.collectives_api",

@@ -5,12 +5,13 @@ script calls. They make a `session/`, which opens the link of `supervision/` to 
 strategy, and installs the repairs of Keras. Then `config_objects/` makes what a config describes and `config_run/`
 trains it, `script_run/` executes a script, or `inference/` predicts, evaluates and, with `quantization/`, quantizes;
 `pruned_model/` measures what a pruning has come to.
-While they train, `pruning/` takes weights away where a callback asks for it, `checkpoints/` saves and resumes,
-`supervision/` reports and stops, and `probes/` record for `tfdist verify`. In a process of its own and without a
-session, `export/` writes a model for other runtimes, in which `artifacts/` runs it.
+While they train, `pruning/` takes weights away and `quantization_aware/` rounds them where a callback asks for it,
+`checkpoints/` saves and resumes, `supervision/` reports and stops, and `probes/` record for `tfdist verify`. In a
+process of its own and without a session, `export/` writes a model for other runtimes, in which `artifacts/` runs it.
 
-A room imports only from earlier ones: `supervision/`; `probes/` and `checkpoints/`; `session/`; `pruning/`;
-`config_objects/`; the two runs, `inference/` with `quantization/` and `pruned_model/`, and `artifacts/`; `export/`.
+A room imports only from earlier ones: `supervision/`; `probes/` and `checkpoints/`; `session/`; `pruning/` and
+`quantization_aware/`; `config_objects/`; the two runs, `inference/` with `quantization/` and `pruned_model/`, and
+`artifacts/`; `export/`.
 
 Of both kinds of run: `uncollected_imports` (how TensorFlow is imported), `libraries` (versions, seeds), `legacy_keras`
 (Keras 2, which is refused), `weights_file` (weights that the chief reads), `announcements` (what a run says of itself),

@@ -12,6 +12,7 @@ import keras
 
 from tfdist.config.field_errors import FieldError, nearest
 from tfdist.training.pruning.pruning_callback import Pruning
+from tfdist.training.quantization_aware.quantization_aware_callback import QuantizationAware
 
 _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _SHORT = {
@@ -90,4 +91,6 @@ METRIC = KerasKind("metric", keras.metrics, keras.metrics.Metric)
 SCHEDULE = KerasKind(
     "learning rate schedule", keras.optimizers.schedules, keras.optimizers.schedules.LearningRateSchedule
 )
-CALLBACK = KerasKind("callback", keras.callbacks, keras.callbacks.Callback, ("CallbackList",), own=(Pruning,))
+CALLBACK = KerasKind(
+    "callback", keras.callbacks, keras.callbacks.Callback, ("CallbackList",), own=(Pruning, QuantizationAware)
+)
