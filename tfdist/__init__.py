@@ -8,7 +8,8 @@ takes the run directory (`rundir`) and starts the workers. In each worker `train
 (`runtime`), installs `keras_repairs`, reads `data` in the `order` of the global batches, runs Keras `fit` and saves to
 `checkpoint`. `plan` foresees a run, `verify` compares runs, `reports` tells of them, `doctor` checks machines, and
 `selftest` tries them with trainings. `models` has small models to try with, `layers` those of which each worker holds a
-part, `examples` the files that `tfdist examples copy` writes; `errors`, `text` and `versions` serve all of them.
+part, `optimizers` one for them, `examples` the files that `tfdist examples copy` writes; `errors`, `text` and
+`versions` serve all of them.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if sys.version_info < (3, 11):  # noqa: UP036 - that is the point
     raise SystemExit(2)
 
 if TYPE_CHECKING:
-    from tfdist import data, layers
+    from tfdist import data, layers, optimizers
     from tfdist.cluster.cluster_spec import Cluster
     from tfdist.cluster.tf_config import tf_config
     from tfdist.config import RunConfig, load_config
@@ -107,6 +108,7 @@ __all__ = [
     "num_workers",
     "on_chief",
     "on_every_worker",
+    "optimizers",
     "predictions_on_chief",
     "recv",
     "reduce",
@@ -157,7 +159,7 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         return importlib.import_module("tfdist.versions").VERSION
-    if name in ("data", "layers", "ray"):
+    if name in ("data", "layers", "optimizers", "ray"):
         return importlib.import_module(f"tfdist.{name}")
     if name not in __all__:
         raise AttributeError(f"module 'tfdist' has no attribute {name!r}")

@@ -16,6 +16,7 @@ from tfdist.keras_repairs.sharded_embeddings.row_constraints import check_constr
 from tfdist.keras_repairs.sharded_embeddings.row_penalties import penalty_of
 from tfdist.keras_repairs.sharded_optimizer.cut_kinds import is_linear
 from tfdist.layers import ShardedEmbedding
+from tfdist.optimizers import LazyAdam
 from tfdist.sharding.cut import rows_evenly
 
 initializers, constraints, optimizers = keras.initializers, keras.constraints, keras.optimizers
@@ -103,6 +104,36 @@ def test_regularizers_that_need_other_rows() -> None:
 )
 def test_which_optimizers_take_sums_of_slices(optimizer: Any, expected: bool) -> None:
     assert is_linear(optimizer) == expected
+
+
+def test_lazy_adam_is_adam_for_the_rows_of_a_batch() -> None:
+    """In the first step, where no moment has decayed; other rows, and their moments, rest."""
+    begin, rows = np.random.default_rng(1).normal(size=(5, 3)), [3, 1, 3]
+    values = np.random.default_rng(2).normal(size=(3, 3))
+    dense = np.zeros((5, 3))
+    np.add.at(dense, rows, values)
+    lazy, adam = (keras.Variable(begin, dtype="float64") for _ in range(2))
+    optimizer, reference = LazyAdam(0.1), optimizers.Adam(0.1)
+    optimizer.apply([tf.IndexedSlices(tf.constant(values), rows, (5, 3))], [lazy])
+    reference.apply([tf.constant(dense)], [adam])
+    np.testing.assert_allclose(lazy.numpy(), adam.numpy(), rtol=1e-12)
+    after = lazy.numpy()
+    optimizer.apply([tf.IndexedSlices(tf.constant(values[:1]), [0], (5, 3))], [lazy])
+    np.testing.assert_array_equal(lazy.numpy()[1:], after[1:])
+    assert (lazy.numpy()[0] != after[0]).all()
+
+
+def test_lazy_adam_updates_dense_gradients_as_adam() -> None:
+    lazy, adam = (keras.Variable(np.ones((2, 2)), dtype="float64") for _ in range(2))
+    optimizer, reference = LazyAdam(0.1, weight_decay=0.1), optimizers.Adam(0.1, weight_decay=0.1)
+    for _ in range(3):
+        optimizer.apply([tf.ones((2, 2), tf.float64)], [lazy])
+        reference.apply([tf.ones((2, 2), tf.float64)], [adam])
+    np.testing.assert_array_equal(lazy.numpy(), adam.numpy())
+    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(optimizer))
+    assert isinstance(again, LazyAdam) and again.get_config() == optimizer.get_config()
+    with pytest.raises(ValueError, match="LazyAdam has no AMSGrad"):
+        LazyAdam(amsgrad=True)
 
 
 def test_on_one_worker_it_is_an_embedding_of_keras() -> None:

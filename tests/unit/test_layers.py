@@ -39,6 +39,7 @@ FLOORS = {
     "checkpoint": 5,
     "models": 5,
     "layers": 6,
+    "optimizers": 6,
     "training": 6,
     "verify": 7,
     "reports": 7,

@@ -13,6 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+import tfdist
 from tests.exactness.__main__ import write_outcomes
 
 layers, optimizers = keras.layers, keras.optimizers
@@ -83,6 +84,11 @@ def adagrad(samples: int) -> dict[str, Any]:
 @case
 def adam(samples: int) -> dict[str, Any]:
     return trained(optimizers.Adam(0.05, amsgrad=True), samples, validation_split=0.2)
+
+
+@case
+def lazy_adam(samples: int) -> dict[str, Any]:
+    return trained(tfdist.optimizers.LazyAdam(0.05, global_clipnorm=0.1), samples)
 
 
 @case

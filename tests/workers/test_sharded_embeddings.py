@@ -13,7 +13,10 @@ from tests.exactness.comparison import assert_same
 from tests.marks import slow
 from tests.workers.cli_process import tfdist
 from tests.workers.embedding_cases import CASES
+from tests.workers.embedding_model import write_config
 from tests.workers.outcome_jobs import OutcomeJobs
+from tests.workers.test_resume import end_of, last_step, same, same_but_for_rounding, train, train_and_kill
+from tfdist.rundir import RunDir
 
 SCRIPTS = Path(__file__).parent / "scripts"
 
@@ -110,3 +113,30 @@ def test_what_is_refused(tmp_path: Path) -> None:
     assert said["whole"] == "[(11, 3), (10, 3)]"
     assert "of 11 rows stays whole on every worker. It is a Own" in log
     assert "has the rows 0 to 10. Received ids beyond them" in said["ids"] and "11" in said["ids"]
+
+
+@pytest.mark.bound(900)
+def test_a_killed_run_ends_as_the_one_that_was_not_and_goes_on_on_other_workers(tmp_path: Path) -> None:
+    config, whole, killed = write_config(tmp_path), RunDir(tmp_path / "whole"), RunDir(tmp_path / "killed")
+    options = ("--nproc", "2", "--shard-embeddings", "20")
+    assert train(config, whole, *options).returncode == 0
+    last = train_and_kill(config, killed, 1, 30, *options)
+    resumed = train(config, killed, *options, "--resume", "must")
+    assert resumed.returncode == 0 and f"resumes after step {last}" in resumed.stdout
+    same(end_of(whole), end_of(killed))
+
+    moved = RunDir(tmp_path / "moved")
+    train_and_kill(config, moved, 1, 20, "--nproc", "3", "--shard-embeddings", "20")
+    train_and_kill(config, moved, 1, last_step(moved) + 10, "--nproc", "2", "--resume", "must")
+    assert train(config, moved, *options, "--resume", "must").returncode == 0
+    same_but_for_rounding(end_of(whole), end_of(moved))
+
+
+@pytest.mark.bound(500)
+def test_verify(tmp_path: Path) -> None:
+    """Gradient norms and weights, those of the table among them, are compared step by step."""
+    report = tmp_path / "report.json"
+    done = tfdist("verify", write_config(tmp_path), "--replicas", 1, "--nproc", 2, "--shard-embeddings", 20,
+                  "--report", report, timeout=400)  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(report.read_text())["options"]["shard_embeddings"] == 20

@@ -30,7 +30,16 @@ with keras_versions.importing():
     from tfdist.keras_repairs.coupling.gathered_layers import GatheredLayer
     from tfdist.keras_repairs.forward.gathered_metrics import GatheredMetric
     from tfdist.keras_repairs.install import install
+    from tfdist.keras_repairs.sharded_embeddings.lazy_adam import LazyAdam
     from tfdist.keras_repairs.sharded_embeddings.sharded_embedding import ShardedEmbedding
 
 # They are registered with Keras where they are imported; a model that was saved with them must load in any script.
-__all__ = ["DeclaredFunction", "DeclaredLoss", "GatheredLayer", "GatheredMetric", "ShardedEmbedding", "install"]
+__all__ = [
+    "DeclaredFunction",
+    "DeclaredLoss",
+    "GatheredLayer",
+    "GatheredMetric",
+    "LazyAdam",
+    "ShardedEmbedding",
+    "install",
+]

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import keras
 
 from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.sharded_embeddings.lazy_adam import LazyAdam
 
 CutKind = Literal["elements", "variables"]
 
@@ -27,7 +28,7 @@ _ELEMENTWISE: tuple[Any, ...] = tuple(
     )
     if hasattr(keras.optimizers, name)
 )
-"""Optimizers whose update of an element depends on nothing of other elements but norms that clip gradients."""
+"""Those of Keras whose update of an element depends on nothing of other elements but norms that clip gradients."""
 
 _UPDATE = ("build", "update_step", "_backend_update_step", "_apply_weight_decay")
 """The methods that decide it."""
@@ -95,7 +96,7 @@ def kind_of(optimizer: Any) -> CutKind:
         ]
     if changed:
         raise refusal(optimizer, f"its class overrides {', '.join(changed)}, which then gets parts of gradients")
-    return "elements" if any(_has_update_of(kind, known) for known in _ELEMENTWISE) else "variables"
+    return "elements" if any(_has_update_of(kind, known) for known in (*_ELEMENTWISE, LazyAdam)) else "variables"
 
 
 def is_linear(optimizer: Any) -> bool:
