@@ -1,7 +1,7 @@
 """Command line of the benchmarks: `python -m benchmarks [MODEL ... | data | images] [--pairs N]`.
 
-`ddp`, `first-step`, `all-reduce`, `embeddings` and `scale` have options of their own, as `python -m benchmarks ddp
---help` lists them.
+`ddp`, `first-step`, `all-reduce`, `embeddings`, `scale` and `sharding` have options of their own, as `python -m
+benchmarks ddp --help` lists them.
 
 One device: `fit` under tfdist against the same `fit` in plain Keras (a ratio of 1.00 says that tfdist costs nothing).
 Two workers: `fit` under tfdist against whatever command `--peer` gives, such as a hand-written loop.
@@ -21,7 +21,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import all_reduce, ddp, embeddings, first_step, image_reading, record_reading
+from benchmarks import all_reduce, ddp, embeddings, first_step, image_reading, record_reading, sharding
 from benchmarks.model_sizes import SIZES
 from benchmarks.paired_commands import compare
 from benchmarks.scale import command as scale
@@ -33,6 +33,7 @@ _COMPARISONS = {
     "all-reduce": all_reduce.main,
     "embeddings": embeddings.main,
     "scale": scale.main,
+    "sharding": sharding.main,
 }
 _STEPS = {"mlp": 2000, "cnn": 100, "wide": 40, "transformer": 100, "embedding": 100}
 _WORKER_STEPS = {"mlp": 400, "cnn": 60, "wide": 30, "transformer": 60, "embedding": 60}

@@ -69,6 +69,7 @@ def _part_of_sum(gradient: Gradient, storage: PartStorage) -> Gradient:
     (gradient,) = weighted([gradient])
     if isinstance(gradient, tf.IndexedSlices):
         (total,) = reduce_gradients([gradient])
+        assert isinstance(total, tf.IndexedSlices), "sparse ones stay sparse"
         total = tf.IndexedSlices(_differentiated_once(total.values), total.indices, total.dense_shape)
         return keep_slices(part_sums.rows_of_part(total, cut, worker), total)
     (part,) = part_sums.sum_gradients_into_parts([gradient], [cut])
