@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.devices.mirrored import mirrored
 from tfdist.config import load_config
 from tfdist.config.load import load_parts
 from tfdist.keras_repairs.distillation.soft_targets import Softening, SoftTargets
@@ -172,6 +173,96 @@ def test_logits_and_probabilities_say_the_same(kind: Any, student_logits: bool, 
     assert float(found) == pytest.approx(float(expected), rel=1e-4)
     assert float(expected) > 0.1
     assert float(SoftTargets(Softening(kind, True, True), 3.0)(of_teacher, of_teacher)) == pytest.approx(0, abs=1e-6)
+
+
+def strategy_of(replicas: int) -> tf.distribute.Strategy:
+    return tf.distribute.get_strategy() if replicas == 1 else mirrored(replicas)
+
+
+def two_of_each() -> keras.Model:
+    """One output gives logits, the other probabilities."""
+    x = keras.Input((6,))
+    left, right = keras.layers.Dense(CLASSES, name="left")(x), keras.layers.Dense(2, "sigmoid", name="right")(x)
+    return keras.Model(x, {"left": left, "right": right})
+
+
+def three_of_each() -> keras.Model:
+    """A teacher with the other of both, and an output that nobody learns from."""
+    ones = keras.initializers.RandomNormal(seed=3)
+    x = keras.Input((6,))
+    outputs = {"left": keras.layers.Dense(CLASSES, "softmax", kernel_initializer=ones, name="left")(x)}
+    outputs["right"] = keras.layers.Dense(2, kernel_initializer=ones, name="right")(x)
+    return keras.Model(x, outputs | {"other": keras.layers.Dense(1, name="other")(x)})
+
+
+def divergence(of_teacher: np.ndarray, of_student: np.ndarray) -> np.ndarray:
+    """Of the softmax of logits along the last axis, at the temperature 2, times its square."""
+    teacher, student = (
+        np.exp(logits / 2 - np.logaddexp.reduce(logits / 2, axis=-1)[..., None]) for logits in (of_teacher, of_student)
+    )
+    return 4 * np.sum(teacher * np.log(teacher / student), axis=-1)
+
+
+@pytest.mark.usefixtures("repaired")
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_several_outputs(replicas: int, config_file: Path) -> None:
+    """Each learns from that of its name, by its weight and those of the samples; in NumPy, on 50 samples in a step."""
+    overrides = [
+        f"model.build={HERE}.two_of_each",
+        "compile.loss={left: {name: sparse_categorical_crossentropy, from_logits: true}, right: binary_crossentropy}",
+        "compile.loss_weights={left: 0.5, right: 2.0}",
+        "compile.optimizer={name: sgd, learning_rate: 0.0}",
+        built("three_of_each"),
+        f"data.train={{format: generator, function: {HERE}.no_teacher, samples: 50}}",
+    ]
+    model = checked_objects(load_config(config_file, overrides), strategy_of(replicas)).model
+    x, left = samples(config_file)
+    weights = np.linspace(0.5, 2.0, SAMPLES).astype(np.float32)
+    y, w = {"left": left, "right": (x[:, :2] > 0).astype(np.float32)}, {"left": weights, "right": weights}
+    logged = model.fit(x, y, batch_size=SAMPLES, sample_weight=w, verbose=0).history["loss"][0]
+    of_labels = model.evaluate(x, y, batch_size=SAMPLES, sample_weight=w, verbose=0, return_dict=True)["loss"]
+    own, said = (
+        {name: np.asarray(value, np.float64) for name, value in one.predict(x, verbose=0).items()}
+        for one in (model, three_of_each())
+    )
+    soft = 0.5 * np.mean(weights * divergence(np.log(said["left"]), own["left"]))
+    odds = np.log(own["right"] / (1 - own["right"]))
+    # A choice between two is one between a logit and 0.
+    pairs = [np.stack([logits, np.zeros_like(logits)], axis=-1) for logits in (said["right"], odds)]
+    soft += 2.0 * np.mean(weights * divergence(*pairs).mean(axis=-1))
+    assert soft > 0.001
+    assert logged == pytest.approx(0.4 * of_labels + 0.6 * soft, rel=1e-5)
+
+
+def tagger() -> keras.Model:
+    """Of each word, whose padding is masked."""
+    embedding = keras.layers.Embedding(9, 4, mask_zero=True)
+    return keras.Sequential([keras.Input((5,)), embedding, keras.layers.Dense(CLASSES)])
+
+
+def tagging_teacher() -> keras.Model:
+    normal = keras.initializers.RandomNormal(stddev=1.0, seed=3)
+    embedding = keras.layers.Embedding(9, 4, embeddings_initializer=normal)
+    return keras.Sequential([keras.Input((5,)), embedding, keras.layers.Dense(CLASSES, kernel_initializer=normal)])
+
+
+@pytest.mark.usefixtures("repaired")
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_masked_steps_count_for_nothing(replicas: int, config_file: Path) -> None:
+    overrides = [
+        f"model.build={HERE}.tagger",
+        "compile.optimizer={name: sgd, learning_rate: 0.0}",
+        "fit.distill.alpha=1",
+        built("tagging_teacher"),
+        f"data.train={{format: generator, function: {HERE}.no_teacher, samples: 50}}",
+    ]
+    model = checked_objects(load_config(config_file, overrides), strategy_of(replicas)).model
+    words = np.random.default_rng(6).integers(1, 9, (SAMPLES, 5))
+    words[np.arange(5) >= np.random.default_rng(7).integers(1, 6, SAMPLES)[:, None]] = 0
+    logged = model.fit(words, np.zeros((SAMPLES, 5)), batch_size=SAMPLES, verbose=0).history["loss"][0]
+    of_teacher, own = (one.predict(words, verbose=0).astype(np.float64) for one in (tagging_teacher(), model))
+    values = divergence(of_teacher, own)
+    assert logged == pytest.approx(values[words > 0].mean(), rel=1e-5) != pytest.approx(values.mean(), rel=1e-5)
 
 
 def found(config_file: Path, *overrides: str) -> list[str]:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.devices.mirrored import mirrored
 from tfdist.config import load_config
 from tfdist.config.load import load_parts
 from tfdist.data import from_config
@@ -128,9 +129,9 @@ def said() -> keras.Model:
 
 
 @pytest.mark.usefixtures("repaired")
-def test_a_training_is_that_of_the_live_teacher(
-    strategy: tf.distribute.Strategy, config_file: Path, samples: np.ndarray
-) -> None:
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_a_training_is_that_of_the_live_teacher(replicas: int, config_file: Path, samples: np.ndarray) -> None:
+    strategy = tf.distribute.get_strategy() if replicas == 1 else mirrored(replicas)
     np.testing.assert_array_equal(said().predict(samples, verbose=0), said_of(samples))
     live = [f"fit.distill.teacher={{build: {__name__}.said}}", "fit.distill.teacher_gives=probabilities"]
     ends = []
