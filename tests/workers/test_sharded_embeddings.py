@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.exactness.comparison import assert_same
@@ -28,6 +29,7 @@ NAMES = (
     if SLOW
     else [
         "sgd",
+        "momentum_and_clipnorm",
         "adagrad",
         "adam",
         "accumulation_averages_decay_and_global_norm",
@@ -36,7 +38,8 @@ NAMES = (
     ]
 )
 # One sample more than batches have, so that workers get uneven shares of the last one and some get none.
-JOBS = [(2, 65), (3, 65), (4, 50)] if SLOW else [(2, 65), (3, 65)]
+JOBS = [(2, 65, "auto"), (3, 65, "ring"), (3, 65, "auto"), (4, 50, "auto")]
+JOBS = JOBS if SLOW else JOBS[:2]
 
 
 @pytest.fixture(scope="module")
@@ -45,19 +48,23 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> OutcomeJobs:
 
 
 @pytest.fixture(scope="module")
-def sharing(tmp_path_factory: pytest.TempPathFactory) -> OutcomeJobs:
-    folder, options = tmp_path_factory.mktemp("sharing"), ["--shard-embeddings", "20"]
-    return OutcomeJobs(folder, "tests.workers.embedding_cases", NAMES, BOUND, options)
+def sharing(tmp_path_factory: pytest.TempPathFactory) -> dict[str, OutcomeJobs]:
+    """By `--communication`: in shared memory, and by TensorFlow's collectives, as between hosts."""
+    return {
+        way: OutcomeJobs(tmp_path_factory.mktemp(way), "tests.workers.embedding_cases", NAMES, BOUND,
+                         ["--shard-embeddings", "20", "--communication", way])
+        for way in ("auto", "ring")
+    }  # fmt: skip
 
 
 @pytest.mark.bound(2 * BOUND + 60)
-@pytest.mark.parametrize(("workers", "samples"), JOBS)
+@pytest.mark.parametrize(("workers", "samples", "way"), JOBS)
 @pytest.mark.parametrize("name", NAMES)
 def test_numbers_of_one_device(
-    name: str, workers: int, samples: int, alone: OutcomeJobs, sharing: OutcomeJobs
+    name: str, workers: int, samples: int, way: str, alone: OutcomeJobs, sharing: dict[str, OutcomeJobs]
 ) -> None:
     (one,) = alone.outcomes(1, samples)
-    for index, worker in enumerate(sharing.outcomes(workers, samples)):
+    for index, worker in enumerate(sharing[way].outcomes(workers, samples)):
         assert name in worker, f"worker {index} did not come to it"
         assert "raised" not in worker[name], worker[name]["raised"]
         assert "raised" not in one[name], one[name]["raised"]
@@ -140,3 +147,20 @@ def test_verify(tmp_path: Path) -> None:
                   "--report", report, timeout=400)  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads(report.read_text())["options"]["shard_embeddings"] == 20
+
+
+@pytest.mark.bound(300)
+@pytest.mark.parametrize("path", ["Embedding.call", "BaseOptimizer._clip_gradients"])
+def test_without_a_repair_it_is_not_exact(path: str, tmp_path: Path, alone: OutcomeJobs) -> None:
+    done = tfdist("train", "--nproc", 2, "--shard-embeddings", 20, "--run-dir", tmp_path / "run", "--show", "none",
+                  SCRIPTS / "embedding_without_repair.py", path, timeout=200)  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    log = (tmp_path / "run" / "logs" / "worker-0.0.log").read_text()
+    said = json.loads(log.strip().splitlines()[-1])
+    if path == "Embedding.call":
+        assert "reads it outside of a lookup" in said
+        return
+    (one,) = alone.outcomes(1, 65)
+    right = one["momentum_and_clipnorm"]["weights"]
+    assert np.shape(said[0]) == np.shape(right[0])
+    assert max(np.abs(np.subtract(*pair)).max() for pair in zip(said, right, strict=True)) > 1e-6
