@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.plan.sources import plan, source
+from tfdist.errors import UsageError
 from tfdist.plan.memory.memory_json import memory_to_json
 from tfdist.plan.memory.memory_plan import MemoryPlan, plan_memory
 from tfdist.plan.memory.memory_table import render_memory
@@ -70,6 +71,16 @@ def test_of_weights_that_are_cut_one_layer_is_whole_and_small_ones_stay() -> Non
     assert zero3.parameters == 2 * (20_000 + 40)
     assert zero3.gradients == zero3.optimizer == 2 * (20_000 + 12)
     assert zero3.whole_layer == 2 * 80_000
+
+
+def test_tables_are_shared_by_rows_in_every_mode() -> None:
+    table = WeightSizes("embeddings", TensorSize((101, 10), 4), 800, (TensorSize((101, 10), 4),), by_rows=True)
+    made = replace(sizes(), weights=(table,))
+    assert planned(made).modes[0].parameters == 4040
+    for mode in planned(made, 2).modes:
+        assert (mode.parameters, mode.optimizer, mode.gradients) == (51 * 40, 51 * 40, 800)
+    with pytest.raises(UsageError, match="2 devices each"):
+        planned(made, 2, 4)
 
 
 def test_a_number_beside_a_weight_is_not_cut() -> None:

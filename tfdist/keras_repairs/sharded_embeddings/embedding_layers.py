@@ -54,17 +54,27 @@ def call(original: Function) -> Function:
     return repaired
 
 
+def is_sharded_by(layer: keras.layers.Embedding, most: int | None) -> bool:
+    """Whether several workers share an embedding's rows.
+
+    Args:
+        layer: The embedding.
+        most: The most rows of one that stays whole; None where all do but those that are always shared.
+    """
+    if getattr(layer, "is_always_sharded", False):
+        return True
+    return most is not None and layer.input_dim > most and type(layer) is keras.layers.Embedding
+
+
 def _is_to_be_sharded(layer: Any) -> bool:
     strategy = tf.distribute.get_strategy()
     if worker_count(strategy) == 1:
         return False
-    if getattr(layer, "is_always_sharded", False):
-        return True
     most = settings_of(strategy).shard_embeddings
+    if is_sharded_by(layer, most):
+        return True
     if most is None or layer.input_dim <= most:
         return False
-    if type(layer) is keras.layers.Embedding:
-        return True
     warn_once(
         f"--shard-embeddings {most}: the layer {layer.name!r} of {layer.input_dim} rows stays whole on every worker. "
         f"It is a {type(layer).__qualname__}, which may use its table in ways of its own; keras.layers.Embedding and "

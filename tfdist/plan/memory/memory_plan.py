@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import get_args
 
+from tfdist.errors import UsageError
 from tfdist.plan.memory.step_sizes import StepSizes, TensorSize
 from tfdist.plan.plan import DataPlan
-from tfdist.sharding.cut import Cut, evenly, owners, whole
-from tfdist.sharding.sharding_mode import CUT, WHOLE_BELOW, ShardMode
+from tfdist.sharding.cut import Cut, evenly, owners, rows_evenly, whole
+from tfdist.sharding.sharding_mode import CUT, ONE_DEVICE_A_WORKER, WHOLE_BELOW, ShardMode
 
 MARGIN = 1.5
 """Of the estimated activations, how much more were measured at most: docs/sharding.md has the measurements."""
@@ -95,8 +96,13 @@ def plan_memory(plan: DataPlan, sizes: StepSizes, device_memory: int | None, dev
         device_memory: Bytes that each device has; None where it is not known.
         device: Which device that is, in words.
         gpu: Whether devices have memory of their own, beside that of their workers' processes.
+
+    Raises:
+        UsageError: Workers of several devices were to share tables of embeddings.
     """
     layout = plan.layout
+    if layout.workers > 1 and layout.per_worker > 1 and any(weight.by_rows for weight in sizes.weights):
+        raise UsageError(f"{ONE_DEVICE_A_WORKER}. Received: embeddings to shard, and {layout.per_worker} devices each")
     why = _why_one_mode(sizes, layout.workers, layout.per_worker)
     modes = ("none",) if why else get_args(ShardMode)
     return MemoryPlan(
@@ -141,9 +147,14 @@ def _cuts(sizes: StepSizes, workers: int) -> Sequence[Cut]:
     """How the weights are cut, as a run cuts them."""
     shapes = [weight.value.shape for weight in sizes.weights]
     if sizes.cut != "variables":
-        return [evenly(shape, workers) for shape in shapes]
-    having = owners([weight.value.bytes // weight.value.itemsize for weight in sizes.weights], workers)
-    return [whole(shape, owner, workers) for shape, owner in zip(shapes, having, strict=True)]
+        cuts = [evenly(shape, workers) for shape in shapes]
+    else:
+        having = owners([math.prod(shape) for shape in shapes], workers)
+        cuts = [whole(shape, owner, workers) for shape, owner in zip(shapes, having, strict=True)]
+    return [
+        rows_evenly(weight.value.shape, workers) if weight.by_rows else cut
+        for weight, cut in zip(sizes.weights, cuts, strict=True)
+    ]
 
 
 def _held(sizes: StepSizes, cuts: Sequence[Cut], worker: int, cut: frozenset[str]) -> tuple[int, int, int]:
@@ -151,9 +162,12 @@ def _held(sizes: StepSizes, cuts: Sequence[Cut], worker: int, cut: frozenset[str
     parameters = gradients = optimizer = 0
     for weight, parts in zip(sizes.weights, cuts, strict=True):
         part, all_of_it = parts.part_size(worker), max(parts.size, 1)
-        parameters += _share(weight.value.bytes, part, all_of_it, "parameters" in cut and parts.size >= WHOLE_BELOW)
-        gradients += _share(weight.gradient, part, all_of_it, "gradients" in cut)
-        optimizer += sum(_slot_share(slot, weight.value, part, all_of_it, cut) for slot in weight.slots)
+        of_value = weight.by_rows or ("parameters" in cut and parts.size >= WHOLE_BELOW)
+        of_state = weight.by_rows or "optimizer" in cut
+        parameters += _share(weight.value.bytes, part, all_of_it, of_value)
+        # That of a table is sparse, and goes to its owners row by row.
+        gradients += _share(weight.gradient, part, all_of_it, "gradients" in cut and not weight.by_rows)
+        optimizer += sum(_slot_share(slot, weight.value, part, all_of_it, of_state) for slot in weight.slots)
     return parameters, gradients, optimizer
 
 
@@ -161,7 +175,7 @@ def _largest_layer(sizes: StepSizes) -> int:
     """Bytes of the weights that are cut of one layer, and of their gradients, at most."""
     layers: dict[str, int] = defaultdict(int)
     for weight in sizes.weights:
-        if math.prod(weight.value.shape) >= WHOLE_BELOW:
+        if math.prod(weight.value.shape) >= WHOLE_BELOW and not weight.by_rows:
             layers[weight.path.rpartition("/")[0]] += weight.value.bytes + weight.gradient
     return max(layers.values(), default=0)
 
@@ -173,11 +187,11 @@ def _activations(sizes: StepSizes, workers: int, cut: frozenset[str]) -> int | N
     return sizes.activations + (sizes.update // workers if "optimizer" in cut else sizes.update)
 
 
-def _slot_share(slot: TensorSize, value: TensorSize, part: int, all_of_it: int, cut: frozenset[str]) -> int:
+def _slot_share(slot: TensorSize, value: TensorSize, part: int, all_of_it: int, is_cut: bool) -> int:
     # What is one number for a weight is on each worker that has any of it.
-    if "optimizer" in cut and not slot.shape and value.shape:
+    if is_cut and not slot.shape and value.shape:
         return slot.bytes if part else 0
-    return _share(slot.bytes, part, all_of_it, "optimizer" in cut)
+    return _share(slot.bytes, part, all_of_it, is_cut)
 
 
 def _share(size: int, part: int, all_of_it: int, is_cut: bool) -> int:

@@ -40,12 +40,14 @@ class WeightSizes:
         value: The weight.
         gradient: Bytes of its gradient; of a sparse one those of the rows of a batch.
         slots: What the optimizer keeps for it.
+        by_rows: Whether it is a table that workers share by rows in every mode (`--shard-embeddings`).
     """
 
     path: str
     value: TensorSize
     gradient: int
     slots: tuple[TensorSize, ...]
+    by_rows: bool = False
 
     @property
     def slot_bytes(self) -> int:
@@ -96,6 +98,7 @@ class StepSizes:
                 TensorSize.from_json(entry["value"]),
                 entry["gradient"],
                 tuple(TensorSize.from_json(slot) for slot in entry["slots"]),
+                entry["by_rows"],
             )
             for entry in value["weights"]
         )

@@ -14,6 +14,8 @@ from tfdist import data
 from tfdist.config import RunConfig
 from tfdist.data.format_registry import sample_specs
 from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.model_checks.model_layers import layers_of
+from tfdist.keras_repairs.sharded_embeddings.embedding_layers import is_sharded_by
 from tfdist.keras_repairs.sharded_optimizer.cut_kinds import kind_of
 from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import updating_optimizers
 from tfdist.plan.memory.step_sizes import StepSizes, TensorSize, WeightSizes
@@ -75,7 +77,7 @@ def _planned(config: RunConfig, specs: Any, trace: _Trace, process: int) -> Step
     # A model without a declared input has its weights from its first call.
     if not why or not model.built:
         step = trace(model, specs)
-    return _sizes(model, config.compile.optimizer, step, why, process)
+    return _sizes(model, config, step, why, process)
 
 
 def _traced_in_graph(model: keras.Model, specs: Any) -> _Step:
@@ -95,14 +97,17 @@ def _traced_with_weights(model: keras.Model, specs: Any) -> _Step:
     return steps[0]
 
 
-def _sizes(model: keras.Model, optimizer: Any, step: _Step | None, why: str, process: int) -> StepSizes:
+def _sizes(model: keras.Model, config: RunConfig, step: _Step | None, why: str, process: int) -> StepSizes:
     variables = model.trainable_variables
-    slots, cut, why_not_cut = _slots(model, optimizer)
+    tables = _sharded_tables(model, config.shard_embeddings)
+    slots, cut, why_not_cut = _slots(model, config.compile.optimizer)
     gradients = [None] * len(variables) if step is None else step.gradients
     computing, updating = (None, None) if step is None or why else _live(step)
     return StepSizes(
         weights=tuple(
-            WeightSizes(variable.path, _size(variable), _gradient_bytes(gradient, variable), kept)
+            WeightSizes(
+                variable.path, _size(variable), _gradient_bytes(gradient, variable), kept, id(variable) in tables
+            )
             for variable, gradient, kept in zip(variables, gradients, slots, strict=True)
         ),
         frozen=sum(_size(variable).bytes for variable in model.non_trainable_variables),
@@ -148,6 +153,16 @@ def _gradient_bytes(gradient: Any, variable: Any) -> int:
     if not all(tensor.shape.is_fully_defined() for tensor in tensors):
         return _size(variable).bytes
     return sum(TensorSize(tuple(tensor.shape.as_list()), tensor.dtype.size).bytes for tensor in tensors)
+
+
+def _sharded_tables(model: keras.Model, most_rows: int | None) -> set[int]:
+    """The ids of the tables of embeddings that several workers share by rows."""
+    return {
+        id(variable)
+        for layer in layers_of(model)
+        if isinstance(layer, keras.layers.Embedding) and is_sharded_by(layer, most_rows)
+        for variable in layer.trainable_variables
+    }
 
 
 def _slots(model: keras.Model, section: Any) -> tuple[list[tuple[TensorSize, ...]], str | None, str]:

@@ -60,6 +60,13 @@ def named() -> keras.Model:
     return keras.Sequential([keras.Input((16,)), layers.Dense(3, name="_out")])
 
 
+def lookups() -> keras.Model:
+    """A large table and a small one."""
+    x = keras.Input((16,))
+    tables = [layers.Flatten()(layers.Embedding(rows, 4)(x)) for rows in (1000, 10)]
+    return keras.Model(x, layers.Dense(3)(layers.Concatenate()(tables)))
+
+
 @pytest.fixture
 def config(tmp_path: Path) -> Any:
     """A config of a model in this file, with a few samples."""
@@ -72,6 +79,7 @@ def config(tmp_path: Path) -> Any:
             name="planned",
             model=ModelConfig(build=f"{__name__}.{build.__name__}", args=args),
             compile=CompileConfig(optimizer=optimizer, loss=loss),
+            shard_embeddings=fit.pop("shard_embeddings", None),
             data=DataConfig(batch_size=4, train=NpzSource(path=str(tmp_path / "a.npz"), split="train", shuffle=False)),
             fit=FitConfig(**fit),
         )
@@ -155,6 +163,13 @@ def test_weights_are_made_only_where_a_model_reads_them(config: Any, build: Any,
     found = step_sizes(config(build), 4)
     assert found.made == made and found.activations
     assert [(weight.value.shape, weight.slot_bytes) for weight in found.weights] == [((16, 3), 384), ((3,), 24)]
+
+
+def test_tables_that_workers_share_have_sparse_gradients(config: Any) -> None:
+    found = step_sizes(config(lookups, shard_embeddings=100), 4)
+    assert [weight.by_rows for weight in found.weights] == [True, False, False, False]
+    assert found.weights[0].gradient < found.weights[0].value.bytes / 4
+    assert not any(weight.by_rows for weight in step_sizes(config(lookups), 4).weights)
 
 
 def test_weights_of_samples_take_part(config: Any) -> None:
