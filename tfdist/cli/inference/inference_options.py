@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -122,22 +122,6 @@ def choose_inputs(
     return InferenceInputs(membership, chosen, data)
 
 
-def run_chosen(verb: Any, inputs: InferenceInputs, options: Mapping[str, Any], **requests: Any) -> InferenceOutcome:
-    """Runs the workers.
-
-    Args:
-        verb: A `Verb` of `inference_request`.
-        inputs: What they work with.
-        options: What `choose_inputs` has left.
-        **requests: `prediction`, `quantization` or `pruning`.
-    """
-    from tfdist.inference.inference_job import run_inference_job
-
-    return run_inference_job(
-        verb, inputs.model, inputs.data, inputs.membership, grace=_GRACE_SECONDS, **requests, **options
-    )
-
-
 def run_inference_verb(verb: Any, options: dict[str, Any], **requests: Callable[[], Any]) -> InferenceOutcome:
     """Chooses model, data and output, in this order, and runs the workers.
 
@@ -147,4 +131,10 @@ def run_inference_verb(verb: Any, options: dict[str, Any], **requests: Callable[
         **requests: `prediction` or `quantization`: returns the request of that, which is checked after model and data.
     """
     inputs = choose_inputs(options)
-    return run_chosen(verb, inputs, options, **{name: request() for name, request in requests.items()})
+    # Imported here: `--help` does not need it.
+    from tfdist.inference.inference_job import run_inference_job
+
+    asked = {name: request() for name, request in requests.items()}
+    return run_inference_job(
+        verb, inputs.model, inputs.data, inputs.membership, grace=_GRACE_SECONDS, **asked, **options
+    )

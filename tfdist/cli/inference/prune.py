@@ -8,11 +8,8 @@ from typing import Any
 import click
 
 from tfdist.cli import common_options as shared
-from tfdist.cli.inference.inference_options import choose_inputs, inference_options, run_chosen
+from tfdist.cli.inference.inference_options import choose_inputs, inference_options
 from tfdist.cli.verb import Verb
-
-_OF_MEASURING = ("modules",)
-"""Options that a training from a config does not have."""
 
 
 @click.command(cls=Verb)
@@ -75,8 +72,9 @@ def prune(
     # Imported here: `--help` does not need it.
     from tfdist.inference.comparison_table import EXCEEDED
     from tfdist.inference.output_choice import choose_pruned_output
-    from tfdist.inference.pruning import fine_tuning_run
-    from tfdist.inference.pruning.fine_tuning_config import PruningChoice, fine_tuning_config, with_config
+    from tfdist.inference.pruning.fine_tuning_config import PruningChoice, with_config
+    from tfdist.inference.pruning.fine_tuning_run import run_dir_of
+    from tfdist.inference.pruning.pruning_job import run_pruning
     from tfdist.inference.pruning.pruning_table import render
     from tfdist.training.pruned_model.pruning_request import PruningRequest
     from tfdist.training.quantization.drop_budget import DropBudget
@@ -85,34 +83,15 @@ def prune(
     if max_drop is not None:
         DropBudget.of(max_drop)
     path = choose_pruned_output(output, options["model"], overwrite=overwrite)
+    request = PruningRequest(str(path), str(run_dir_of(path).model_file), structure, max_drop, metric)
     overrides, modules = options["overrides"], options["modules"]
     inputs = choose_inputs(
         options, lambda chosen: with_config(chosen, config, overrides, modules), sets_file=config is not None
     )
-    model, run = inputs.model, fine_tuning_run.run_dir_of(path)
-    assert model.config is not None, "`with_config` sees to it"
-    tuning = fine_tuning_config(model.config, model.file, asked)
-    if inputs.membership.has_chief:
-        fine_tuning_run.prepare(run, tuning, overwrite=overwrite)
-    of_training = {name: value for name, value in options.items() if name not in _OF_MEASURING}
-    code = fine_tuning_run.fine_tune(
-        run,
-        tuning,
-        model.document,
-        inputs.membership,
-        target=model.file,
-        is_silent=as_json,
-        grace=grace,
-        **of_training,
-    )
-    if code:
-        ctx.exit(code)
-    request = PruningRequest(str(path), str(run.model_file), structure, max_drop, metric)
-    outcome = run_chosen("prune", inputs, options, pruning=request)
+    options |= {"overwrite": overwrite, "is_silent": as_json, "grace": grace}
+    outcome = run_pruning(asked, request, inputs.model, inputs.data, inputs.membership, **options)
     result = outcome.result
     if result is None:
         ctx.exit(outcome.code)
-    if result["held"]:
-        fine_tuning_run.keep_report(run, result)
     click.echo(json.dumps(result, indent=2) if as_json else render(result))
     ctx.exit(0 if result["held"] else EXCEEDED)

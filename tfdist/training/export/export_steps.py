@@ -77,9 +77,7 @@ def export(request: ExportRequest, say: Say) -> dict[str, Any]:
     count = len(next(iter(inputs.values())))
     size = serving.fixed_batch or min(BATCH_SIZE, count)
     inputs = filled(inputs, size) if serving.fixed_batch else inputs
-    asked, labelled = request.calibration, None
-    if asked is not None:
-        labelled = LabelledSamples.of(serving, inputs, batch, request.key)
+    labelled = None if request.calibration is None else LabelledSamples.of(serving, inputs, batch, request.key)
     refuse_python(serving)
     reference = reference_outputs(serving, inputs, size)
     # Before a converter is loaded, whose threads would take part.
@@ -95,11 +93,26 @@ def export(request: ExportRequest, say: Say) -> dict[str, Any]:
     losses = None if request.config is None else request.config.compile.loss
     comparisons = compare_outputs(reference, run.outputs, serving, losses)
     facts = {"samples": count, "key": request.key, "tolerance": _tolerance(request, model), "inputs": _inputs(serving)}
-    if asked is not None and labelled is not None:
-        facts["calibration"] = {"samples": asked.samples, "key": asked.key}
-        facts["float_layers"] = float_layers(artifact, serving)
-        facts |= compare_metrics(asked, labelled, _first(reference, count), _first(run.outputs, count))
+    if labelled is not None:
+        facts |= _in_integers(request, labelled, artifact, _first(reference, count), _first(run.outputs, count))
     return described(comparisons, run, times, Path(request.target), model, **facts)
+
+
+def _in_integers(
+    request: ExportRequest,
+    labelled: LabelledSamples,
+    artifact: Path,
+    reference: Mapping[str, NDArray],
+    found: Mapping[str, NDArray],
+) -> dict[str, Any]:
+    """What is known of an artefact in integers besides."""
+    asked = request.calibration
+    assert asked is not None, "labels are read for what is calibrated"
+    return {
+        "calibration": {"samples": asked.samples, "key": asked.key},
+        "float_layers": float_layers(artifact, labelled.serving),
+        **compare_metrics(asked, labelled, reference, found),
+    }
 
 
 def _tolerance(request: ExportRequest, model: keras.Model) -> float:
