@@ -124,8 +124,8 @@ def decay_without_the_table(samples: int) -> dict[str, Any]:
 
 @case
 def regularizer(samples: int) -> dict[str, Any]:
-    options = {"embeddings_regularizer": keras.regularizers.L1L2(0.001, 0.01), "mask_zero": True}
-    return trained(optimizers.Adagrad(0.3), samples, classifier(**options))
+    model = classifier(embeddings_regularizer=keras.regularizers.L1L2(0.001, 0.01), mask_zero=True)
+    return trained(optimizers.Adagrad(0.3), samples, model) | {"penalty": float(sum(model.losses))}
 
 
 @case
@@ -215,9 +215,9 @@ def best_weights_restored(samples: int) -> dict[str, Any]:
 class OwnStep(keras.Model):
     """A step of one's own."""
 
-    def __init__(self) -> None:
+    def __init__(self, **options: Any) -> None:
         super().__init__()
-        self.words, self.head = layers.Embedding(ROWS, DIM), layers.Dense(3, activation="softmax")
+        self.words, self.head = layers.Embedding(ROWS, DIM, **options), layers.Dense(3, activation="softmax")
 
     def call(self, x: Any) -> Any:
         return self.head(tf.reduce_mean(self.words(x), 1))
@@ -226,19 +226,28 @@ class OwnStep(keras.Model):
         x, y = batch
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean(keras.losses.sparse_categorical_crossentropy(y, self(x, training=True)))
+            loss += sum(self.losses)
         variables = self.trainable_variables
         self.optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
         return {"loss": loss}
 
 
-@case
-def own_step(samples: int) -> dict[str, Any]:
+def trained_by_own_step(samples: int, **options: Any) -> dict[str, Any]:
     x, y = data(samples)
-    model = OwnStep()
+    model = OwnStep(**options)
     model.compile(optimizers.Adagrad(0.3), "sparse_categorical_crossentropy")
     history = model.fit(x, y, batch_size=BATCH, epochs=EPOCHS, shuffle=False, verbose=0)
-    # The logs of a step of one's own are each worker's; the numbers of the epochs are compared elsewhere.
     return numbers_of(model, history, x, y)
+
+
+@case
+def own_step(samples: int) -> dict[str, Any]:
+    return trained_by_own_step(samples)
+
+
+@case
+def own_step_with_a_regularizer(samples: int) -> dict[str, Any]:
+    return trained_by_own_step(samples, embeddings_regularizer="l2")
 
 
 @case

@@ -116,6 +116,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     assert "its regularizer OrthogonalRegularizer may need all rows" in said["regularizer"]
     assert "of (11, 3) on worker 0, (12, 3) on worker 1" in said["sizes"]
     assert "cannot cut the optimizer Lamb" in said["lamb"] and "the embedding 'words' to update a row" in said["lamb"]
+    assert "export it where it is whole" in said["export"] and "'words'" in said["export"]
     assert "ValueError" in said["shape"] and "(5, 3)" in said["shape"]
     assert said["whole"] == "[(11, 3), (10, 3)]"
     assert "of 11 rows stays whole on every worker. It is a Own" in log

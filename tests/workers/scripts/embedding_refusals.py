@@ -66,6 +66,8 @@ with refused("sizes"):
     tfdist.layers.ShardedEmbedding(11 + tfdist.worker_index(), 3).build()
 with refused("lamb"):
     train(model_of(layers.Embedding(11, 3, name="words")), keras.optimizers.Lamb())
+with refused("export"):
+    model_of(layers.Embedding(11, 3, name="words")).export("never")
 with refused("shape"):
     model_of(tfdist.layers.ShardedEmbedding(11, 3)).layers[0].set_weights([np.zeros((5, 3))])
 

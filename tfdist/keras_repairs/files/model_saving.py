@@ -21,8 +21,10 @@ from unittest import mock
 import tensorflow as tf
 from keras.src.utils import io_utils
 
+from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.files.models_in_buckets import copied_here, is_in_bucket, write_through
 from tfdist.keras_repairs.loop.fit_listeners import FitListener
+from tfdist.keras_repairs.sharded_embeddings.table_variable import tables_of
 from tfdist.keras_repairs.sharded_optimizer.whole_slots import take_part, whole_state
 from tfdist.rundir.directory_exchange import replace_directory
 from tfdist.rundir.temp_names import remove_abandoned, temp_path
@@ -39,6 +41,8 @@ def writer(original: Function, listener: FitListener) -> Function:
 
     def repaired(model: Any, filepath: Any, *args: Any, **kwargs: Any) -> Any:
         strategy = tf.distribute.get_strategy()
+        if original.__name__ == "export":
+            _check_export(model)
         # What is in memory, as when a model is pickled, each worker has for itself.
         if worker_count(strategy) > 1 and worker_rank(strategy) != 0 and not isinstance(filepath, io.BytesIO):
             with listener.saving():
@@ -49,6 +53,15 @@ def writer(original: Function, listener: FitListener) -> Function:
             return _write_whole(functools.partial(original, model), filepath, *args, **kwargs)
 
     return repaired
+
+
+def _check_export(model: Any) -> None:
+    for table in tables_of(model):
+        raise UnsupportedError(
+            f"An export needs all weights as variables of one process, and the embedding {table.owner!r} is sharded. "
+            "Save the model (model.save), and export it where it is whole: tfdist export, or a script that loads and "
+            "exports it on one worker."
+        )
 
 
 def reader(original: Function) -> Function:

@@ -35,8 +35,13 @@ class RowPenalty(keras.regularizers.Regularizer):
     def __init__(self, regularizer: keras.regularizers.Regularizer) -> None:
         self._regularizer = regularizer
 
-    def __call__(self, x: TableVariable) -> tf.Tensor:
-        """The penalty of the whole table; all workers call it."""
+    def __call__(self, x: TableVariable | tf.Variable) -> tf.Tensor:
+        """The penalty of the whole table; all workers call it. Where code is tried out, that of some rows."""
+        if not isinstance(x, TableVariable):
+            return tf.convert_to_tensor(self._regularizer(x))
+        if x.part is None:
+            # Keras builds a model by its shapes alone, before any variable has a value.
+            return tf.zeros([], x.dtype)
         if is_tried_out():
             return tf.convert_to_tensor(self._regularizer(x.part))
         total = sum_small(tf.stop_gradient(tf.convert_to_tensor(self._regularizer(x.part))))
