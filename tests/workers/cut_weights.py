@@ -1,21 +1,41 @@
 """Runs a module or a script, with every weight cut that has two elements: `cut_weights MODULE ...` or `FILE.py ...`.
 
+With `--unsummed` before it the gradients of cut weights are not summed: the repair that a test takes out.
+
 Weights of the models of tests are smaller than those that `--shard zero3` cuts.
 """
 
 import dataclasses
 import runpy
 import sys
+from collections.abc import Sequence
 
 import tensorflow as tf
 
 from tfdist.runtime.strategy_settings import settings_of
+from tfdist.runtime.transport import part_sums
+from tfdist.runtime.workers import worker_rank
+from tfdist.sharding.cut import Cut
 
 
-def main() -> None:
+def own_parts(gradients: Sequence[tf.Tensor], cuts: Sequence[Cut]) -> list[tf.Tensor]:
+    """Stands for `sum_gradients_into_parts`, and sums nothing."""
+    worker = worker_rank(tf.distribute.get_strategy())
+    return [part_sums.cut_out(gradient, cut, worker) for gradient, cut in zip(gradients, cuts, strict=True)]
+
+
+def cut_all() -> None:
+    """Has all weights cut that are made from now on, where each worker is to hold parts of them."""
     settings = settings_of(tf.distribute.get_strategy())
     if settings.shard is not None:
         settings.shard = dataclasses.replace(settings.shard, whole_below=2)
+
+
+def main() -> None:
+    cut_all()
+    if sys.argv[1] == "--unsummed":
+        part_sums.sum_gradients_into_parts = own_parts
+        del sys.argv[1]
     del sys.argv[0]
     if sys.argv[0].endswith(".py"):
         runpy.run_path(sys.argv[0], run_name="__main__")

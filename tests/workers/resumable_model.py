@@ -11,14 +11,20 @@ import h5py
 import keras
 import numpy as np
 
+from tests.workers.cut_weights import cut_all
 from tfdist.rundir import RunDir
 
 SAMPLES, FEATURES, CLASSES, BATCH, EPOCHS = 203, 6, 4, 8, 9
 STEPS = -(-SAMPLES // BATCH)
 
 
-def model(plain: bool = False) -> keras.Model:
-    """Dropout has seeds, batch normalisation statistics that each replica has for itself; `plain` has neither."""
+def model(plain: bool = False, cut: bool = False) -> keras.Model:
+    """Dropout has seeds, batch normalisation statistics that each replica has for itself; `plain` has neither.
+
+    With `cut` workers that hold parts of weights hold parts of these, small as they are.
+    """
+    if cut:
+        cut_all()
     extra = [] if plain else [keras.layers.BatchNormalization(), keras.layers.Dropout(0.3)]
     head = keras.layers.Dense(CLASSES, activation="softmax")
     return keras.Sequential([keras.Input((FEATURES,)), keras.layers.Dense(12, activation="relu"), *extra, head])

@@ -147,6 +147,42 @@ def test_what_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.bound(500)
+def test_sums_of_gradients_taken_out_are_noticed(tmp_path: Path) -> None:
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    whole.mkdir()
+    cut.mkdir()
+    unsummed = "tests.workers.cut_weights --unsummed tests.exactness"
+    (one,) = OutcomeJobs(whole, "tests.exactness", ["plain"], BOUND).outcomes(1, 65)
+    first, _ = OutcomeJobs(cut, unsummed, ["plain"], BOUND, ["--shard", "zero3"]).outcomes(2, 65)
+    assert "raised" not in first["plain"], first["plain"]["raised"]
+    with pytest.raises(AssertionError, match="Mismatched elements"):
+        assert_same_case("plain", one["plain"], first["plain"], "plain")
+
+
+@pytest.mark.slow
+@pytest.mark.bound(900)
+def test_a_killed_run_with_cut_weights_ends_as_the_one_that_was_not_and_goes_on_in_any_mode(tmp_path: Path) -> None:
+    cut = {"build": "tests.workers.resumable_model.model", "args": {"cut": True}}
+    config, whole, killed = write_config(tmp_path, seed=3, model=cut), RunDir(tmp_path / "w"), RunDir(tmp_path / "k")
+    options = ("--nproc", "2", "--shard", "zero3")
+    assert train(config, whole, *options).returncode == 0
+    last = train_and_kill(config, killed, 1, 30, *options)
+    resumed = train(config, killed, *options, "--resume", "must")
+    assert resumed.returncode == 0 and f"resumes after step {last}" in resumed.stdout
+    same(end_of(whole), end_of(killed))
+
+    plain = write_config(tmp_path, seed=3, model={**cut, "args": {"cut": True, "plain": True}})
+    one, moved = RunDir(tmp_path / "one"), RunDir(tmp_path / "moved")
+    assert train(plain, one).returncode == 0
+    train_and_kill(plain, moved, 0, 20, "--nproc", "2", "--shard", "zero2")
+    train_and_kill(plain, moved, 1, last_step(moved) + 10, "--nproc", "3", "--shard", "zero3", "--resume", "must")
+    train_and_kill(plain, moved, 1, last_step(moved) + 10, "--nproc", "2", "--shard", "zero3", "--resume", "must")
+    assert train(plain, moved, "--resume", "must").returncode == 0
+    same_but_for_rounding(end_of(one), end_of(moved))
+
+
+@pytest.mark.slow
 @pytest.mark.bound(900)
 def test_a_killed_run_ends_as_the_one_that_was_not_and_goes_on_in_any_mode(tmp_path: Path) -> None:
     config, whole, killed = write_config(tmp_path, seed=3), RunDir(tmp_path / "whole"), RunDir(tmp_path / "killed")

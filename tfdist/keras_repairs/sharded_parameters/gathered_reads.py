@@ -29,21 +29,27 @@ def read(storage: PartStorage, dtype: tf.DType) -> tf.Tensor:
     """
     scope = reading_scope()
     key = (id(storage), dtype)
-    found = scope.reads.get(key)
+    found = None if scope.is_outside else scope.reads.get(key)
     if found is None:
         found = scope.reads[key] = _read_in(scope, storage, dtype)
     return found.whole
 
 
+def _waits_for(scope: LayerScope) -> list[Any]:
+    """What comes before a weight is put together: the layer's inputs, and who reads the weight before it."""
+    before = next(reversed(scope.reads.values()), None) if scope.graph is not None else None
+    return [*scope.inputs, *(() if before is None else before.whole.consumers())]
+
+
 def _read_in(scope: LayerScope, storage: PartStorage, dtype: tf.DType) -> WholeRead:
     made = WholeRead(lambda part: _joined(part, storage))
     around = contextlib.nullcontext() if scope.graph is None else scope.graph.as_default()
-    with around, tf.control_dependencies(scope.inputs):
+    with around, tf.control_dependencies(_waits_for(scope)):
 
         @tf.custom_gradient
         def whole_of(part: tf.Tensor) -> tuple[tf.Tensor, Callable[[Gradient], Gradient]]:
             def gradient(upstream: Gradient) -> Gradient:
-                gather_again(scope.reads.values())
+                gather_again([made] if scope.is_outside else scope.reads.values())
                 return _part_of_sum(upstream, storage)
 
             made.part = tf.cast(part, dtype)

@@ -26,19 +26,25 @@ class LayerScope:
         graph: In which it is traced; None where it runs eagerly.
         thread: In which it is called. One that tries the layer out meanwhile has no part in it, nor in its tapes.
         inputs: The tensors that it was called with.
-        reads: The weights that it has read, by what each is kept under.
+        reads: The weights that it has read, by what each is kept under, in their order.
+        is_outside: Whether it is that of no layer.
     """
 
     graph: Any
     thread: int
     inputs: Sequence[tf.Tensor] = ()
     reads: dict[Any, Any] = field(default_factory=dict)
+    is_outside: bool = False
 
 
 _scopes: contextvars.ContextVar[tuple[LayerScope, ...]] = contextvars.ContextVar("tfdist_layer_scopes", default=())
 
-_LAST: AttachedValue[Sequence[tf.Tensor]] = AttachedValue("last_outputs")
-"""What the outermost layer has returned that was called last in a graph."""
+_OUTSIDE: AttachedValue[LayerScope] = AttachedValue("scope_outside_of_layers")
+"""Of a graph: the scope of weights that are read in no layer, such as those of regularizers.
+
+They wait for what the outermost layer has returned that was called last. None of them is kept: between two reads a
+script may have trained.
+"""
 
 
 def call(original: Function) -> Function:
@@ -53,7 +59,7 @@ def call(original: Function) -> Function:
         with setting(_scopes, (*outer, scope)):
             outputs = original(self, *args, **kwargs)
         if graph is not None and not outer:
-            _LAST.set(graph, _tensors_of(graph, outputs))
+            _OUTSIDE.set(graph, LayerScope(graph, scope.thread, _tensors_of(graph, outputs), is_outside=True))
         return outputs
 
     return repaired
@@ -84,7 +90,9 @@ def reading_scope() -> LayerScope:
         for scope in reversed(scopes):
             if scope.graph is graph:
                 return scope
-    return LayerScope(graph, thread, () if graph is None else _LAST.get(graph) or ())
+    if graph is None:
+        return LayerScope(None, thread, is_outside=True)
+    return _OUTSIDE.get_or_make(graph, lambda: LayerScope(graph, thread, is_outside=True))
 
 
 def _tensors_of(graph: Any, values: Any) -> list[tf.Tensor]:

@@ -58,7 +58,7 @@ class Assignments(keras.StatelessScope):
         """The value of a variable inside of the scope."""
         value = self.assigned(variable)
         if value is None:
-            return variable._value
+            return read_whole(variable) if is_cut_variable(variable) else variable._value
         if not variable.trainable or not tf.as_dtype(value.dtype).is_floating:
             return value
         # A gradient by the variable is that by what was assigned to it.
