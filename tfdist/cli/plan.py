@@ -87,10 +87,11 @@ def _memory(config: RunConfig, made: DataPlan, device_memory: int | None, second
     """What each device of a run will hold."""
     from tfdist.launch.memory_inquiry import ask_step_sizes
     from tfdist.plan.memory.memory_plan import plan_memory
+    from tfdist.plan.memory.step_sizes import StepSizes
 
     gpus = count_gpus()
     known, device = _device_memory(made.layout, device_memory)
-    sizes = ask_step_sizes(config, made.train.batch.largest, seconds)
+    sizes = StepSizes.from_json(ask_step_sizes(config, made.train.batch.largest, seconds))
     return plan_memory(made, sizes, known, device, gpu=gpus > 0)
 
 

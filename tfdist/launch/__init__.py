@@ -5,7 +5,8 @@ that it goes through. In the order of a run:
 
 - `job_spec`: what is asked for, with the `worker_options` that its workers get; `recording_request` and
   `trace_request` are what `tfdist verify` asks besides
-- `object_check`: the objects that a config describes are made on trial, for `tfdist config check`
+- `config_process`: something is made of a config with TensorFlow; `object_check`: what it describes is, on trial, for
+  `tfdist config check`; `memory_inquiry`: a step is traced, for `tfdist plan --memory`
 - `network_isolation`: whether the workers get a network of their own; `signals`: Ctrl-C and SIGTERM to the launcher
 - `job_terms`: what all launchers of the job must have alike; `rendezvous/`: they find one another; `peers/`: they talk
   until its end

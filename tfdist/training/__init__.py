@@ -7,11 +7,12 @@ trains it, `script_run/` executes a script, or `inference/` predicts, evaluates 
 `pruned_model/` measures what a pruning has come to.
 While they train, `pruning/` takes weights away and `quantization_aware/` rounds them where a callback asks for it,
 `checkpoints/` saves and resumes, `supervision/` reports and stops, and `probes/` record for `tfdist verify`. In a
-process of its own and without a session, `export/` writes a model for other runtimes, in which `artifacts/` runs it.
+process of its own and without a session, `export/` writes a model for other runtimes, in which `artifacts/` runs it,
+and `step_memory/` tells what a step would hold.
 
 A room imports only from earlier ones: `supervision/`; `probes/` and `checkpoints/`; `session/`; `pruning/` and
 `quantization_aware/`; `config_objects/`; the two runs, `inference/` with `quantization/` and `pruned_model/`, and
-`artifacts/`; `export/`.
+`artifacts/`; `export/` and `step_memory/`.
 
 Of both kinds of run: `uncollected_imports` (how TensorFlow is imported), `libraries` (versions, seeds), `legacy_keras`
 (Keras 2, which is refused), `weights_file` (weights that the chief reads), `announcements` (what a run says of itself),

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from tfdist.cli import plan as plan_module
 from tfdist.cli import train as train_module
 from tfdist.cli.main import main
 from tfdist.launch import job as launch_job
+from tfdist.plan.memory.step_sizes import StepSizes
 
 CONFIG = """\
 seed: 7
@@ -110,3 +112,41 @@ def test_a_plan_that_cannot_be_made_does_not_end_a_run() -> None:
     result = run("train digits.yaml --verbose --set data.train.path=absent.npz")
     assert result.exit_code == 7
     assert "digits: no plan of its data: Cannot read" in result.stderr
+
+
+def test_memory_is_planned_by_the_sizes_that_another_process_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    value = {"shape": (100, 10), "itemsize": 4}
+    weight = {"path": "kernel", "value": value, "gradient": 4000, "slots": [value, value], "by_rows": False}
+    sizes = StepSizes.from_json(
+        {
+            "weights": [weight],
+            "frozen": 0,
+            "cut": "elements",
+            "why_not_cut": "",
+            "optimizer": "Adam",
+            "activations": 10 << 20,
+            "update": 0,
+            "why_no_activations": "",
+            "uncounted": [],
+            "process": 100 << 20,
+        }
+    )
+    asked = []
+
+    def ask(config: Any, share: int, seconds: float) -> Any:
+        asked.append((config.name, share, seconds))
+        return json.loads(json.dumps(sizes.to_json()))
+
+    monkeypatch.setattr("tfdist.launch.memory_inquiry.ask_step_sizes", ask)
+    found = json.loads(run("plan digits.yaml --nproc 2 --memory --device-memory 200 --timeout 9 --json").stdout)
+    assert asked == [("digits", 16, 9.0)]
+    assert found["memory"]["smallest_mode"] == "none"
+    assert found["memory"]["modes"]["zero2"]["optimizer"] == 4000
+    shown = run("plan digits.yaml --nproc 2 --memory --device-memory 110")
+    assert "the device has 110 MiB: no mode fits." in shown.stdout
+    assert "memory" not in json.loads(run("plan digits.yaml --json").stdout)
+
+
+def test_device_memory_without_memory_is_refused() -> None:
+    refused = run("plan digits.yaml --device-memory 200")
+    assert refused.exit_code == 2 and "without --memory" in refused.output

@@ -5,5 +5,5 @@
 `distillation_maker` gives the model the teacher of `teacher_maker`, or what a `kept_teacher` has said, once the
 `output_kinds` of both are known.
 `sample_shapes` compares the data with the model. What is wrong is one of the `problems`. In the process `check_worker`,
-`tfdist config check` does all that.
+an `answering_process`, `tfdist config check` does all that.
 """

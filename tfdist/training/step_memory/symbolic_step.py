@@ -72,6 +72,8 @@ def _planned(config: RunConfig, specs: Any, trace: _Trace, process: int) -> Step
     step, why = None, ""
     if type(model).train_step is not keras.Model.train_step:
         why = "the model has a train_step of its own"
+    elif config.fit.distill is not None:
+        why = "what the teacher of fit.distill takes is not counted"
     elif not all(spec.shape.is_fully_defined() for spec in tf.nest.flatten(specs)):
         why = "samples have no fixed size"
     # A model without a declared input has its weights from its first call.

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from tfdist.config.data_sections import NpzSource
+from tfdist.config.distill_section import DistillConfig
 from tfdist.config.schema import CompileConfig, DataConfig, FitConfig, ModelConfig, RunConfig
 from tfdist.training.step_memory import symbolic_step
 from tfdist.training.step_memory.symbolic_step import step_sizes
@@ -170,6 +171,11 @@ def test_tables_that_workers_share_have_sparse_gradients(config: Any) -> None:
     assert [weight.by_rows for weight in found.weights] == [True, False, False, False]
     assert found.weights[0].gradient < found.weights[0].value.bytes / 4
     assert not any(weight.by_rows for weight in step_sizes(config(lookups), 4).weights)
+
+
+def test_a_teacher_is_not_counted_and_that_is_said(config: Any) -> None:
+    found = step_sizes(config(network, distill=DistillConfig(teacher="teacher.keras")), 4)
+    assert found.activations is None and "teacher" in found.why_no_activations
 
 
 def test_weights_of_samples_take_part(config: Any) -> None:
