@@ -310,5 +310,5 @@ class Pruning(keras.callbacks.Callback):
         if settings_of(strategy).shard is not None:
             raise UnsupportedError(
                 "Pruning needs all of the weights on every worker, and --shard gives each a part of them. Leave "
-                "--shard out."
+                "--shard out; where a config has it, by --set shard=none."
             )
