@@ -58,7 +58,6 @@ from tfdist.keras_repairs.optimizer.first_averages import SCHEDULE_FREE
 from tfdist.keras_repairs.random_numbers import draws, stateless_draws, unseeded_draws
 from tfdist.keras_repairs.sharded_optimizer import cut_kinds, slot_making
 from tfdist.keras_repairs.sharded_optimizer.cut_kinds import KNOWN
-from tfdist.keras_repairs.sharded_parameters import cut_variable
 
 
 @dataclass(frozen=True)
@@ -224,7 +223,6 @@ def _for_variables() -> tuple[Reliance, ...]:
         *_of(variable_updates, variables.Variable, "assign"),
         *_of(replica_trial, variables.Variable, "value"),
         *_of(replica_trial, stateless_scope.StatelessScope, "add_update", "get_current_value"),
-        *_of(cut_variable, variables.Variable, "value", "assign"),
     )
 
 
