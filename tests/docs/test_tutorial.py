@@ -20,8 +20,8 @@ _COMMAND = re.compile(r"^    ((?:tfdist|python|cp) [^#\n]+)", re.MULTILINE)
 
 
 def commands(text: str) -> list[str]:
-    """The lines of a page that are typed into a shell."""
-    return [line.strip() for line in _COMMAND.findall(text)]
+    """What is typed into a shell, one text a command, however many lines it has on the page."""
+    return [command.strip() for command in _COMMAND.findall(text.replace("\\\n", " "))]
 
 
 @pytest.mark.slow

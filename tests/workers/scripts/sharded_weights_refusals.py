@@ -51,10 +51,15 @@ def of_gradients(model: keras.Model) -> list[tf.Tensor]:
     return gradients
 
 
+def exported() -> None:
+    built().export("never")
+
+
 calls = {
     "xla": compiled_by_xla,
     "clipping": lambda: by_hand(clipped),
     "gradient of a gradient": lambda: by_hand(of_gradients),
+    "export": exported,
 }
 said = {}
 for name, call in calls.items():

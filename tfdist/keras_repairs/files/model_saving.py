@@ -26,6 +26,7 @@ from tfdist.keras_repairs.files.models_in_buckets import copied_here, is_in_buck
 from tfdist.keras_repairs.loop.fit_listeners import FitListener
 from tfdist.keras_repairs.sharded_embeddings.table_variable import tables_of
 from tfdist.keras_repairs.sharded_optimizer.whole_slots import take_part, whole_state
+from tfdist.keras_repairs.sharded_parameters.whole_weights import cut_weights
 from tfdist.rundir.directory_exchange import replace_directory
 from tfdist.rundir.temp_names import remove_abandoned, temp_path
 from tfdist.runtime.collectives.decisions import barrier
@@ -56,11 +57,13 @@ def writer(original: Function, listener: FitListener) -> Function:
 
 
 def _check_export(model: Any) -> None:
-    for table in tables_of(model):
+    parts = [f"the embedding {table.owner!r} is sharded" for table in tables_of(model)]
+    parts += [f"the weight {weight.path} is cut" for weight in cut_weights(model)]
+    for part in parts:
         raise UnsupportedError(
-            f"An export needs all weights as variables of one process, and the embedding {table.owner!r} is sharded. "
-            "Save the model (model.save), and export it where it is whole: tfdist export, or a script that loads and "
-            "exports it on one worker."
+            f"An export needs all weights as variables of one process, and {part} between workers. Save the model "
+            "(model.save), and export it where it is whole: tfdist export, or a script that loads and exports it on "
+            "one worker."
         )
 
 

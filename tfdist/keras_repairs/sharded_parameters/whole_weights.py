@@ -18,8 +18,9 @@ from tfdist.runtime.transport.whole_arrays import joined_array
 
 
 def cut_weights(model: Any) -> list[CutVariable]:
-    """The weights of a model of which each worker holds a part, each once."""
-    return [variable for variable in model.weights if is_cut_variable(variable)]
+    """The weights of a model of which each worker holds a part, each once; none of what has no weights of its own."""
+    # What Keras writes an export by is no model.
+    return [variable for variable in getattr(model, "weights", ()) if is_cut_variable(variable)]
 
 
 @contextlib.contextmanager
