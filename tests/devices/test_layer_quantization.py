@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,7 @@ def test_attention_layers_are_loaded_again(mode: str, tmp_path: Path) -> None:
     model = transformer(9, 6, 3, width=8, heads=2, blocks=1)
     model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
     made = files(model, tmp_path, mode)
-    assert {"multi_head_attention/query", "embedding"} < {name.replace("_1", "") for name in made.names}
+    assert {"multi_head_attention/query", "embedding"} < {re.sub(r"_\d+", "", name) for name in made.names}
     file = made.write(made.names)
     quantized = keras.models.load_model(made.float_file)
     assert quantize_layers(quantized, made.names, mode) == set(made.names)

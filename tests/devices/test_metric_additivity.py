@@ -87,7 +87,7 @@ class OfComplexNumbers(State):
 def test_what_cannot_be_gathered_is_refused() -> None:
     with mirrored(2).scope():
         metric = OfComplexNumbers(name="waves")
-        with pytest.raises(UnsupportedError, match="'waves'.*complex64"):
+        with pytest.raises(UnsupportedError, match="'waves'.*complex128"):
             mirrored(2).run(tf.function(lambda: metric.update_state(tf.constant([1j, 2 + 1j]))))
 
 
