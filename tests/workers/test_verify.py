@@ -89,7 +89,7 @@ def test_gradients_that_workers_send_in_16_bits(tmp_path: Path, tolerance: list[
     (comparison,) = report["comparisons"]
     assert (comparison["run"], comparison["verdict"]) == ("2 workers, bfloat16", verdict)
     assert [cause["key"] for cause in comparison["causes"]] == (["compression"] if verdict == "parted" else [])
-    usual = {"batch_norm": "synchronized", "communication": "auto", "shard": "none"}
+    usual = {"batch_norm": "synchronized", "communication": "auto", "shard": "none", "shard_embeddings": None}
     assert report["options"] == {**usual, "compression": "bfloat16"}
 
 
