@@ -136,6 +136,9 @@ def test_what_cannot_be_told_is_said() -> None:
     untold = planned(sizes(activations=None, why_no_activations="samples have no fixed size"))
     assert "Activations cannot be told: samples have no fixed size." in render_memory(untold)
     assert "they were made, and dropped" in render_memory(planned(sizes(made=True)))
+    for unknown in (sizes(uncounted=("While",)), sizes(activations=None, why_no_activations="it is unknown")):
+        made = planned(unknown, 2, memory=10**12)
+        assert made.smallest_mode is None and "fits" not in render_memory(made).replace("what fits is not said", "")
     uncounted = planned(sizes(uncounted=("While",)))
     assert "Outputs of While have no known size" in " ".join(render_memory(uncounted).split())
 

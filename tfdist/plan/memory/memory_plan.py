@@ -80,9 +80,14 @@ class MemoryPlan:
     device: str
 
     @property
+    def is_whole(self) -> bool:
+        """Whether all of a step is known, so that it can be said what fits."""
+        return self.sizes.activations is not None and not self.sizes.uncounted
+
+    @property
     def smallest_mode(self) -> ModeMemory | None:
-        """The mode that cuts least among those that fit; None where none does, or the device's memory is not known."""
-        if self.device_memory is None:
+        """The mode that cuts least among those that fit; None where none does, or it cannot be said."""
+        if self.device_memory is None or not self.is_whole:
             return None
         return next((mode for mode in self.modes if mode.most <= self.device_memory), None)
 

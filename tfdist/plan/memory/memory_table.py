@@ -40,7 +40,7 @@ def _lines(plan: MemoryPlan) -> Iterator[str]:
         yield _wrapped("The model could not be traced without its weights: they were made, and dropped.")
     if plan.why_one_mode:
         yield _wrapped(f"One mode is shown: {plan.why_one_mode}.")
-    if plan.device_memory is not None:
+    if plan.device_memory is not None and plan.is_whole:
         yield _wrapped(_verdict(plan, plan.device_memory))
 
 
@@ -53,7 +53,8 @@ def _about_activations(plan: MemoryPlan) -> str:
         f"{1 + MARGIN:g} times it (docs/sharding.md), which is what the last line has."
     )
     if sizes.uncounted:
-        text += f" Outputs of {', '.join(sizes.uncounted)} have no known size and count as nothing."
+        kinds = ", ".join(sizes.uncounted)
+        text += f" Outputs of {kinds} have no known size and count as nothing: what fits is not said."
     return text
 
 

@@ -22,6 +22,7 @@ _SAME_MEMORY = frozenset(
 
 _NO_MEMORY = frozenset(
     (
+        "BroadcastGradientArgs",
         "VarHandleOp", "Const", "Placeholder", "NoOp", "AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp",
     )
 )

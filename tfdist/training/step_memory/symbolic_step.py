@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -232,7 +233,4 @@ def _with_batch(spec: Any) -> Any:
 def _resident_bytes() -> int:
     """Bytes of memory that this process has now."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * _PAGE
-
-
-_PAGE = 4096
+    return pages * resource.getpagesize()
