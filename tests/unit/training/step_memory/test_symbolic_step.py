@@ -184,4 +184,3 @@ def test_weights_of_samples_take_part(config: Any) -> None:
 
 def test_memory_of_this_process_is_told(config: Any) -> None:
     assert step_sizes(config(network), 4).process > 100 * MIB
-    assert resource.getpagesize() == symbolic_step._PAGE
