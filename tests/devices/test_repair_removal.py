@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.devices import (
@@ -22,6 +24,8 @@ from tfdist.keras_repairs.random_numbers import python_draws
 from tfdist.keras_repairs.registry import repairs
 
 SAMPLES = 65
+
+WORKERS = Path(__file__).parents[1] / "workers"
 
 TRAINER = "TensorFlowTrainer"
 SUMS = "CollectiveAllReduce"
@@ -169,6 +173,19 @@ ON_WORKERS = {
     "SavedModelExportArchive.write_out": "test_scripts_together.test_saved_by_the_chief",
     "keras.src.saving.saving_api.load_model": "test_scripts_together.test_saved_by_the_chief",
     "keras.src.saving.saving_api.load_weights": "test_scripts_together.test_saved_by_the_chief",
+    "Layer.add_weight": "test_sharding.test_numbers_of_one_device",
+    "Variable._deferred_initialize": "test_sharding.test_what_is_saved_is_what_one_device_saves",
+    "BaseOptimizer.build": "test_sharding.test_what_is_saved_is_what_one_device_saves",
+    "BaseOptimizer.add_variable": "test_sharding.test_numbers_of_one_device",
+    "TFOptimizer.add_variable_from_reference": "test_sharding.test_what_is_saved_is_what_one_device_saves",
+    "TFOptimizer._var_key": "test_sharding.test_numbers_of_one_device",
+    "BaseOptimizer._clip_gradients": "test_sharded_embeddings.test_without_a_repair_it_is_not_exact",
+    "BaseOptimizer._update_model_variables_moving_average": "test_sharding.test_numbers_of_one_device",
+    "SwapEMAWeights._tf_swap_variables": "test_sharding.test_numbers_of_one_device",
+    "SwapEMAWeights._tf_finalize_ema_values": "test_sharding.test_numbers_of_one_device",
+    "Embedding.build": "test_sharded_embeddings.test_what_is_saved_is_what_one_device_saves",
+    "Embedding.call": "test_sharded_embeddings.test_without_a_repair_it_is_not_exact",
+    "Adagrad.update_step": "test_sharded_embeddings.test_numbers_of_one_device",
 }
 """What several devices of one process do not show, and the tests of `tests/workers` that do."""
 
@@ -218,3 +235,6 @@ def test_every_repair_is_tested_once() -> None:
     assert set(IN_THREADS.values()) <= set(vars(test_thread_attributes))
     assert set(OF_TENSORFLOW.values()) <= set(vars(test_random_numbers))
     assert set(OF_PYTHON.values()) <= set(vars(test_python_draws))
+    for test in ON_WORKERS.values():
+        file, _, name = test.partition(".")
+        assert f"def {name or 'test_'}" in (WORKERS / f"{file}.py").read_text(), test

@@ -154,7 +154,7 @@ def test_verify(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", ["Embedding.call", "BaseOptimizer._clip_gradients"])
 def test_without_a_repair_it_is_not_exact(path: str, tmp_path: Path, alone: OutcomeJobs) -> None:
     done = tfdist("train", "--nproc", 2, "--shard-embeddings", 20, "--run-dir", tmp_path / "run", "--show", "none",
-                  SCRIPTS / "embedding_without_repair.py", path, timeout=200)  # fmt: skip
+                  "-m", "tests.workers.embedding_without_repair", path, timeout=200)  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     log = (tmp_path / "run" / "logs" / "worker-0.0.log").read_text()
     said = json.loads(log.strip().splitlines()[-1])

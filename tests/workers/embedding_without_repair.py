@@ -1,4 +1,4 @@
-"""Trains a table with one repair taken out: `embedding_without_repair.py PATH`, PATH such as `Adagrad.update_step`."""
+"""Trains a table with one repair taken out: `python -m tests.workers.embedding_without_repair Embedding.call`."""
 
 import json
 import sys
