@@ -15,6 +15,7 @@ from tests.marks import slow
 from tfdist.errors import UnsupportedError, UsageError
 from tfdist.models import transformer
 from tfdist.training.quantization.layer_quantization import layers_by_name, quantize_layers, weight_bytes
+from tfdist.training.quantization.quantization_method import KerasMethod
 from tfdist.training.quantization.quantized_files import QuantizedFiles
 
 TOKENS = np.random.default_rng(0).integers(0, 9, (5, 6)).astype("int32")
@@ -45,7 +46,7 @@ def with_blocks(*hands_on: bool) -> keras.Model:
 
 
 def files(model: keras.Model, folder: Path, mode: str = "int8") -> QuantizedFiles:
-    return QuantizedFiles(model, "the model", mode, folder)
+    return QuantizedFiles(model, "the model", KerasMethod(mode), folder)
 
 
 @pytest.mark.parametrize("mode", ["int8", slow("int4")])
@@ -57,7 +58,7 @@ def test_attention_layers_are_loaded_again(mode: str, tmp_path: Path) -> None:
     assert {"multi_head_attention/query", "embedding"} < {re.sub(r"_\d+", "", name) for name in made.names}
     file = made.write(made.names)
     quantized = keras.models.load_model(made.float_file)
-    assert quantize_layers(quantized, made.names, mode) == set(made.names)
+    assert quantize_layers(quantized, made.names, KerasMethod(mode)) == set(made.names)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         loaded = keras.models.load_model(file)

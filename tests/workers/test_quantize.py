@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 
@@ -49,6 +50,22 @@ def test_numbers_of_one_device_and_a_file_that_keras_loads(way: list[object], ma
         ("head", None),
     ]
     assert result["after"]["bytes"] == (made / "model.int8.keras").stat().st_size
+
+
+def test_weights_that_samples_of_all_workers_choose(made: Path) -> None:
+    weights = {}
+    for way in ([], ["--nproc", 2]):
+        options = ["--mode", "gptq", "--bits", 8, "--calibration", 50, "--calibration-data", "samples.yaml", "--json"]
+        output = f"gptq{len(way)}.keras"
+        done = tfdist("quantize", "model.keras", *DATA, *way, *options, "-o", output, cwd=made, timeout=180)
+        assert done.returncode == 0, done.stderr
+        result = json.loads(done.stdout)
+        assert result["calibration"] == {"samples": 50, "key": "samples", "bits": 8, "group_size": 128}
+        assert [layer["float_because"] for layer in result["layers"]] == ["not covered", None, None]
+        weights[output] = keras.models.load_model(made / output, compile=False).get_weights()
+    # The moments are equal up to rounding, by which a weight may fall on the other side of a half.
+    for one, two in zip(*weights.values(), strict=True):
+        assert np.mean(np.isclose(one, two, rtol=1e-5)) > 0.98 and np.allclose(one, two, rtol=1e-5, atol=1)
 
 
 def test_a_budget_that_cannot_be_held_leaves_what_was_there(made: Path) -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tfdist.inference.comparison_table import Result, drop_words, model_table
-from tfdist.text import format_bytes, table
+from tfdist.text import format_bytes, format_count, table
 
 _SIZES = (("file", "bytes"), ("weights", "weight_bytes"))
 
 
 def render(result: Result) -> str:
     """What came of a quantization, in lines."""
-    return "\n".join([*model_table(result, _SIZES), "", *_layers(result), "", *_verdict(result)])
+    lines = [*model_table(result, _SIZES), "", *_layers(result), "", *_calibration(result), *_verdict(result)]
+    return "\n".join(lines)
 
 
 def _layers(result: Result) -> Iterator[str]:
@@ -28,6 +29,16 @@ def _layers(result: Result) -> Iterator[str]:
             row += [f"{layer['alone'][result['metric']]:.6g}", f"{layer['drop_alone']:+.4g}"] if has else ["", ""]
         rows.append([*row, layer["float_because"] or ""])
     yield from table(rows, "llrl" + ("rr" if alone else "") + "l")
+
+
+def _calibration(result: Result) -> Iterator[str]:
+    found = result.get("calibration")
+    if found:
+        size = "all inputs" if found["group_size"] == -1 else format_count(found["group_size"], "input")
+        yield (
+            f"{found['bits']} bits a weight, a scale for {size} of an output, by "
+            f"{format_count(found['samples'], 'sample')} of {found['key']}."
+        )
 
 
 def _verdict(result: Result) -> Iterator[str]:

@@ -220,5 +220,4 @@ def test_modes_that_are_refused() -> None:
     with pytest.raises(UnsupportedError, match="a way to train.* on several replicas its scales"):
         check_mode("float8")
     for mode in ("gptq", "awq"):
-        with pytest.raises(UnsupportedError, match=f"{mode} is not among the modes .* --mode int8 or int4"):
-            check_mode(mode)
+        check_mode(mode)

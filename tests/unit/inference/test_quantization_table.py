@@ -54,6 +54,14 @@ def test_a_model_before_and_after() -> None:
     ]
 
 
+def test_what_samples_have_chosen() -> None:
+    calibration = {"samples": 512, "key": "data.train", "bits": 4, "group_size": 128}
+    lines = render(result(mode="gptq", calibration=calibration)).splitlines()
+    said = "4 bits a weight, a scale for 128 inputs of an output, by 512 samples of data.train."
+    assert lines[-3] == said
+    assert "for all inputs of" in render(result(calibration={**calibration, "group_size": -1}))
+
+
 def test_layers_alone_and_a_budget_that_is_exceeded() -> None:
     layers = [layer("a", "Dense", 1000, alone=0.895), layer("b", "Dense", 4000, "--max-drop", alone=0.5)]
     lines = render(result(layers=layers, held=False, output=None, max_drop="0.5%")).splitlines()

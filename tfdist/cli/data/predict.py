@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfdist.cli import common_options as shared
-from tfdist.cli.inference.inference_options import inference_options, run_inference_verb
+from tfdist.cli.inference.inference_options import InferenceInputs, inference_options, run_inference_verb
 from tfdist.cli.inference.predict import max_restarts, part_samples, prediction_line, say_what_is_kept
 from tfdist.cli.verb import Verb
 
@@ -37,7 +37,7 @@ def predict(
     behind them, on however many workers.
     """
 
-    def prediction() -> PredictionRequest:
+    def prediction(inputs: InferenceInputs) -> PredictionRequest:
         from tfdist.inference.output_choice import choose_output_folder
         from tfdist.training.inference.inference_request import PredictionRequest
 

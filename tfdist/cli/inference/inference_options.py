@@ -122,19 +122,22 @@ def choose_inputs(
     return InferenceInputs(membership, chosen, data)
 
 
-def run_inference_verb(verb: Any, options: dict[str, Any], **requests: Callable[[], Any]) -> InferenceOutcome:
+def run_inference_verb(
+    verb: Any, options: dict[str, Any], **requests: Callable[[InferenceInputs], Any]
+) -> InferenceOutcome:
     """Chooses model, data and output, in this order, and runs the workers.
 
     Args:
         verb: `predict`, `evaluate` or `quantize`.
         options: Those of `inference_options`, and what else `JobSpec` takes.
-        **requests: `prediction` or `quantization`: returns the request of that, which is checked after model and data.
+        **requests: `prediction` or `quantization`: returns the request of that, which is checked after workers, model
+            and data, which it gets.
     """
     inputs = choose_inputs(options)
     # Imported here: `--help` does not need it.
     from tfdist.inference.inference_job import run_inference_job
 
-    asked = {name: request() for name, request in requests.items()}
+    asked = {name: request(inputs) for name, request in requests.items()}
     return run_inference_job(
         verb, inputs.model, inputs.data, inputs.membership, grace=_GRACE_SECONDS, **asked, **options
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfdist.cli import common_options as shared
-from tfdist.cli.inference.inference_options import inference_options, run_inference_verb
+from tfdist.cli.inference.inference_options import InferenceInputs, inference_options, run_inference_verb
 from tfdist.cli.verb import Verb
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def predict(
     same command goes on behind them, on however many workers.
     """
 
-    def prediction() -> PredictionRequest:
+    def prediction(inputs: InferenceInputs) -> PredictionRequest:
         from tfdist.inference.output_choice import choose_output
         from tfdist.training.inference.inference_request import PredictionRequest
 

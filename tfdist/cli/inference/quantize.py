@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfdist.cli import common_options as shared
-from tfdist.cli.inference.inference_options import inference_options, run_inference_verb
+from tfdist.cli.inference.inference_options import InferenceInputs, inference_options, run_inference_verb
 from tfdist.cli.verb import Verb
 
 if TYPE_CHECKING:
@@ -22,7 +22,21 @@ if TYPE_CHECKING:
     type=click.Choice(["int8", "int4", "float8", "gptq", "awq"]),
     default="int8",
     show_default=True,
-    help="How weights are kept: int8 (activations too, when the model runs) or int4; others are refused.",
+    help="How weights are kept: int8 (activations too, when the model runs), int4, or 4 or 8 bits that samples choose: "
+    "gptq and awq; float8 is refused.",
+)
+@click.option("--bits", type=int, metavar="N", help="Of gptq: 4 or 8 bits a weight; awq has 4.  [default: 4]")
+@click.option(
+    "--group-size",
+    type=int,
+    metavar="N",
+    help="Of gptq and awq: how many inputs of an output have a scale together; -1 for all.  [default: 128]",
+)
+@shared.count("--calibration", "Of gptq and awq: how many samples choose the weights; default: 512.")
+@click.option(
+    "--calibration-data",
+    metavar="DATA",
+    help="Of gptq and awq: which, as --data; default: those that the run was trained on, else those of --data.",
 )
 @click.option(
     "-o", "--output", metavar="OUT", type=shared.LocalPath(), help="The file to make; default: RUN_DIR/MODE.keras."
@@ -59,23 +73,29 @@ def quantize(
 ) -> None:
     """Makes a model of 8 or 4 bits a weight, and measures what it costs in accuracy.
 
+    gptq and awq read samples through the pipeline of the run's data, over all workers, and choose weights by them.
+
     The model is that of a run from a config, or any MODEL.keras that was compiled. It is measured before and after on
     the validation data of the run, over all workers, with the numbers of one device. OUT is a file that Keras loads.
     """
     from tfdist.inference.comparison_table import EXCEEDED
     from tfdist.inference.output_choice import choose_quantized_output
+    from tfdist.inference.quantization_calibration import OPTIONS, check_options, choose_kernel_calibration
     from tfdist.inference.quantization_table import render
     from tfdist.training.quantization.drop_budget import DropBudget
     from tfdist.training.quantization.quantization_request import QuantizationRequest, check_mode
 
     check_mode(mode)
+    calibration = {name: options.pop(name) for name in OPTIONS}
+    check_options(mode, calibration)
     if max_drop is not None:
         DropBudget.of(max_drop)
     model = options["model"]
 
-    def quantization() -> QuantizationRequest:
+    def quantization(inputs: InferenceInputs) -> QuantizationRequest:
         path = choose_quantized_output(output, model, mode, overwrite=overwrite)
-        return QuantizationRequest(str(path), mode, keep_float, sensitivity, max_drop, metric)
+        chosen = choose_kernel_calibration(mode, calibration, inputs.model, inputs.data)
+        return QuantizationRequest(str(path), mode, keep_float, sensitivity, max_drop, metric, chosen)
 
     outcome = run_inference_verb("quantize", options, quantization=quantization)
     result = outcome.result

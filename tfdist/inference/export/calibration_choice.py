@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 from tfdist.checkpoint.inspection.model_choice import ModelChoice
 from tfdist.config.load import source_to_dict
 from tfdist.errors import UsageError
-from tfdist.inference.data_choice import DataChoice, choose_data
+from tfdist.inference.calibration_data import SAMPLES, choose_calibration_data
+from tfdist.inference.data_choice import DataChoice
 from tfdist.training.artifacts.artifact_formats import ArtifactFormat
 from tfdist.training.export.full_integer.calibration_request import CalibrationRequest
 from tfdist.training.quantization.drop_budget import DropBudget
 
-SAMPLES, MAX_DROP = 512, "1%"
+MAX_DROP = "1%"
 OPTIONS = ("calibration", "calibration_data", "max_drop", "metric")
 
 
@@ -52,20 +52,9 @@ def choose_calibration(
         )
     budget = options["max_drop"] or MAX_DROP
     DropBudget.of(budget)
-    chosen = _samples(options["calibration_data"], model, data)
+    chosen = choose_calibration_data(options["calibration_data"], model, data)
     seed = 0 if model.config is None else model.config.seed or 0
     section = source_to_dict(chosen.section)
     return CalibrationRequest(
         section, chosen.key, options["calibration"] or SAMPLES, seed, budget, options["metric"]
-    )
-
-
-def _samples(asked: str | None, model: ModelChoice, data: DataChoice) -> DataChoice:
-    config = model.config
-    if asked is not None or config is None:
-        return data if asked is None else choose_data(asked, config, None)
-    chosen = choose_data("train", config, None)
-    # Files often have their samples class by class: the first ones would be of one.
-    return dataclasses.replace(
-        chosen, section=dataclasses.replace(chosen.section, shuffle=config.data.train.shuffle)
     )

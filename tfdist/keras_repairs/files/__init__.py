@@ -6,5 +6,6 @@
 - `weights_copy`, `hdf5_memory_file`: a checkpoint's weights, copied at once and written later
 - `training_state`: the variables of a checkpoint that differ from replica to replica
 - `nested_policies`: what the file of a quantized model says of layers inside of layers
+- `calibrated_weights`: the zeros of layers that GPTQ or AWQ has quantized
 - `downloads`: `keras.utils.get_file`, one worker of a machine at a time
 """

@@ -29,6 +29,17 @@ class FileEvaluation:
     def __init__(self, batches: Batches, strategy: tf.distribute.Strategy, folder: Path) -> None:
         self._batches, self._strategy, self._folder = batches, strategy, folder
 
+    def load(self, file: Path | None) -> keras.Model:
+        """The chief's model, under the strategy, on all workers.
+
+        Args:
+            file: On the chief; None elsewhere.
+        """
+        copy = self._folder / "measured.keras"
+        file_from_chief(copy if file is None else file, copy, self._strategy)
+        with self._strategy.scope():
+            return keras.models.load_model(copy)
+
     def measure(self, file: Path | None) -> dict[str, float]:
         """Loss and metrics, the chief's, so that all workers decide alike.
 
@@ -41,10 +52,7 @@ class FileEvaluation:
         Raises:
             UnsupportedError: The model cannot be evaluated once it was loaded from a file.
         """
-        copy = self._folder / "measured.keras"
-        file_from_chief(copy if file is None else file, copy, self._strategy)
-        with self._strategy.scope():
-            model = keras.models.load_model(copy)
+        model = self.load(file)
         if not model.compiled:
             raise UnsupportedError(
                 "The model is not compiled once Keras has loaded it from a file: its class has a compile() of its own. "

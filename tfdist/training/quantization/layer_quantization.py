@@ -11,6 +11,7 @@ import keras
 import tensorflow as tf
 
 from tfdist.keras_repairs.files.nested_policies import record_nested_policies, walk
+from tfdist.training.quantization.quantization_method import QuantizationMethod
 
 
 @dataclass(frozen=True)
@@ -59,19 +60,21 @@ def weight_bytes(layer: keras.layers.Layer) -> int:
     return sum(tf.as_dtype(variable.dtype).size * math.prod(variable.shape) for variable in each)
 
 
-def quantize_layers(model: keras.Model, names: Collection[str], mode: str) -> frozenset[str]:
-    """Quantizes layers in place, as `model.quantize` does, and lets the model's file say so.
+def quantize_layers(model: keras.Model, names: Collection[str], method: QuantizationMethod) -> frozenset[str]:
+    """Quantizes layers in place, and lets the model's file say so.
 
     Args:
         model: Built, and not yet used by `fit`, `evaluate` or `predict`.
         names: By `layers_by_name`.
-        mode: Keras's name of it.
+        method: How.
 
     Returns:
-        Those that the mode covers.
+        Those that the method covers.
     """
     covered = frozenset(
-        name for name, layer in layers_by_name(model).items() if name in names and _quantize(layer, mode)
+        name
+        for name, layer in layers_by_name(model).items()
+        if name in names and layer.built and layer.weights and method.quantize(name, layer)
     )
     record_nested_policies(model)
     return covered
@@ -92,16 +95,6 @@ def recordable_names(model: keras.Model) -> frozenset[str]:
         warnings.simplefilter("ignore")  # of the optimizer, which nobody uses
         again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(model))
     return quantized_names(model) & quantized_names(again)
-
-
-def _quantize(layer: keras.layers.Layer, mode: str) -> bool:
-    if not layer.built or not layer.weights:
-        return False
-    try:
-        layer.quantize(mode)
-    except NotImplementedError:
-        return False  # how Keras says that it has no such mode for this class
-    return True
 
 
 def _leaves(model: keras.Model) -> Iterator[keras.layers.Layer]:

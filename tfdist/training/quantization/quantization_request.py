@@ -7,25 +7,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfdist.errors import UnsupportedError
+from tfdist.training.quantization.calibrated.kernel_calibration import KernelCalibration
 
 
 def check_mode(mode: str) -> None:
     """Refuses what no finished model can become.
 
     Raises:
-        UnsupportedError: It is float8, gptq or awq.
+        UnsupportedError: It is float8.
     """
-    if mode in ("gptq", "awq"):
-        raise UnsupportedError(
-            f"{mode} is not among the modes of tfdist quantize: Keras has it for chains of transformer blocks alone, "
-            "calibrates on windows that cut across samples where Python's hash seed decides, and its files cannot be "
-            "loaded again where a block does not hand its policy to its layers. Expected --mode int8 or int4. --mode "
-            "int4 needs no samples, and has as many bits."
-        )
     if mode == "float8":
         raise UnsupportedError(
             "float8 is a way to train, not to store a trained model: Keras keeps the weights in float32, and learns in "
-            "training by which scales to round them. Expected --mode int8 or int4. To train in float8, call "
+            "training by which scales to round them. Expected --mode int8, int4, gptq or awq. To train in float8, call "
             "model.quantize('float8') before fit, on one device: on several replicas its scales, which take their "
             "gradients for their values, are refused."
         )
@@ -42,6 +36,7 @@ class QuantizationRequest:
         sensitivity: Whether each layer is measured alone.
         max_drop: How much worse the metric may become, as `DropBudget.of` reads it; None for any drop.
         metric: The metric to judge by; None for the model's first.
+        calibration: By what samples weights are rounded; None for a mode that needs none.
     """
 
     path: str
@@ -50,8 +45,12 @@ class QuantizationRequest:
     sensitivity: bool = False
     max_drop: str | None = None
     metric: str | None = None
+    calibration: KernelCalibration | None = None
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> QuantizationRequest:
         """The request in JSON's types."""
-        return cls(**{**content, "keep_float": tuple(content["keep_float"])})
+        calibration = content["calibration"]
+        if calibration is not None:
+            calibration = KernelCalibration(**calibration)
+        return cls(**{**content, "keep_float": tuple(content["keep_float"]), "calibration": calibration})

@@ -20,10 +20,16 @@ from tfdist.runtime.transport.chief_broadcast import text_from_chief
 from tfdist.training.announcements import Announce
 from tfdist.training.inference.first_sample import first_sample
 from tfdist.training.inference.inference_request import InferenceRequest
+from tfdist.training.quantization.calibration_run import calibrate
 from tfdist.training.quantization.drop_budget import DropBudget, choose_metric
 from tfdist.training.quantization.file_evaluation import FileEvaluation
 from tfdist.training.quantization.layer_choice import Metrics, choose_layers
 from tfdist.training.quantization.layer_quantization import quantized_names, weight_bytes
+from tfdist.training.quantization.quantization_method import (
+    CalibratedMethod,
+    KerasMethod,
+    QuantizationMethod,
+)
 from tfdist.training.quantization.quantization_request import QuantizationRequest
 from tfdist.training.quantization.quantization_result import Measured, layer_rows
 from tfdist.training.quantization.quantized_files import QuantizedFiles
@@ -56,16 +62,24 @@ def quantize(
     """
     asked = request.quantization
     assert asked is not None, "a quantization is asked for"
+    method = _method(asked)
     with temporary_folder() as folder:
         files = None
         if session.is_chief:
             with outside_strategy() as default:
-                files = QuantizedFiles(load(default), request.shown_model, asked.mode, folder)
+                files = QuantizedFiles(load(default), request.shown_model, method, folder)
         evaluation = FileEvaluation(opened.batches, session.strategy, folder)
         before = evaluation.measure(files.float_file if files else None)
         metric = choose_metric(asked.metric, before)
         budget = None if asked.max_drop is None else DropBudget.of(asked.max_drop)
         layers = _layers_to_quantize(files, asked, session.strategy)
+        calibrated = None
+        if asked.calibration is not None:
+            model = evaluation.load(files.float_file if files else None)
+            kernels = method if files and isinstance(method, CalibratedMethod) else None
+            calibrated = calibrate(
+                asked.calibration, model, layers, request.batch_size, session.strategy, kernels, announce
+            )
 
         def measure(quantized: Set[str]) -> Metrics:
             with outside_strategy():
@@ -82,7 +96,26 @@ def quantize(
         kept = frozenset(files.names) - frozenset(layers)
         with outside_strategy() as default:
             sample = first_sample(request, session.seed, default)
-            return _finish(files, asked, request.shown_model, measured, kept, sample)
+            result = _finish(files, asked, request.shown_model, measured, kept, sample)
+            return result | {"calibration": _calibration(asked, calibrated)}
+
+
+def _method(asked: QuantizationRequest) -> QuantizationMethod:
+    if asked.calibration is None:
+        return KerasMethod(asked.mode)
+    return CalibratedMethod(asked.mode, asked.calibration.bits, asked.calibration.group_size)
+
+
+def _calibration(asked: QuantizationRequest, samples: int | None) -> dict[str, Any] | None:
+    calibration = asked.calibration
+    if calibration is None:
+        return None
+    return {
+        "samples": samples,
+        "key": calibration.key,
+        "bits": calibration.bits,
+        "group_size": calibration.group_size,
+    }
 
 
 def _layers_to_quantize(

@@ -18,9 +18,7 @@ from tfdist.training.quantization.layer_quantization import (
     quantized_names,
     recordable_names,
 )
-
-COVERED = "Dense, EinsumDense (those of attention layers, too), Embedding and ReversibleEmbedding"
-"""The classes of which Keras quantizes the weights."""
+from tfdist.training.quantization.quantization_method import QuantizationMethod
 
 
 class QuantizedFiles:
@@ -29,22 +27,22 @@ class QuantizedFiles:
     Args:
         model: The float model, built.
         shown: It in words, for errors.
-        mode: Keras's name of how weights are kept.
+        method: How weights are kept.
         folder: Where the files go.
 
     Attributes:
         float_file: The model with no layer quantized.
         layers: What is known of its layers that have weights, by name.
         names: Those that can be quantized, in the order of the model.
-        unrecordable: Those that the mode covers, and that a file could not say of.
+        unrecordable: Those that the method covers, and that a file could not say of.
 
     Raises:
         UnsupportedError: The model cannot be written to a file and read again, or has no layer that the mode covers.
         UsageError: It is quantized already.
     """
 
-    def __init__(self, model: keras.Model, shown: str, mode: str, folder: Path) -> None:
-        self._shown, self._mode, self._folder = shown, mode, folder
+    def __init__(self, model: keras.Model, shown: str, method: QuantizationMethod, folder: Path) -> None:
+        self._shown, self._method, self._folder = shown, method, folder
         already = sorted(quantized_names(model))
         if already:
             raise UsageError(
@@ -57,7 +55,7 @@ class QuantizedFiles:
         # Of the model as it is loaded: the paths of one that code has built may begin with the model's name.
         trial = self._read()
         self.layers: Mapping[str, LayerFacts] = facts_of(layers_by_name(trial))
-        covered = quantize_layers(trial, self.layers, mode)
+        covered = quantize_layers(trial, self.layers, method)
         recordable = recordable_names(trial)
         self.names = tuple(name for name in self.layers if name in recordable)
         self.unrecordable = tuple(name for name in self.layers if name in covered - recordable)
@@ -67,7 +65,7 @@ class QuantizedFiles:
     def write(self, quantized: Collection[str]) -> Path:
         """A file of the model with these layers quantized; the next one takes its place."""
         model = self._read()
-        quantize_layers(model, quantized, self._mode)
+        quantize_layers(model, quantized, self._method)
         file = self._folder / "quantized.keras"
         model.save(file)
         return file
@@ -114,9 +112,9 @@ class QuantizedFiles:
             )
         kinds = sorted({facts.kind for facts in self.layers.values()})
         return (
-            f"{self._shown} has no layer that {self._mode} covers. Expected at least one of {COVERED}; of subclasses "
-            f"Keras quantizes none. Received: {', '.join(kinds) or 'no layer with weights'}. Nothing was made: leave "
-            "this model in float."
+            f"{self._shown} has no layer that {self._method.mode} covers. Expected at least one of "
+            f"{self._method.covered}; of subclasses Keras quantizes none. Received: "
+            f"{', '.join(kinds) or 'no layer with weights'}. Nothing was made: leave this model in float."
         )
 
 
