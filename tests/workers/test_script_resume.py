@@ -55,6 +55,7 @@ def test_a_script_that_is_killed_once_ends_as_the_one_that_was_not(whole: Path, 
     assert resumes(run) == [(0, 8, 1), (1, 18, 1)]
 
 
+@pytest.mark.slow
 @pytest.mark.bound(3 * BOUND)
 def test_a_maximum_of_an_epoch_that_goes_on_is_that_of_the_whole_epoch(tmp_path: Path) -> None:
     """The process that goes on learns within the first step only that the metric is no sum over samples."""
