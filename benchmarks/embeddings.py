@@ -82,7 +82,8 @@ def _run(name: str, settings: dict[str, Any], workers: int, limit: float) -> lis
         except subprocess.TimeoutExpired:
             return f"took more than {limit:g} s"
         if done.returncode:
-            return (done.stderr or done.stdout).strip().splitlines()[-1]
+            said = (done.stderr or done.stdout).strip().splitlines()
+            return said[-1] if said else f"ended with exit code {done.returncode} and said nothing"
         return [json.loads(Path(f"{out}.{worker}").read_text()) for worker in range(workers)]
 
 
