@@ -1,7 +1,7 @@
-"""`python -m benchmarks sharding`: memory and time of a step in each mode of `--shard`, beside PyTorch's FSDP.
+"""`python -m benchmarks sharding`: memory, steps and losses in each mode of `--shard`, beside PyTorch's FSDP.
 
-A stack of Dense layers under Adam, whose samples are few: what a worker holds is the weights, their gradients and the
-optimizer's state. The most memory counts from what the process had before the model.
+Stacks of Dense layers and KerasHub's GPT-2 under Adam, whose samples are few: what a worker holds is the weights, their
+gradients and the optimizer's state. The most memory counts from what the process had before the model.
 """
 
 from __future__ import annotations
@@ -25,12 +25,10 @@ from benchmarks.comparison.process_group import Command
 from benchmarks.comparison.rounds import Processes, Record, run_rounds
 from benchmarks.comparison.spread import Spread
 from benchmarks.comparison.torch_python import TorchPython
+from benchmarks.workers.sharded_names import NAMES, STACKS
 from tfdist.text import format_count
 
-SIZES = {"10M": (1024, 10), "100M": (2048, 24), "700M": (4096, 42)}
-"""Name -> width and number of the layers."""
-
-MODES = ("none", "zero1", "zero2", "zero3")
+ONE, MODES = "one device", ("none", "zero1", "zero2", "zero3")
 STEPS = 6
 
 COLUMNS = {
@@ -47,7 +45,7 @@ class Task:
     """What all contestants do.
 
     Attributes:
-        size: A name of `SIZES`.
+        model: A name of `sharded_models`.
         workers: How many train it together.
         steps: Steps that are timed.
         cores: The cores of the machine to use.
@@ -55,29 +53,23 @@ class Task:
         train_options: Options for `tfdist train`.
     """
 
-    size: str
+    model: str
     workers: int
     steps: int
     cores: tuple[int, ...]
     torch: TorchPython | None
     train_options: tuple[str, ...]
 
-    @property
-    def arguments(self) -> tuple[str, ...]:
-        """Of the programs that train."""
-        width, layers = SIZES[self.size]
-        return str(width), str(layers), str(self.steps)
-
 
 def main(arguments: Sequence[str]) -> int:
     """Measures, prints and writes; the exit code is 1 if a contestant failed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks sharding", description="Memory of each --shard.")
-    parser.add_argument("sizes", nargs="*", help=f"{', '.join(SIZES)}; 10M")
+    parser.add_argument("models", nargs="*", help=f"{', '.join(NAMES)}, which takes KerasHub; 10M")
     parser.add_argument("--steps", type=int, default=STEPS, help=f"steps that are timed; {STEPS}")
     add_common(parser, workers="2", rounds=1, limit=600)
     options = parser.parse_args(arguments)
-    if unknown := sorted(set(options.sizes) - set(SIZES)):
-        parser.error(f"expected some of {', '.join(SIZES)}. Received: {', '.join(unknown)}")
+    if unknown := sorted(set(options.models) - set(NAMES)):
+        parser.error(f"expected some of {', '.join(NAMES)}. Received: {', '.join(unknown)}")
     torch = torch_of(parser, options)
     folder, facts, others = folder_of(parser, "sharding", options), host_facts(), OtherWork()
     heading = ["# Memory of each mode of --shard", "", *describe(facts, torch and torch.facts)]
@@ -86,9 +78,9 @@ def main(arguments: Sequence[str]) -> int:
     host = {"host": facts, "torch": None if torch is None else torch.facts}
     found: dict[str, dict[str, Record]] = {}
     for workers in options.workers:
-        for size in options.sizes or ["10M"]:
-            task = Task(size, workers, options.steps, cores_of(options), torch, tuple(options.train_options))
-            place = f"{size} parameters, {format_count(workers, 'worker')}"
+        for model in options.models or ["10M"]:
+            task = Task(model, workers, options.steps, cores_of(options), torch, tuple(options.train_options))
+            place = f"{_shown(model)}, {format_count(workers, 'worker')}"
             found[place] = run_rounds(contestants(task), options.rounds, options.limit, partial(_say, place))
             page = report([*heading, others.describe()], found)
             folder.write(page, picture(found), {**host, "runs": _figures(found), "others": others.cores()})
@@ -98,22 +90,30 @@ def main(arguments: Sequence[str]) -> int:
 
 def contestants(task: Task) -> dict[str, Processes]:
     """Who trains, by name."""
-    train: dict[str, Processes] = {mode: partial(_fit, task, mode) for mode in MODES}
-    return train if task.torch is None else {**train, "FSDP": partial(_fsdp, task, task.torch)}
+    train: dict[str, Processes] = {ONE: partial(_fit, task, 1, "none")}
+    train |= {mode: partial(_fit, task, task.workers, mode) for mode in MODES}
+    if task.torch is None or task.model not in STACKS:
+        return train
+    return {**train, "FSDP": partial(_fsdp, task, task.torch)}
+
+
+def _shown(model: str) -> str:
+    return f"{model} parameters" if model in STACKS else model
 
 
 @contextlib.contextmanager
-def _fit(task: Task, mode: str, folder: Path) -> Iterator[list[Command]]:
-    shared = ("--nproc", str(task.workers), "--shard", mode, "--run-dir", str(folder / "run"))
+def _fit(task: Task, workers: int, mode: str, folder: Path) -> Iterator[list[Command]]:
+    shared = ("--nproc", str(workers), "--shard", mode, "--run-dir", str(folder / "run"))
     launcher = ("-m", "tfdist", "train", *shared)
-    target = ("-m", "benchmarks.workers.sharded_fit", *task.arguments)
+    target = ("-m", "benchmarks.workers.sharded_fit", task.model, str(task.steps))
     yield [Command((sys.executable, *launcher, *task.train_options, *target), task.cores)]
 
 
 @contextlib.contextmanager
 def _fsdp(task: Task, torch: TorchPython, folder: Path) -> Iterator[list[Command]]:
     run = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(task.workers))
-    command = (torch.path, *run, "-m", "benchmarks.workers.torch_fsdp", *task.arguments)
+    stack = map(str, STACKS[task.model])
+    command = (torch.path, *run, "-m", "benchmarks.workers.torch_fsdp", *stack, str(task.steps))
     yield [Command(command, task.cores, {"OMP_NUM_THREADS": "1"})]
 
 
@@ -121,12 +121,12 @@ def report(heading: Sequence[str], found: dict[str, dict[str, Record]]) -> str:
     """The page of Markdown: for each size a table by mode."""
     lines = list(heading)
     for place, records in found.items():
-        rows = [["--shard", *COLUMNS, "seconds a step"]]
+        rows = [["--shard", *COLUMNS, "seconds a step", "loss is off by"]]
         for name, record in records.items():
             cells = [_in_mib(_spread(record, key)) for key in COLUMNS.values()]
             seconds = _spread(record, "seconds")
-            rows.append([name, *cells, "failed" if seconds is None else str(seconds)])
-        lines += ["", f"## {place}", "", *markdown_table(rows, "l" + "r" * (len(COLUMNS) + 1))]
+            rows.append([name, *cells, "failed" if seconds is None else str(seconds), _off(record, records[ONE])])
+        lines += ["", f"## {place}", "", *markdown_table(rows, "l" + "r" * (len(COLUMNS) + 2))]
     return "\n".join([*lines, *failure_section(found.items()), ""])
 
 
@@ -143,6 +143,15 @@ def _spread(record: Record, key: str) -> Spread | None:
     if record.failure is not None or not record.said:
         return None
     return Spread.of([said[0][key] for said in record.said])
+
+
+def _off(record: Record, one: Record) -> str:
+    """How far the losses are from those of one device at most, as a part of them; PyTorch's weights are others."""
+    if record.failure is not None or one.failure is not None or not (record.said and one.said):
+        return ""
+    pairs = [(said[0].get("losses"), alone[0]["losses"]) for said, alone in zip(record.said, one.said, strict=True)]
+    off = [abs(a - b) / b for losses, right in pairs if losses for a, b in zip(losses, right, strict=True)]
+    return f"{max(off):.0e}" if off else ""
 
 
 def _scaled(spread: Spread | None) -> Spread | None:

@@ -1,6 +1,7 @@
-"""Memory and steps of Keras `fit` as the target of `tfdist train --shard MODE`: `... sharded_fit WIDTH LAYERS STEPS`.
+"""Memory and steps of Keras `fit` as the target of `tfdist train --shard MODE`: `... sharded_fit MODEL STEPS`.
 
-Prints one line of JSON: of this worker the bytes that it stores, the most memory that it had, and what a step takes.
+MODEL is a name of `sharded_models`. Prints one line of JSON: of this worker the bytes that it stores, the most memory
+that it had, and what a step takes; and the mean losses of two steps and of those that are timed, equal on all workers.
 """
 
 from __future__ import annotations
@@ -14,33 +15,29 @@ from typing import Any
 import keras
 import numpy as np
 
+from benchmarks.workers import sharded_models
 from benchmarks.workers.loop_spec import say
-
-SAMPLES = 16
-"""Of a step: few, so that memory is that of the weights."""
 
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 def main() -> None:
     """Parses the command line, trains and prints."""
-    width, layers, steps = map(int, sys.argv[1:])
+    name, steps = sys.argv[1], int(sys.argv[2])
     # The same weights in each mode.
     keras.utils.set_random_seed(1)
-    x = np.random.default_rng(1).normal(size=(SAMPLES * steps, width)).astype("float32")
-    y = np.random.default_rng(2).integers(0, 3, len(x))
     # What kernels, pools and the exchange between workers take once is no part of the model's.
-    _train(_model(width, 1, small=8), x[: 2 * SAMPLES], y[: 2 * SAMPLES])
+    _train(sharded_models.build_small(name), name, 2)
     gc.collect()
     before = _status("VmRSS")
     _CLEAR.write_text("5")
-    model = _model(width, layers)
+    model = sharded_models.build(name)
     built = _status("VmHWM") - before
-    _train(model, x[: 2 * SAMPLES], y[: 2 * SAMPLES])
+    losses = [_train(model, name, 2)]
     # Of steps that have their traces.
     _CLEAR.write_text("5")
     begun = time.perf_counter()
-    loss = _train(model, x, y)
+    losses.append(_train(model, name, steps))
     seconds = (time.perf_counter() - begun) / steps
     say(
         parameters=model.count_params(),
@@ -49,20 +46,15 @@ def main() -> None:
         building=built,
         peak=_status("VmHWM") - before,
         seconds=seconds,
-        loss=loss,
+        losses=losses,
     )
 
 
-def _model(width: int, layers: int, small: int | None = None) -> keras.Model:
-    """Dense layers of so many inputs and outputs, or `small` outputs."""
-    hidden = [keras.layers.Dense(small or width, "gelu", use_bias=False) for _ in range(layers)]
-    model = keras.Sequential([keras.Input((width,)), *hidden, keras.layers.Dense(3, "softmax")])
-    model.compile(keras.optimizers.Adam(1e-5), "sparse_categorical_crossentropy")
-    return model
-
-
-def _train(model: keras.Model, x: Any, y: Any) -> float:
-    history = model.fit(x, y, batch_size=SAMPLES, shuffle=False, verbose=0)
+def _train(model: keras.Model, name: str, steps: int) -> float:
+    """Trains so many steps, and returns their mean loss."""
+    batch = sharded_models.batch_size(name)
+    x, y = sharded_models.data(name, steps * batch)
+    history = model.fit(x, y, batch_size=batch, shuffle=False, verbose=0)
     return float(history.history["loss"][-1])
 
 

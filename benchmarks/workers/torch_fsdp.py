@@ -1,4 +1,4 @@
-"""PyTorch's FSDP over gloo on CPUs, under torchrun: `... torch_fsdp WIDTH LAYERS STEPS`; the model of `sharded_fit`.
+"""PyTorch's FSDP over gloo on CPUs, under torchrun: `... torch_fsdp WIDTH LAYERS STEPS`; a stack of `sharded_models`.
 
 Prints one line of JSON of the first worker.
 """

@@ -9,14 +9,17 @@ from benchmarks import sharding
 from benchmarks.comparison import common_options
 from benchmarks.comparison.rounds import Record
 from benchmarks.comparison.torch_python import TorchPython
+from benchmarks.workers import sharded_names
 
 MIB = 1 << 20
 SAID = {"parameters": 10, "stored": 20 * MIB, "state": 40 * MIB, "building": 30 * MIB, "peak": 90 * MIB, "seconds": 0.5}
+LOSSES = {"losses": [4.0, 2.0]}
 
 
 def test_what_came_is_shown_with_what_failed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys) -> None:  # noqa: ANN001
     def run_rounds(contestants: dict, rounds: int, seconds: float, report: object) -> dict[str, Record]:
-        records = {name: Record([[SAID]]) for name in contestants}
+        records = {name: Record([[{**SAID, **LOSSES} if name != "FSDP" else SAID]]) for name in contestants}
+        records["zero2"] = Record([[{**SAID, "losses": [4.0, 2.002]}]])
         records["zero1"] = Record(failure="It failed with exit code 1.")
         for name, record in records.items():
             report(0, name, record)
@@ -28,33 +31,34 @@ def test_what_came_is_shown_with_what_failed(monkeypatch: pytest.MonkeyPatch, tm
     printed = capsys.readouterr().out
     assert "100M parameters, 2 workers, round 1: zero3 90 MiB at most, 0.50 s a step" in printed
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in printed.splitlines() if line.startswith("|")]
-    assert [row[0] for row in rows[2:]] == ["none", "zero1", "zero2", "zero3", "FSDP"]
-    assert rows[0][1:] == [*sharding.COLUMNS, "seconds a step"]
-    assert rows[5][1:] == ["20", "40", "30", "90", "0.500 (0.500 to 0.500)"] and rows[3][1:] == ["failed"] * 5
+    assert [row[0] for row in rows[2:]] == ["one device", "none", "zero1", "zero2", "zero3", "FSDP"]
+    assert rows[0][1:] == [*sharding.COLUMNS, "seconds a step", "loss is off by"]
+    assert rows[6][1:] == ["20", "40", "30", "90", "0.500 (0.500 to 0.500)", "0e+00"]
+    assert rows[5][-1] == "1e-03" and rows[7][-1] == "" and rows[4][1:] == [*["failed"] * 5, ""]
     figures = json.loads((tmp_path / "sharding.json").read_text())
-    assert figures["runs"][3]["said"] == [SAID] and figures["runs"][1]["failure"]
+    assert figures["runs"][5]["said"] == [SAID] and figures["runs"][2]["failure"]
 
 
 def test_sizes_are_what_they_are_called() -> None:
-    for name, (width, layers) in sharding.SIZES.items():
+    for name, (width, layers) in sharded_names.STACKS.items():
         assert width * width * layers == pytest.approx(int(name.removesuffix("M")) * 1e6, rel=0.06)
 
 
 def test_a_size_that_there_is_not(capsys) -> None:  # noqa: ANN001
     with pytest.raises(SystemExit):
         sharding.main(["20M"])
-    assert "expected some of 10M, 100M, 700M. Received: 20M" in capsys.readouterr().err
+    assert "expected some of 10M, 100M, 700M, gpt2. Received: 20M" in capsys.readouterr().err
 
 
 @pytest.mark.bound(300)
 def test_a_worker_holds_less_mode_by_mode(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(sharding.SIZES, "10M", (512, 4))
     monkeypatch.setattr(sharding, "MODES", ("zero2", "zero3"))
     monkeypatch.setattr(common_options, "find_torch", lambda path: None)
     assert sharding.main(["--workers", "2", "--steps", "2", "--out", str(tmp_path)]) == 0
-    zero2, zero3 = (run["said"][0] for run in json.loads((tmp_path / "sharding.json").read_text())["runs"])
-    weights = 512 * 512 * 4 * 4
+    one, zero2, zero3 = (run["said"][0] for run in json.loads((tmp_path / "sharding.json").read_text())["runs"])
+    weights = 1024 * 1024 * 10 * 4
     # The head is small, and whole on each.
-    assert weights <= zero2["stored"] <= weights + 10_000
-    assert weights / 2 <= zero3["stored"] <= weights / 2 + 10_000
-    assert zero2["loss"] == pytest.approx(zero3["loss"], rel=1e-5)
+    assert weights <= zero2["stored"] <= weights + 20_000
+    assert weights / 2 <= zero3["stored"] <= weights / 2 + 20_000
+    assert zero2["losses"] == pytest.approx(one["losses"], rel=1e-4)
+    assert zero3["losses"] == pytest.approx(one["losses"], rel=1e-4)

@@ -1,0 +1,63 @@
+"""Models whose weights take more memory than their samples, by name: stacks of Dense layers, and KerasHub's GPT-2."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+
+from benchmarks.workers.sharded_names import GPT2, STACKS
+
+_WORDS, _LENGTH = 50257, 64
+
+
+def batch_size(name: str) -> int:
+    """Samples of a step, of all workers: few, so that memory is that of the weights."""
+    return 2 if name == GPT2 else 16
+
+
+def build(name: str) -> keras.Model:
+    """A compiled model."""
+    if name == GPT2:
+        return _gpt2(_WORDS, 12, 768)
+    return _stack(*STACKS[name])
+
+
+def build_small(name: str) -> keras.Model:
+    """One of the same layers for the same samples, with next to no weights of its own."""
+    if name == GPT2:
+        return _gpt2(_WORDS, 1, 8)
+    width, _ = STACKS[name]
+    return _stack(width, 1, units=8)
+
+
+def data(name: str, samples: int) -> tuple[Any, Any]:
+    """Inputs and labels, the same in every process: float32 [samples, width]; of GPT-2 int32 words [samples, 64]."""
+    generator = np.random.default_rng(1)
+    if name == GPT2:
+        words = generator.integers(0, _WORDS, (samples, _LENGTH + 1), "int32")
+        x = {"token_ids": words[:, :-1], "padding_mask": np.ones((samples, _LENGTH), "int32")}
+        return x, words[:, 1:]
+    x = generator.normal(size=(samples, STACKS[name][0])).astype("float32")
+    return x, generator.integers(0, 3, samples)
+
+
+def _stack(width: int, layers: int, units: int | None = None) -> keras.Model:
+    hidden = [keras.layers.Dense(units or width, "gelu", use_bias=False) for _ in range(layers)]
+    model = keras.Sequential([keras.Input((width,)), *hidden, keras.layers.Dense(3, "softmax")])
+    model.compile(keras.optimizers.Adam(1e-5), "sparse_categorical_crossentropy")
+    return model
+
+
+def _gpt2(words: int, layers: int, width: int) -> keras.Model:
+    import keras_hub
+
+    backbone = keras_hub.models.GPT2Backbone(
+        vocabulary_size=words, num_layers=layers, num_heads=max(1, width // 64), hidden_dim=width,
+        intermediate_dim=4 * width, dropout=0.1, max_sequence_length=1024,
+    )  # fmt: skip
+    model = keras_hub.models.GPT2CausalLM(backbone)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(1e-5), loss)
+    return model
