@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,14 @@ import keras
 import numpy as np
 import pytest
 
-from tfdist.errors import DataError
+from tfdist.errors import DataError, UnsupportedError
 from tfdist.models import cnn, text_classifier
-from tfdist.training.artifacts.artifact_runtimes import open_artifact
+from tfdist.training.artifacts.artifact_runtimes import litert_interpreter, open_artifact
 from tfdist.training.export.export_request import ExportRequest
 from tfdist.training.export.export_steps import export
+from tfdist.training.export.full_integer import integer_writer
 from tfdist.training.export.full_integer.calibration_request import CalibrationRequest
+from tfdist.training.export.full_integer.integer_forms import integer_forms
 from tfdist.training.export.full_integer.labelled_samples import LabelledSamples
 from tfdist.training.export.input_signature import parse_signature
 from tfdist.training.export.serving_function import serving_function
@@ -30,13 +33,20 @@ def section(folder: Path, name: str, x: Any, y: Any) -> dict[str, Any]:
 
 
 def integers(
-    folder: Path, model: keras.Model, x: Any, y: Any, *signature: str, calibrated_by: Any = None, max_drop: str = "5%"
+    folder: Path,
+    model: keras.Model,
+    x: Any,
+    y: Any,
+    *signature: str,
+    calibrated_by: Any = None,
+    max_drop: str = "5%",
+    form: str = "litert-int8",
 ) -> dict[str, Any]:
     """Exports a model, tried with some samples and calibrated by others."""
     model.save(folder / "model.keras")
     ranges = section(folder, "ranges", x if calibrated_by is None else calibrated_by, y)
     request = ExportRequest(
-        "litert-int8", str(folder / "made.tflite"), "", "made", str(folder / "model.keras"), True, "model.keras", None,
+        form, str(folder / "made.tflite"), "", "made", str(folder / "model.keras"), True, "model.keras", None,
         section(folder, "tried", x, y), "tried", SAMPLES, parse_signature(signature), None, (), 300.0,
         CalibrationRequest(ranges, "ranges", 33, 1, max_drop),
     )  # fmt: skip
@@ -86,8 +96,48 @@ def test_metrics_of_both_and_a_smaller_file(make: Any, batch: int | None, tmp_pa
     assert result["bytes"] < result["weights_bytes"] / 4 + 8000
     # Not float up to rounding: outputs lie on a grid of 256 numbers.
     assert np.abs(outputs * 256 - np.round(outputs * 256)).max() < 1e-4
-    # Which has a negation, that LiteRT has in float alone.
-    assert all("(LayerNormalization)" in layer for layer in result["float_layers"])
+    assert result["float_layers"] == []
+
+
+def test_layers_in_forms_that_have_integers() -> None:
+    keras.utils.set_random_seed(3)
+    layers = [L.Embedding(9, 4, mask_zero=True), L.LayerNormalization(), L.LayerNormalization(axis=(1, 2), scale=False)]
+    model = keras.Sequential([keras.Input([5], dtype="int32"), *layers])
+    for weight in model.weights:
+        weight.assign(np.random.default_rng(1).normal(size=weight.shape))
+    x = np.random.default_rng(0).integers(0, 9, [SAMPLES, 5]).astype("int32")
+    expected = model(x).numpy()
+    before = [layer.call for layer in model.layers]
+    with integer_forms(model):
+        assert all(layer.call != call for layer, call in zip(model.layers, before, strict=True))
+        np.testing.assert_allclose(model(x).numpy(), expected, rtol=1e-4, atol=1e-5)
+    assert [layer.call for layer in model.layers] == before
+
+
+@pytest.mark.parametrize("make", [images, words])
+def test_activations_of_16_bits_are_nearer(make: Any, tmp_path: Path) -> None:
+    model, x, y = make()
+    coarse = integers(tmp_path, model, x, y)
+    result = integers(tmp_path, model, x, y, form="litert-int16x8")
+    assert result["held"] and result["float_layers"] == []
+    (difference,), (of_coarse,) = ([one["difference"] for one in each["outputs"]] for each in (result, coarse))
+    assert difference < of_coarse
+    types = [np.dtype(one["dtype"]).name for one in interpreter_of(tmp_path / "made.tflite").get_tensor_details()]
+    assert "int16" in types and "int8" in types
+
+
+def interpreter_of(file: Path) -> Any:
+    interpreter, _ = litert_interpreter(file, threads=1, delegates=False)
+    interpreter.allocate_tensors()
+    return interpreter
+
+
+def test_whole_numbers_without_ranges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Keras's Embedding has them, which adds to negative numbers of rows."""
+    monkeypatch.setattr(integer_writer, "integer_forms", lambda model: contextlib.nullcontext())
+    model, x, y = words()
+    with pytest.raises(UnsupportedError, match=r"computes with whole numbers.*or choose --format litert-int8"):
+        integers(tmp_path, model, x, y, form="litert-int16x8")
 
 
 def test_ranges_are_those_of_the_samples(tmp_path: Path) -> None:

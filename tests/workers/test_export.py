@@ -68,6 +68,7 @@ def test_integers_that_cost_too_much_are_not_kept(made: Path) -> None:
     done = tfdist("export", "trained.keras", *options, "--calibration-data", "dark.yaml", cwd=made, timeout=200)
     assert done.returncode == 6, done.stderr
     assert "worse than Keras's, beyond --max-drop 1%. Nothing was kept as small.tflite" in done.stderr
+    assert "Choose --format litert-int16x8, which rounds less" in done.stderr
     assert not (made / "small.tflite").exists()
     done = tfdist("export", "trained.keras", *options, "--max-drop", "20%", cwd=made, timeout=200)
     assert done.returncode == 0, done.stderr

@@ -10,7 +10,7 @@ import click
 from tfdist.cli import common_options as shared
 from tfdist.cli.verb import Verb
 
-_FORMATS = ["savedmodel", "onnx", "litert", "litert-int8", "openvino", "tensorrt"]
+_FORMATS = ["savedmodel", "onnx", "litert", "litert-int8", "litert-int16x8", "openvino", "tensorrt"]
 _SAMPLES, _SAMPLES_IN_INTEGERS = 256, 2048
 
 
@@ -44,26 +44,28 @@ _SAMPLES, _SAMPLES_IN_INTEGERS = 256, 2048
     help="What it is compared on: validation (the default) or train of the run's config, a YAML file as `tfdist "
     "predict` takes it, or none for samples that are made from the signature (the default for a MODEL.keras).",
 )
-@shared.count("--samples", "How many samples it is compared on, at most; default: 256, or 2048 for litert-int8.")
+@shared.count("--samples", "How many samples it is compared on, at most; default: 256, or 2048 for integers.")
 @click.option(
     "--tolerance",
     type=click.FloatRange(min=0),
     metavar="T",
     help="Up to which difference it is kept.  [default: 1e-4; 1e-2 where layers compute in half precision]",
 )
-@shared.count("--calibration", "Of litert-int8: by how many samples ranges are chosen; default: 512.")
+@shared.count(
+    "--calibration", "Of litert-int8 and litert-int16x8: by how many samples ranges are chosen; default: 512."
+)
 @click.option(
     "--calibration-data",
     metavar="DATA",
-    help="Of litert-int8: by which, as --data; default: those that the run was trained on, else those of --data.",
+    help="Of the same: by which, as --data; default: those that the run was trained on, else those of --data.",
 )
 @click.option(
     "--max-drop",
     metavar="DROP",
-    help="Of litert-int8: how much worse the metric may be, 0.5% of Keras's, or 0.005.  [default: 1%]",
+    help="Of the same: how much worse the metric may be, 0.5% of Keras's, or 0.005.  [default: 1%]",
 )
 @click.option(
-    "--metric", metavar="NAME", help="Of litert-int8: what to judge by; default: accuracy or its kin, else the loss."
+    "--metric", metavar="NAME", help="Of the same: what to judge by; default: accuracy or its kin, else the loss."
 )
 @click.option(
     "--model-version",
@@ -135,7 +137,7 @@ def export(ctx: click.Context, /, model: str, form: str, output: str | None, **o
     if result["differs"]:
         click.echo(
             f"error: what was written is not what Keras computes: {export_table.excess(result)}. Nothing was kept as "
-            f"{target.shown}. Choose another --format, or allow more where that is near enough.",
+            f"{target.shown}. {export_table.next_step(result, FORMATS[form])}",
             err=True,
         )
         ctx.exit(DIFFERS)

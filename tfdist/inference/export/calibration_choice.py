@@ -41,8 +41,8 @@ def choose_calibration(
         if given:
             option = f"--{given[0].replace('_', '-')}"
             raise UsageError(
-                f"{option} is for an export in integers. Expected it with --format litert-int8. Received: {option} "
-                f"with --format {form.name}"
+                f"{option} is for an export in integers. Expected it with --format litert-int8 or litert-int16x8. "
+                f"Received: {option} with --format {form.name}"
             )
         return None
     if data is None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfdist.text import format_bytes, format_count, table
+from tfdist.training.artifacts.artifact_formats import ArtifactFormat
 
 
 def render(result: Mapping[str, Any], shown: str) -> str:
@@ -25,6 +26,14 @@ def excess(result: Mapping[str, Any]) -> str:
         drop = f"{result['metric']} is {abs(result['drop']):.4g} worse than Keras's"
         return f"{drop}, beyond --max-drop {result['max_drop']}"
     return f"the output {worst(result)}, beyond the tolerance of {result['tolerance']:.2g}"
+
+
+def next_step(result: Mapping[str, Any], form: ArtifactFormat) -> str:
+    """What to do about that."""
+    choice = "another --format"
+    if form.finer and not result.get("held", True):
+        choice = f"--format {form.finer}, which rounds less"
+    return f"Choose {choice}, or allow more where that is near enough."
 
 
 def worst(result: Mapping[str, Any]) -> str:

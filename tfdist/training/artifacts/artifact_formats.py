@@ -27,7 +27,9 @@ class ArtifactFormat:
         packages: What must be installed beside TensorFlow, as it is imported.
         extra: The extra of tfdist that installs these; empty where none is needed.
         suffix: Of the default name, before the ending.
-        is_calibrated: Whether it is written by samples of the data, and so is not Keras up to rounding.
+        activation_bits: Of integers, by which it computes; 0 for floats. With integers it is written by samples of the
+            data, and so is not Keras up to rounding.
+        finer: The format that loses less; empty where none does.
         has_versions: Whether its folder has a folder for each version, as servers want it.
     """
 
@@ -39,7 +41,13 @@ class ArtifactFormat:
     extra: str = ""
     has_versions: bool = False
     suffix: str = ""
-    is_calibrated: bool = False
+    activation_bits: int = 0
+    finer: str = ""
+
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether it is written by samples of the data."""
+        return self.activation_bits > 0
 
     def check_installed(self) -> None:
         """Checks that what it needs is there.
@@ -65,7 +73,24 @@ FORMATS: Mapping[str, ArtifactFormat] = MappingProxyType(
             ArtifactFormat("savedmodel", "SavedModel", "", "savedmodel", has_versions=True),
             ArtifactFormat("onnx", "ONNX", ".onnx", "onnx", _ONNX, "onnx"),
             ArtifactFormat("litert", "LiteRT", ".tflite", "litert"),
-            ArtifactFormat("litert-int8", "LiteRT in int8", ".tflite", "litert", suffix="-int8", is_calibrated=True),
+            ArtifactFormat(
+                "litert-int8",
+                "LiteRT in int8",
+                ".tflite",
+                "litert",
+                suffix="-int8",
+                activation_bits=8,
+                finer="litert-int16x8",
+            ),
+            ArtifactFormat(
+                "litert-int16x8",
+                "LiteRT in int8 with activations in int16",
+                ".tflite",
+                "litert",
+                suffix="-int16x8",
+                activation_bits=16,
+                finer="litert",
+            ),
             ArtifactFormat("openvino", "OpenVINO", "", "openvino", ("openvino",), "openvino", has_versions=True),
             ArtifactFormat("tensorrt", "TensorRT", "", "onnx", _ONNX, "onnx"),
         )

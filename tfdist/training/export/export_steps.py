@@ -24,7 +24,7 @@ from tfdist.training.artifacts.artifact_run import run_artifact
 from tfdist.training.export.artifact_judgement import compare_outputs, default_tolerance, described, half_precision
 from tfdist.training.export.export_request import ExportRequest
 from tfdist.training.export.full_integer.calibration_samples import calibration_samples
-from tfdist.training.export.full_integer.int8_writer import float_layers, write_int8
+from tfdist.training.export.full_integer.integer_writer import float_layers, write_integers
 from tfdist.training.export.full_integer.labelled_samples import LabelledSamples
 from tfdist.training.export.full_integer.metric_comparison import compare_metrics
 from tfdist.training.export.litert_writer import write_litert
@@ -195,7 +195,7 @@ def _write(
         write_onnx(serving, target)
         return target
     if request.calibration is not None:
-        write_int8(serving, target, calibration_samples(request.calibration, serving))
+        write_integers(serving, target, calibration_samples(request.calibration, serving), form.activation_bits)
         return target
     if form.name == "litert":
         write_litert(serving, target)

@@ -1,0 +1,99 @@
+"""Writes LiteRT in integers, with the ranges of activations that samples have."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from tfdist.errors import UnsupportedError
+from tfdist.training.artifacts.artifact_runtimes import SIGNATURE, litert_interpreter
+from tfdist.training.export.full_integer.integer_forms import integer_forms
+from tfdist.training.export.litert_writer import write_litert
+from tfdist.training.export.serving_function import ServingFunction
+from tfdist.training.export.unsupported_layers import layer_at
+
+_OPERATIONS = {
+    8: [tf.lite.OpsSet.TFLITE_BUILTINS_INT8],
+    # What has no int16 stays in float.
+    16: [
+        tf.lite.OpsSet.EXPERIMENTAL_TFLITE_BUILTINS_ACTIVATIONS_INT16_WEIGHTS_INT8,
+        tf.lite.OpsSet.TFLITE_BUILTINS,
+    ],
+}
+"""Bits of an activation -> the sets of operations that a file may have."""
+
+
+def write_integers(
+    serving: ServingFunction, file: Path, samples: Mapping[str, NDArray], activation_bits: int
+) -> None:
+    """Writes a file whose weights are int8: each output of a layer's weights has a scale of its own.
+
+    Jacob et al., "Quantization and training of neural networks for efficient integer-arithmetic-only inference" (2018).
+    Inputs and outputs keep their types.
+
+    Args:
+        serving: What is written.
+        file: The file to make.
+        samples: Name of an input -> [samples, ...], by which ranges are chosen; a fixed batch size divides them.
+        activation_bits: Of an activation, 8 or 16.
+
+    Raises:
+        UnsupportedError: LiteRT lacks an operation, or its integers for one; its layer is named.
+    """
+    size = serving.fixed_batch or 1
+
+    def batches() -> Iterator[tuple[str, dict[str, NDArray]]]:
+        for start in range(0, len(next(iter(samples.values()))), size):
+            yield SIGNATURE, {name: array[start : start + size] for name, array in samples.items()}
+
+    with integer_forms(serving.model):
+        # Of the same model, traced again.
+        again = dataclasses.replace(serving)
+        try:
+            write_litert(
+                again,
+                file,
+                optimizations=[tf.lite.Optimize.DEFAULT],
+                representative_dataset=batches,
+                target_spec=tf.lite.TargetSpec(supported_ops=_OPERATIONS[activation_bits]),
+            )
+        except UnsupportedError as error:
+            raise _of_whole_numbers(error, again) from error
+
+
+def _of_whole_numbers(error: UnsupportedError, serving: ServingFunction) -> UnsupportedError:
+    """Says what a converter to int16 means by a tensor without ranges: it takes any addition for one of activations."""
+    found = re.search(r"Empty min/max for tensor (\S+)", str(error))
+    if found is None:
+        return error
+    layer = layer_at(found.group(1), serving)
+    place = f" in the layer {layer}" if layer else f", from {found.group(1)}"
+    return UnsupportedError(
+        f"The model computes with whole numbers{place}, of which LiteRT has no ranges where activations are int16. "
+        "Expected whole numbers as numbers of rows of an Embedding alone. Compute with them before the model is "
+        "called, or choose --format litert-int8."
+    )
+
+
+def float_layers(file: Path, serving: ServingFunction) -> list[str]:
+    """The layers of which something is computed in float all the same, as LiteRT has no integers for an operation.
+
+    Args:
+        file: As `write_integers` makes it.
+        serving: What it was made of.
+    """
+    interpreter, _ = litert_interpreter(file, threads=1, delegates=False)
+    interpreter.allocate_tensors()
+    outside = {one["index"] for one in (*interpreter.get_input_details(), *interpreter.get_output_details())}
+    names = [
+        one["name"]
+        for one in interpreter.get_tensor_details()
+        if one["index"] not in outside and np.issubdtype(one["dtype"], np.floating)
+    ]
+    return list(dict.fromkeys(layer for name in names if (layer := layer_at(name, serving))))
