@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 import tensorflow as tf
 
 if TYPE_CHECKING:
+    from tfdist.plan.memory.state_check import SharedMemorySize
     from tfdist.runtime.collectives.traced_progress import TracedProgress
     from tfdist.runtime.step_meter import StepMeter
     from tfdist.runtime.transport.ring_all_reduce import Ring
@@ -31,6 +32,7 @@ class StrategySettings:
         compression: The dtype in which gradients are sent, bfloat16 or float16; None for their own.
         meter: Counts samples and waiting time of the training steps; None where nobody reads them.
         memory: What all workers share, where they run on one host; None elsewhere.
+        memory_size: What this worker's devices have for a training, and who has it with them; None where nobody asks.
         sums: Sums tensors over the workers; None for TensorFlow's own collectives.
         exchanging: Entered around each eager collective that a script calls, in whatever thread; None where nobody
             watches.
@@ -45,6 +47,7 @@ class StrategySettings:
     compression: tf.DType | None = None
     meter: StepMeter | None = None
     memory: SharedMemory | None = None
+    memory_size: SharedMemorySize | None = None
     sums: HostSums | Ring | SharedMemorySums | None = None
     exchanging: Callable[[], AbstractContextManager[Any]] | None = None
     traced_progress: TracedProgress | None = None

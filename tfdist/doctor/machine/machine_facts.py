@@ -8,13 +8,14 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
+from tfdist.plan.memory.host_memory import meminfo, read_text
+
 _CGROUP = Path("/sys/fs/cgroup")
 _SHARED = Path("/dev/shm")
 _MEMINFO = Path("/proc/meminfo")
 _CPUINFO = Path("/proc/cpuinfo")
 _VECTOR_FLAGS = ("avx2", "avx512", "amx", "sve", "asimd")
 """What the names of a processor's flags begin with that decide how fast TensorFlow computes, and by which kernels."""
-_KIB = 1024
 
 
 @dataclass(frozen=True)
@@ -56,13 +57,13 @@ def this_machine() -> MachineFacts:
         socket.gethostname(),
         len(os.sched_getaffinity(0)),
         os.cpu_count() or 1,
-        quota(_read(_CGROUP / "cpu.max")),
+        quota(read_text(_CGROUP / "cpu.max")),
         memory,
         free,
         _shared_memory(),
         soft,
         hard,
-        *processor(_read(_CPUINFO)),
+        *processor(read_text(_CPUINFO)),
     )
 
 
@@ -74,12 +75,6 @@ def processor(text: str) -> tuple[str, tuple[str, ...]]:
     return found.get("model name", ""), tuple(sorted(flag for flag in flags if flag.startswith(_VECTOR_FLAGS)))
 
 
-def meminfo(text: str) -> dict[str, int]:
-    """Bytes by name, of the text of /proc/meminfo."""
-    rows = (line.split() for line in text.splitlines())
-    return {row[0].rstrip(":"): int(row[1]) * _KIB for row in rows if len(row) == 3 and row[1].isdigit()}
-
-
 def quota(text: str) -> float | None:
     """Cores' worth of time, of the text of a control group's cpu.max; None for no limit."""
     fields = text.split()
@@ -89,9 +84,9 @@ def quota(text: str) -> float | None:
 
 
 def _memory() -> tuple[int | None, int | None]:
-    found = meminfo(_read(_MEMINFO))
+    found = meminfo(read_text(_MEMINFO))
     total, free = found.get("MemTotal"), found.get("MemAvailable")
-    limit, used = _read(_CGROUP / "memory.max").strip(), _read(_CGROUP / "memory.current").strip()
+    limit, used = read_text(_CGROUP / "memory.max").strip(), read_text(_CGROUP / "memory.current").strip()
     if limit.isdigit() and used.isdigit() and (total is None or int(limit) < total):
         left = max(0, int(limit) - int(used))
         return int(limit), left if free is None else min(left, free)
@@ -104,10 +99,3 @@ def _shared_memory() -> int | None:
     except OSError:
         return None
     return system.f_blocks * system.f_frsize
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""

@@ -4,5 +4,6 @@
 - `gradient_accumulation`: summed over batches first; `accumulator_reduction`: what of that is saved and loaded
 - `variable_updates`, `fused_sgd`: each replica updates its own copy; `first_averages`: what a copy begins with
 - `masked_updates`: updates of variables of which a mask leaves a part alone
+- `state_sizes`: what an optimizer will keep, and whether there is memory for it
 - `model_optimizers`: which optimizers a model has
 """

@@ -14,6 +14,7 @@ import tensorflow as tf
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 
 from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.optimizer.state_sizes import check_memory
 from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
 from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import Slot, begin, parts_while_built
 from tfdist.keras_repairs.sharded_parameters.cut_variable import is_cut_variable
@@ -29,6 +30,7 @@ def build(original: Function) -> Function:
     """Repairs `BaseOptimizer.build`, which the `build` of every optimizer calls first."""
 
     def repaired(self: Any, variables: Any) -> None:
+        check_memory(self, list(variables))
         begin(self, list(variables))
         original(self, variables)
 

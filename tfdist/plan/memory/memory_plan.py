@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import get_args
 
 from tfdist.errors import UsageError
-from tfdist.plan.memory.step_sizes import StepSizes, TensorSize
+from tfdist.plan.memory.held_state import held_state
+from tfdist.plan.memory.step_sizes import StepSizes
 from tfdist.plan.plan import DataPlan
-from tfdist.sharding.cut import Cut, evenly, owners, rows_evenly, whole
-from tfdist.sharding.sharding_mode import CUT, ONE_DEVICE_A_WORKER, WHOLE_BELOW, ShardMode
+from tfdist.sharding.sharding_mode import CUT, ONE_DEVICE_A_WORKER, ShardMode
 
 MARGIN = 1.5
 """Of the estimated activations, how much more were measured at most: docs/sharding.md has the measurements."""
@@ -130,59 +127,19 @@ def _why_one_mode(sizes: StepSizes, workers: int, per_worker: int) -> str:
 
 
 def _mode(mode: str, sizes: StepSizes, workers: int, plan: DataPlan, gpu: bool) -> ModeMemory:
-    cut = CUT[mode]
-    cuts = _cuts(sizes, workers)
-    held = [_held(sizes, cuts, worker, cut) for worker in range(workers)]
-    parameters, gradients, optimizer = max(held, key=sum)
+    held = held_state(mode, sizes.weights, sizes.cut, workers)
     memory = plan.train.memory
     return ModeMemory(
         mode=mode,
-        parameters=parameters,
-        gradients=gradients,
-        optimizer=optimizer,
-        whole_layer=_largest_layer(sizes) if "parameters" in cut else 0,
+        parameters=held.parameters,
+        gradients=held.gradients,
+        optimizer=held.optimizer,
+        whole_layer=held.whole_layer,
         frozen=sizes.frozen,
         batches=memory.batches // plan.layout.per_worker,
-        activations=_activations(sizes, workers, cut),
+        activations=_activations(sizes, workers, CUT[mode]),
         process=0 if gpu else sizes.process + memory.held // plan.layout.per_worker,
     )
-
-
-def _cuts(sizes: StepSizes, workers: int) -> Sequence[Cut]:
-    """How the weights are cut, as a run cuts them."""
-    shapes = [weight.value.shape for weight in sizes.weights]
-    if sizes.cut != "variables":
-        cuts = [evenly(shape, workers) for shape in shapes]
-    else:
-        having = owners([math.prod(shape) for shape in shapes], workers)
-        cuts = [whole(shape, owner, workers) for shape, owner in zip(shapes, having, strict=True)]
-    return [
-        rows_evenly(weight.value.shape, workers) if weight.by_rows else cut
-        for weight, cut in zip(sizes.weights, cuts, strict=True)
-    ]
-
-
-def _held(sizes: StepSizes, cuts: Sequence[Cut], worker: int, cut: frozenset[str]) -> tuple[int, int, int]:
-    """Bytes of weights, gradients and state on a worker."""
-    parameters = gradients = optimizer = 0
-    for weight, parts in zip(sizes.weights, cuts, strict=True):
-        part, all_of_it = parts.part_size(worker), max(parts.size, 1)
-        of_value = weight.by_rows or ("parameters" in cut and parts.size >= WHOLE_BELOW)
-        of_state = weight.by_rows or "optimizer" in cut
-        parameters += _share(weight.value.bytes, part, all_of_it, of_value)
-        # That of a table is sparse, and goes to its owners row by row.
-        gradients += _share(weight.gradient, part, all_of_it, "gradients" in cut and not weight.by_rows)
-        optimizer += sum(_slot_share(slot, weight.value, part, all_of_it, of_state) for slot in weight.slots)
-    return parameters, gradients, optimizer
-
-
-def _largest_layer(sizes: StepSizes) -> int:
-    """Bytes of the weights that are cut of one layer, and of their gradients, at most."""
-    layers: dict[str, int] = defaultdict(int)
-    for weight in sizes.weights:
-        if math.prod(weight.value.shape) >= WHOLE_BELOW and not weight.by_rows:
-            layers[weight.path.rpartition("/")[0]] += weight.value.bytes + weight.gradient
-    return max(layers.values(), default=0)
 
 
 def _activations(sizes: StepSizes, workers: int, cut: frozenset[str]) -> int | None:
@@ -190,14 +147,3 @@ def _activations(sizes: StepSizes, workers: int, cut: frozenset[str]) -> int | N
     if sizes.activations is None:
         return None
     return sizes.activations + (sizes.update // workers if "optimizer" in cut else sizes.update)
-
-
-def _slot_share(slot: TensorSize, value: TensorSize, part: int, all_of_it: int, is_cut: bool) -> int:
-    # What is one number for a weight is on each worker that has any of it.
-    if is_cut and not slot.shape and value.shape:
-        return slot.bytes if part else 0
-    return _share(slot.bytes, part, all_of_it, is_cut)
-
-
-def _share(size: int, part: int, all_of_it: int, is_cut: bool) -> int:
-    return -(-size * part // all_of_it) if is_cut else size

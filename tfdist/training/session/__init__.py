@@ -2,6 +2,7 @@
 
 `current_session` holds the one of the process and starts it. It makes a `worker_context` from what the launcher or the
 environment says; `session_setup` makes the `session` from that, with a place for `generated_code`, and waits in
-`cluster_start` until all workers joined. `session_description` puts it into words, and `idle_options`
-what was asked for and has no effect here.
+`cluster_start` until all workers joined. `device_memory` tells what its devices
+have for a training. `session_description` puts it into words, and `idle_options` what was asked for and has no effect
+here.
 """

@@ -36,6 +36,7 @@ from tfdist.training.probes.recorder import Recorder
 from tfdist.training.probes.recording_setup import devices_for, impose_settings
 from tfdist.training.probes.tracer import Tracer
 from tfdist.training.session.cluster_start import forming
+from tfdist.training.session.device_memory import memory_of
 from tfdist.training.session.generated_code import keep_generated_code_in
 from tfdist.training.session.idle_options import idle_options
 from tfdist.training.session.session import LaunchedSession, Session
@@ -163,6 +164,7 @@ def _make_strategy(context: WorkerContext, request: devices.DeviceRequest, link:
             choice, names, addresses=context.addresses, index=context.index, links=context.links
         )
     _log.info("strategy %s, collectives %s: %s", choice.kind, choice.communication, choice.reason)
+    settings_of(strategy).memory_size = memory_of(context.index, request, names)
     settings_of(strategy).batch_norm = context.batch_norm
     settings_of(strategy).shard = sharding_of(context.shard, context.num_workers)
     settings_of(strategy).shard_embeddings = context.shard_embeddings if several else None

@@ -16,6 +16,7 @@ from tfdist.config import RunConfig
 from tfdist.data.format_registry import sample_specs
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.model_checks.model_layers import layers_of
+from tfdist.keras_repairs.optimizer.state_sizes import slots_of, tensor_size
 from tfdist.keras_repairs.sharded_embeddings.embedding_layers import is_sharded_by
 from tfdist.keras_repairs.sharded_optimizer.cut_kinds import kind_of
 from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import updating_optimizers
@@ -109,11 +110,11 @@ def _sizes(model: keras.Model, config: RunConfig, step: _Step | None, why: str, 
     return StepSizes(
         weights=tuple(
             WeightSizes(
-                variable.path, _size(variable), _gradient_bytes(gradient, variable), kept, id(variable) in tables
+                variable.path, tensor_size(variable), _gradient_bytes(gradient, variable), kept, id(variable) in tables
             )
             for variable, gradient, kept in zip(variables, gradients, slots, strict=True)
         ),
-        frozen=sum(_size(variable).bytes for variable in model.non_trainable_variables),
+        frozen=sum(tensor_size(variable).bytes for variable in model.non_trainable_variables),
         cut=cut,
         why_not_cut=why_not_cut,
         optimizer=type(model.optimizer).__name__,
@@ -151,10 +152,10 @@ def _tensors(gradient: Any) -> list[tf.Tensor]:
 
 def _gradient_bytes(gradient: Any, variable: Any) -> int:
     if gradient is None:
-        return _size(variable).bytes
+        return tensor_size(variable).bytes
     tensors = _tensors(gradient)
     if not all(tensor.shape.is_fully_defined() for tensor in tensors):
-        return _size(variable).bytes
+        return tensor_size(variable).bytes
     return sum(TensorSize(tuple(tensor.shape.as_list()), tensor.dtype.size).bytes for tensor in tensors)
 
 
@@ -181,14 +182,11 @@ def _slots(model: keras.Model, section: Any) -> tuple[list[tuple[TensorSize, ...
         cut, why = kind_of(_updating(model.optimizer)), ""
     except UnsupportedError as error:
         cut, why = None, str(error)
-    return [_slots_of(section, variable) for variable in model.trainable_variables], cut, why
-
-
-def _slots_of(section: Any, variable: Any) -> tuple[TensorSize, ...]:
-    alone = _updating(make_optimizer(section, "compile.optimizer"))
-    before = len(alone.variables)
-    alone.build([variable])
-    return tuple(_size(slot) for slot in alone.variables[before:])
+    slots = [
+        slots_of(_updating(make_optimizer(section, "compile.optimizer")), variable)
+        for variable in model.trainable_variables
+    ]
+    return slots, cut, why
 
 
 def _updating(optimizer: Any) -> Any:
@@ -204,10 +202,6 @@ def _updating(optimizer: Any) -> Any:
             f"with {len(inside)} optimizers. Leave --memory out."
         )
     return inside[0]
-
-
-def _size(variable: Any) -> TensorSize:
-    return TensorSize(tuple(variable.shape), tf.as_dtype(variable.dtype).size)
 
 
 def _batch_specs(config: RunConfig) -> tuple[Any, ...]:

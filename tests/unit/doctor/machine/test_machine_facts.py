@@ -5,7 +5,8 @@ import resource
 
 import pytest
 
-from tfdist.doctor.machine.machine_facts import meminfo, processor, quota, this_machine
+from tfdist.doctor.machine.machine_facts import processor, quota, this_machine
+from tfdist.plan.memory.host_memory import meminfo
 
 
 def test_this_machine_is_as_the_system_says() -> None:

@@ -1,0 +1,76 @@
+"""Tests of what an optimizer is said to keep before it keeps it, and of the run that has no memory for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfdist import keras_repairs
+from tfdist.errors import UsageError
+from tfdist.keras_repairs.optimizer import state_sizes
+from tfdist.plan.memory.state_check import SharedMemorySize
+from tfdist.runtime.strategy_settings import StrategySettings, settings_of
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def settings() -> Iterator[StrategySettings]:
+    keras_repairs.install()
+    found = settings_of(tf.distribute.get_strategy())
+    yield found
+    found.memory_size = None
+
+
+def optimizers() -> list[Any]:
+    schedule = keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.9)
+    return [
+        keras.optimizers.SGD(),
+        keras.optimizers.SGD(schedule, momentum=0.9),
+        keras.optimizers.Adam(amsgrad=True, use_ema=True),
+        keras.optimizers.AdamW(gradient_accumulation_steps=2),
+        keras.optimizers.Adafactor(),
+        keras.optimizers.Ftrl(),
+        keras.optimizers.Muon(),
+    ]
+
+
+@pytest.mark.parametrize("number", range(7))
+def test_sizes_are_those_of_what_is_made(number: int) -> None:
+    optimizer = optimizers()[number]
+    variables = [keras.Variable("zeros", shape=shape, name=f"w{len(shape)}") for shape in [(4, 3), (5,)]]
+    told = state_sizes._slots(optimizer, variables)
+    before = len(optimizer.variables)
+    optimizer.build(variables)
+    made = optimizer.variables[before:]
+    assert sum(size.bytes for kept in told for size in kept) == sum(state_sizes.tensor_size(v).bytes for v in made)
+    assert sorted(size.shape for kept in told for size in kept) == sorted(tuple(v.shape) for v in made)
+
+
+def test_a_training_without_memory_for_it_ends_before_it_begins(settings: StrategySettings) -> None:
+    model = keras.Sequential([keras.Input((512,)), keras.layers.Dense(512)])
+    model.compile("adam", "mse")
+    data = np.ones((2, 512), "float32")
+    settings.memory_size = SharedMemorySize(3 * MIB, "this host", (0,))
+    with pytest.raises(UsageError, match=r"at least 3\.01 MiB: 1\.00 MiB of weights and 2\.00 MiB of what Adam"):
+        model.fit(data, data, verbose=0)
+    assert not model.optimizer.built
+    settings.memory_size = SharedMemorySize(4 * MIB, "this host", (0,))
+    model.compile("adam", "mse")
+    model.fit(data, data, verbose=0)
+
+
+def test_an_optimizer_that_cannot_be_made_again_is_not_refused(settings: StrategySettings) -> None:
+    class Own(keras.optimizers.SGD):
+        def __init__(self, wanted: Any) -> None:
+            super().__init__(0.1 if wanted else 0.2, momentum=0.9)
+
+    settings.memory_size = SharedMemorySize(3 * MIB, "this host", (0,))
+    Own(1).build([keras.Variable("zeros", shape=(512, 1024))])
+    with pytest.raises(UsageError, match="Too little memory"):
+        keras.optimizers.SGD(0.1, momentum=0.9).build([keras.Variable("zeros", shape=(512, 1024))])

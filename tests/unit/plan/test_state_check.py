@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tfdist.errors import UsageError
+from tfdist.plan.memory.state_check import SharedMemorySize, Training, check_state_fits
+from tfdist.plan.memory.step_sizes import TensorSize, WeightSizes
+
+KERNEL = TensorSize((1024, 256), 4)  # 1 MiB
+KIB = 1 << 10
+
+
+def training(mode: str = "none", workers: int = 1, kind: str | None = "elements") -> Training:
+    """One layer of 1 MiB under Adam."""
+    weight = WeightSizes("dense/kernel", KERNEL, KERNEL.bytes, (KERNEL, KERNEL))
+    return Training("Adam", [weight], kind, mode, workers)  # type: ignore[arg-type]
+
+
+def memory(size: int | None, workers: int = 1, copies: int = 1) -> SharedMemorySize:
+    return SharedMemorySize(None if size is None else size * KIB, "this host", tuple(range(workers)), copies)
+
+
+@pytest.mark.parametrize(
+    ("what", "where"),
+    [
+        (training(), memory(3072)),
+        (training(), memory(None)),
+        (training(workers=2), memory(6144, 2)),
+        # The other worker is on another host.
+        (training(workers=2), memory(3072, 1)),
+        (training("zero2", 2), memory(4096, 2)),
+        (training("zero3", 2), memory(3072, 2)),
+        # Of two workers the one that has the whole variable has its state.
+        (training("zero2", 2, kind="variables"), memory(4096, 2)),
+    ],
+)
+def test_what_just_fits_is_not_refused_and_a_byte_less_is(what: Training, where: SharedMemorySize) -> None:
+    check_state_fits(what, where)
+    if where.size is not None:
+        with pytest.raises(UsageError, match="Too little memory"):
+            check_state_fits(what, replace(where, size=where.size - 1))
+
+
+def test_the_error_says_what_is_needed_and_what_is_there() -> None:
+    with pytest.raises(UsageError) as raised:
+        check_state_fits(training(), memory(2048))
+    assert str(raised.value) == (
+        "Too little memory with --shard none. Expected at least 3.00 MiB: 1.00 MiB of weights and 2.00 MiB of what "
+        "Adam keeps beside them; gradients (1.00 MiB) and activations come on top. Received: this host has 2.00 MiB. "
+        "More workers (--nproc, --workers) share a model out with --shard. A lower precision, another optimizer or a "
+        "smaller model need less."
+    )
+
+
+@pytest.mark.parametrize(
+    ("size", "remedy"),
+    [
+        # Of 4 workers: state 8, weights 4, gradients 4; in parts 2, 1 and 1, and a layer with its gradient, 2 each.
+        (11000, r"--shard zero1 would fit: it needs 10\.0 MiB, gradients included"),
+        (10000, "--shard zero2 would fit: it needs 7"),
+        (5000, "No further mode of --shard fits on 4 workers"),
+    ],
+)
+def test_the_first_mode_that_fits_is_named(size: int, remedy: str) -> None:
+    with pytest.raises(UsageError, match=remedy):
+        check_state_fits(training(workers=4), memory(size, 4))
+
+
+def test_devices_of_one_worker_hold_copies() -> None:
+    with pytest.raises(UsageError, match=r"for a worker of 2 devices .* at least 6\.00 MiB.* one device each"):
+        check_state_fits(training(), memory(5000, copies=2))
+
+
+def test_what_cannot_be_cut_has_no_other_mode() -> None:
+    with pytest.raises(UsageError) as raised:
+        check_state_fits(training(workers=2, kind=None), memory(5000, 2))
+    assert "--shard zero" not in str(raised.value)

@@ -1,0 +1,99 @@
+"""Sizes of what an optimizer keeps for each weight, before it is made; and the check that it fits."""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
+from tfdist.keras_repairs.sharded_optimizer.cut_kinds import is_container, kind_of
+from tfdist.plan.memory.state_check import Training, check_state_fits
+from tfdist.plan.memory.step_sizes import TensorSize, WeightSizes
+from tfdist.runtime.strategy_settings import settings_of
+from tfdist.runtime.workers import worker_count
+
+_MOST_SLOTS = 8
+"""No optimizer of Keras keeps as many tensors for a weight: below so many times the weights nothing is looked at."""
+
+_is_asked: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_sizes_of_state", default=False)
+
+
+def check_memory(optimizer: Any, variables: Sequence[Any]) -> None:
+    """Checks that an optimizer that is about to make its state has the memory for it.
+
+    Args:
+        optimizer: Not built.
+        variables: Those that it will train; they are made.
+
+    Raises:
+        UsageError: The weights and the state are more than there is.
+    """
+    strategy = optimizer._distribution_strategy
+    settings = settings_of(strategy)
+    memory = settings.memory_size
+    if memory is None or memory.size is None or _is_asked.get() or is_container(optimizer):
+        return
+    values = [tensor_size(variable) for variable in variables]
+    held_at_most = (1 + _MOST_SLOTS) * sum(value.bytes for value in values) * len(memory.workers) * memory.copies
+    if held_at_most <= memory.size:
+        return
+    slots = _slots(optimizer, variables)
+    weights = [
+        WeightSizes(getattr(variable, "path", variable.name), value, value.bytes, kept, _is_table(variable))
+        for variable, value, kept in zip(variables, values, slots, strict=True)
+    ]
+    mode = "none" if settings.shard is None else settings.shard.mode
+    training = Training(type(optimizer).__name__, weights, _kind(optimizer), mode, worker_count(strategy))
+    check_state_fits(training, memory)
+
+
+def slots_of(optimizer: Any, variable: keras.Variable) -> tuple[TensorSize, ...]:
+    """What an optimizer keeps for a variable.
+
+    Args:
+        optimizer: Not built, and made in this graph; it is built for the variable alone.
+        variable: Made in this graph, in which variables have no memory.
+    """
+    before = len(optimizer.variables)
+    optimizer.build([variable])
+    return tuple(tensor_size(slot) for slot in optimizer.variables[before:])
+
+
+def tensor_size(variable: Any) -> TensorSize:
+    """The size of a variable, whatever a worker holds of it."""
+    return TensorSize(tuple(variable.shape), tf.as_dtype(variable.dtype).size)
+
+
+def _slots(optimizer: Any, variables: Sequence[Any]) -> list[tuple[TensorSize, ...]]:
+    """What an optimizer will keep for variables; nothing where its code cannot tell."""
+    kind = type(optimizer)
+    try:
+        with tf.init_scope():
+            config = optimizer.get_config()
+        with setting(_is_asked, True), tf.Graph().as_default(), tf.name_scope("sized"):
+            return [slots_of(kind.from_config(config), _stand_in(variable)) for variable in variables]
+    except Exception:  # What an optimizer of the user's own does in its constructor and its build is not known.
+        return [()] * len(variables)
+
+
+def _stand_in(variable: Any) -> keras.Variable:
+    made = keras.Variable("zeros", shape=tuple(variable.shape), dtype=tf.as_dtype(variable.dtype).name)
+    made._path = getattr(variable, "path", variable.name)
+    return made
+
+
+def _kind(optimizer: Any) -> str | None:
+    try:
+        return kind_of(optimizer)
+    except UnsupportedError:
+        return None
+
+
+def _is_table(variable: Any) -> bool:
+    return isinstance(variable, TableVariable)
