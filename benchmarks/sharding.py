@@ -28,7 +28,7 @@ from benchmarks.comparison.torch_python import TorchPython
 from benchmarks.workers.sharded_names import NAMES, STACKS
 from tfdist.text import format_count
 
-ONE, MODES = "one device", ("none", "zero1", "zero2", "zero3")
+ONE, MODES, FSDP = "one-device", ("none", "zero1", "zero2", "zero3"), "FSDP"
 STEPS = 6
 
 COLUMNS = {
@@ -67,7 +67,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("models", nargs="*", help=f"{', '.join(NAMES)}, which takes KerasHub; 10M")
     parser.add_argument("--steps", type=int, default=STEPS, help=f"steps that are timed; {STEPS}")
     add_common(parser, workers="2", rounds=1, limit=600)
+    every = (ONE, *MODES, FSDP)
+    parser.add_argument("--contestants", metavar="LIST", type=lambda text: text.split(","), default=every,
+                        help=f"of {','.join(every)}")  # fmt: skip
     options = parser.parse_args(arguments)
+    if unknown := sorted(set(options.contestants) - set(every)):
+        parser.error(f"--contestants: expected some of {','.join(every)}. Received: {', '.join(unknown)}")
     if unknown := sorted(set(options.models) - set(NAMES)):
         parser.error(f"expected some of {', '.join(NAMES)}. Received: {', '.join(unknown)}")
     torch = torch_of(parser, options)
@@ -81,7 +86,8 @@ def main(arguments: Sequence[str]) -> int:
         for model in options.models or ["10M"]:
             task = Task(model, workers, options.steps, cores_of(options), torch, tuple(options.train_options))
             place = f"{_shown(model)}, {format_count(workers, 'worker')}"
-            found[place] = run_rounds(contestants(task), options.rounds, options.limit, partial(_say, place))
+            chosen = {name: each for name, each in contestants(task).items() if name in options.contestants}
+            found[place] = run_rounds(chosen, options.rounds, options.limit, partial(_say, place))
             page = report([*heading, others.describe()], found)
             folder.write(page, picture(found), {**host, "runs": _figures(found), "others": others.cores()})
     print(f"\n{(folder.path / 'sharding.md').read_text()}\nWritten to {folder.path}", flush=True)
@@ -94,7 +100,7 @@ def contestants(task: Task) -> dict[str, Processes]:
     train |= {mode: partial(_fit, task, task.workers, mode) for mode in MODES}
     if task.torch is None or task.model not in STACKS:
         return train
-    return {**train, "FSDP": partial(_fsdp, task, task.torch)}
+    return {**train, FSDP: partial(_fsdp, task, task.torch)}
 
 
 def _shown(model: str) -> str:
@@ -125,7 +131,7 @@ def report(heading: Sequence[str], found: dict[str, dict[str, Record]]) -> str:
         for name, record in records.items():
             cells = [_in_mib(_spread(record, key)) for key in COLUMNS.values()]
             seconds = _spread(record, "seconds")
-            rows.append([name, *cells, "failed" if seconds is None else str(seconds), _off(record, records[ONE])])
+            rows.append([name, *cells, "failed" if seconds is None else str(seconds), _off(record, records.get(ONE))])
         lines += ["", f"## {place}", "", *markdown_table(rows, "l" + "r" * (len(COLUMNS) + 2))]
     return "\n".join([*lines, *failure_section(found.items()), ""])
 
@@ -145,9 +151,9 @@ def _spread(record: Record, key: str) -> Spread | None:
     return Spread.of([said[0][key] for said in record.said])
 
 
-def _off(record: Record, one: Record) -> str:
+def _off(record: Record, one: Record | None) -> str:
     """How far the losses are from those of one device at most, as a part of them; PyTorch's weights are others."""
-    if record.failure is not None or one.failure is not None or not (record.said and one.said):
+    if one is None or record.failure is not None or one.failure is not None or not (record.said and one.said):
         return ""
     pairs = [(said[0].get("losses"), alone[0]["losses"]) for said, alone in zip(record.said, one.said, strict=True)]
     off = [abs(a - b) / b for losses, right in pairs if losses for a, b in zip(losses, right, strict=True)]

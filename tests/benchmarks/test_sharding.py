@@ -31,7 +31,7 @@ def test_what_came_is_shown_with_what_failed(monkeypatch: pytest.MonkeyPatch, tm
     printed = capsys.readouterr().out
     assert "100M parameters, 2 workers, round 1: zero3 90 MiB at most, 0.50 s a step" in printed
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in printed.splitlines() if line.startswith("|")]
-    assert [row[0] for row in rows[2:]] == ["one device", "none", "zero1", "zero2", "zero3", "FSDP"]
+    assert [row[0] for row in rows[2:]] == ["one-device", "none", "zero1", "zero2", "zero3", "FSDP"]
     assert rows[0][1:] == [*sharding.COLUMNS, "seconds a step", "loss is off by"]
     assert rows[6][1:] == ["20", "40", "30", "90", "0.500 (0.500 to 0.500)", "0e+00"]
     assert rows[5][-1] == "1e-03" and rows[7][-1] == "" and rows[4][1:] == [*["failed"] * 5, ""]
@@ -48,13 +48,15 @@ def test_a_size_that_there_is_not(capsys) -> None:  # noqa: ANN001
     with pytest.raises(SystemExit):
         sharding.main(["20M"])
     assert "expected some of 10M, 100M, 700M, gpt2. Received: 20M" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        sharding.main(["--contestants", "zero2,zero4"])
+    assert "expected some of one-device,none,zero1,zero2,zero3,FSDP. Received: zero4" in capsys.readouterr().err
 
 
 @pytest.mark.bound(300)
 def test_a_worker_holds_less_mode_by_mode(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(sharding, "MODES", ("zero2", "zero3"))
     monkeypatch.setattr(common_options, "find_torch", lambda path: None)
-    assert sharding.main(["--workers", "2", "--steps", "2", "--out", str(tmp_path)]) == 0
+    assert sharding.main(["--contestants", "one-device,zero2,zero3", "--workers", "2", "--steps", "2", "--out", str(tmp_path)]) == 0
     one, zero2, zero3 = (run["said"][0] for run in json.loads((tmp_path / "sharding.json").read_text())["runs"])
     weights = 1024 * 1024 * 10 * 4
     # The head is small, and whole on each.
