@@ -56,7 +56,8 @@ def test_a_size_that_there_is_not(capsys) -> None:  # noqa: ANN001
 @pytest.mark.bound(300)
 def test_a_worker_holds_less_mode_by_mode(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(common_options, "find_torch", lambda path: None)
-    assert sharding.main(["--contestants", "one-device,zero2,zero3", "--workers", "2", "--steps", "2", "--out", str(tmp_path)]) == 0
+    options = ["--contestants", "one-device,zero2,zero3", "--workers", "2", "--steps", "2", "--out", str(tmp_path)]
+    assert sharding.main(options) == 0
     one, zero2, zero3 = (run["said"][0] for run in json.loads((tmp_path / "sharding.json").read_text())["runs"])
     weights = 1024 * 1024 * 10 * 4
     # The head is small, and whole on each.
