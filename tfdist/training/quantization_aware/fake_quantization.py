@@ -13,8 +13,10 @@ import keras
 
 CONVOLUTIONS = (keras.layers.Conv1D, keras.layers.Conv2D, keras.layers.Conv3D)
 
+Axes = tuple[int, ...]
 
-def rounded(values: Any, axis: int | tuple[int, ...]) -> Any:
+
+def rounded(values: Any, axis: int | Axes) -> Any:
     """Values as int8 holds them, with the gradient of the values themselves.
 
     They are rounded as by `keras.quantizers.abs_max_quantize`: the largest magnitude along `axis` is 127.
@@ -32,32 +34,72 @@ def rounded(values: Any, axis: int | tuple[int, ...]) -> Any:
     return values + keras.ops.stop_gradient(held - values)
 
 
-class FakeQuantization:
-    """Lets one Dense or Conv layer compute as with weights in int8, until it is told to stop.
+def can_be_rounded(layer: keras.layers.Layer) -> bool:
+    """Whether a layer is a Dense, EinsumDense, Conv or Embedding one, with weights that are one plain variable."""
+    if not layer.built:
+        return False
+    if type(layer) is keras.layers.Embedding:
+        return True
+    if not isinstance(getattr(layer, "kernel", None), keras.Variable):
+        return False
+    if isinstance(layer, keras.layers.EinsumDense):
+        return bool(_kernel_axes(layer))
+    return isinstance(layer, (keras.layers.Dense, *CONVOLUTIONS))
 
-    Each output has a scale of its own, by its weights. A Dense layer gets its inputs rounded too, each row by itself,
-    as it does once Keras has quantized it. The layer's variables stay as they are.
+
+class FakeQuantization:
+    """Lets one layer compute as with weights in int8, until it is told to stop.
+
+    Each output has a scale of its own, by its weights, and each row of a table of embeddings. Inputs are rounded too:
+    those of Dense and EinsumDense layers each row by itself, as they are once Keras has quantized the layer, those of
+    Conv layers each sample by itself. The layer's variables stay as they are.
 
     Args:
-        layer: A built Dense or Conv layer, whose kernel is one variable.
+        layer: One of which `can_be_rounded` holds.
     """
 
     def __init__(self, layer: keras.layers.Layer) -> None:
         self.layer = layer
         self._call = layer.call
-        self._is_dense = isinstance(layer, keras.layers.Dense)
-        layer.call = self._rounding_call
+        layer.call = self._lookup_call if type(layer) is keras.layers.Embedding else self._kernel_call
 
     def end(self) -> None:
         """Lets the layer compute in float again."""
         self.layer.call = self._call
 
-    def _rounding_call(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+    def _kernel_call(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         kernel = self.layer.kernel
-        axes = tuple(range(len(kernel.shape) - 1))
-        if self._is_dense:
-            inputs = rounded(inputs, -1)
+        inputs = rounded(inputs, _input_axes(self.layer, len(inputs.shape)))
         # Only what this layer reads of its kernel changes; nothing is assigned in a call of such a layer.
-        mapping = [(kernel, rounded(kernel, axes))]
+        mapping = [(kernel, rounded(kernel, _kernel_axes(self.layer)))]
         with keras.StatelessScope(state_mapping=mapping, initialize_variables=False):
             return self._call(inputs, *args, **kwargs)
+
+    def _lookup_call(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        # Rows that nobody looks up need not be rounded, and gradients stay sparse.
+        return rounded(self._call(inputs, *args, **kwargs), -1)
+
+
+def _kernel_axes(layer: keras.layers.Layer) -> Axes:
+    """The axes of a kernel along which numbers have a scale together: those that are summed over."""
+    if isinstance(layer, keras.layers.EinsumDense):
+        _, kernel, output = _letters(layer.equation)
+        return tuple(axis for axis, letter in enumerate(kernel) if letter not in output)
+    return tuple(range(len(layer.kernel.shape) - 1))
+
+
+def _input_axes(layer: keras.layers.Layer, rank: int) -> Axes:
+    if isinstance(layer, keras.layers.EinsumDense):
+        inputs, _, output = _letters(layer.equation)
+        first = rank - len(inputs) if layer.equation.lstrip().startswith("...") else 0
+        return tuple(first + axis for axis, letter in enumerate(inputs) if letter not in output)
+    if isinstance(layer, keras.layers.Dense):
+        return (rank - 1,)
+    return tuple(range(1, rank))
+
+
+def _letters(equation: str) -> tuple[str, str, str]:
+    """Of the input, the kernel and the output, without what stands for further axes."""
+    operands, _, output = equation.replace("...", "").replace(" ", "").partition("->")
+    inputs, _, kernel = operands.partition(",")
+    return inputs, kernel, output

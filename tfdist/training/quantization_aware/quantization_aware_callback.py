@@ -10,14 +10,16 @@ import keras
 from tfdist.config.field_errors import nearest
 from tfdist.errors import UsageError
 from tfdist.keras_repairs.model_checks.model_layers import layers_of
-from tfdist.training.quantization_aware.fake_quantization import CONVOLUTIONS, FakeQuantization
+from tfdist.training.quantization_aware.fake_quantization import FakeQuantization, can_be_rounded
 
 
 class QuantizationAware(keras.callbacks.Callback):
     """Trains with weights that are rounded to 8 bits, so that quantizing the model afterwards loses less.
 
-    While `fit` runs, Dense and Conv layers compute with weights as int8 holds them, each output with a scale of its own
-    (Jacob et al., 2018), and Dense layers with inputs rounded as Keras's int8 rounds them, each row by itself.
+    While `fit` runs, Dense, EinsumDense (those of attention layers, too) and Conv layers compute with weights as int8
+    holds them, each output with a scale of its own (Jacob et al., 2018), and Embedding layers with rows so. Dense and
+    EinsumDense layers get inputs rounded as Keras's int8 rounds them, each row by itself; Conv layers, of which LiteRT
+    rounds activations, each sample by itself.
     Gradients pass through the rounding as if it were not there, to the weights in float, which are what is trained,
     saved and kept in checkpoints. Losses and metrics of `fit`, those of the validation too, are those of the rounded
     model. When it ends the model computes in float again: `tfdist quantize --mode int8`, or `model.quantize("int8")`,
@@ -27,8 +29,9 @@ class QuantizationAware(keras.callbacks.Callback):
     `fit` on every worker.
 
     Args:
-        layers: Names of the layers that compute so; None for all Dense and Conv layers.
-        skip: Names of layers that compute in float.
+        layers: Names of the layers that compute so, or paths of those inside of others (`attention/query`); that of a
+            layer that holds others stands for all in it. None for all.
+        skip: Names or paths of layers that compute in float.
 
     Raises:
         UsageError: When `fit` begins: a layer is unknown or cannot be quantized, or the model has no weights yet.
@@ -76,29 +79,34 @@ class QuantizationAware(keras.callbacks.Callback):
                 f"The model {model.name} has no weights yet that could be rounded. Expected a model that is built when "
                 "fit begins. Call it once, or give it an Input."
             )
-        known = {layer.name: layer for layer in layers_of(model)}
+        known = {name: layer for layer in layers_of(model) for name in (layer.path or layer.name, layer.name)}
         for option, names in (("layers", self._names or ()), ("skip", self._skip)):
             for name in names:
                 _check_known(option, name, known)
+        rounding = [layer for layer in layers_of(model) if can_be_rounded(layer)]
         for name in self._names or ():
-            if not _can_be_rounded(known[name]):
+            if not any(_is_named(layer, [name]) for layer in rounding):
                 raise UsageError(
                     f"The layer {name} is a {type(known[name]).__name__}, or its weights are not one plain variable. "
-                    f"Expected a Dense or a Conv layer. Received: layers with {name}"
+                    f"Expected {_KINDS}. Received: layers with {name}"
                 )
-        asked = [layer for layer in layers_of(model) if self._names is None or layer.name in self._names]
-        chosen = [layer for layer in asked if _can_be_rounded(layer) and layer.name not in self._skip]
+        asked = [layer for layer in rounding if self._names is None or _is_named(layer, self._names)]
+        chosen = [layer for layer in asked if not _is_named(layer, self._skip)]
         if not chosen:
             raise UsageError(
-                f"The model {model.name} has no layer to train for int8. Expected a Dense or a Conv layer. Received: "
+                f"The model {model.name} has no layer to train for int8. Expected {_KINDS}. Received: "
                 f"{', '.join(f'{name} ({type(layer).__name__})' for name, layer in known.items())}"
             )
         return chosen
 
 
-def _can_be_rounded(layer: keras.layers.Layer) -> bool:
-    is_kind = isinstance(layer, (keras.layers.Dense, *CONVOLUTIONS))
-    return is_kind and layer.built and isinstance(getattr(layer, "kernel", None), keras.Variable)
+_KINDS = "a Dense, EinsumDense, Conv or Embedding layer, or one that holds such"
+
+
+def _is_named(layer: keras.layers.Layer, names: Sequence[str]) -> bool:
+    """Whether a name is that of the layer, its path, or the path of what holds it."""
+    path = layer.path or layer.name
+    return any(name in (layer.name, path) or path.startswith(f"{name}/") for name in names)
 
 
 def _check_known(option: str, name: str, known: dict[str, keras.layers.Layer]) -> None:

@@ -1,0 +1,40 @@
+"""A run from a config that trains for int8: two workers have the numbers of one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.workers.attentive_model import CLASSES, LENGTH, WORDS
+from tests.workers.cli_process import tfdist
+from tfdist.rundir import RunDir
+
+CONFIG = """\
+seed: 7
+model: {{build: tests.workers.attentive_model.model}}
+compile: {{optimizer: {{name: sgd, learning_rate: 0.2}}, loss: sparse_categorical_crossentropy}}
+data:
+  batch_size: 20
+  train: {{format: npz, path: {data}, split: train, shuffle: true}}
+fit: {{epochs: 2, callbacks: [quantization_aware]}}
+"""
+SAMPLES = 45
+
+
+def test_two_workers_train_attention_and_embeddings_as_one_does(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).integers(0, WORDS, (SAMPLES, LENGTH)).astype("int32")
+    np.savez(tmp_path / "words.npz", x_train=x, y_train=x[:, 0] % CLASSES)
+    config = tmp_path / "words.yaml"
+    config.write_text(CONFIG.format(data=tmp_path / "words.npz"))
+    losses = []
+    for number, way in enumerate(([], ["--nproc", 2], ["--set", "fit.callbacks=[]"])):
+        run = RunDir(tmp_path / f"run{number}")
+        done = tfdist("train", config, *way, "--run-dir", run.path)
+        assert done.returncode == 0, done.stderr
+        losses.append(json.loads(run.history_file.read_text())["loss"])
+    one, two, without = losses
+    assert two == pytest.approx(one, rel=1e-9)
+    assert without != pytest.approx(one, rel=1e-5)
