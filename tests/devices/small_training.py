@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import h5py
 import keras
@@ -27,7 +27,7 @@ def batches() -> tf.data.Dataset:
     return tf.data.Dataset.from_tensor_slices((x, x[:, :1])).batch(BATCH)
 
 
-def datasets(file: Path) -> dict[str, Any]:
+def datasets(file: Path | BinaryIO) -> dict[str, Any]:
     """Everything in an HDF5 file, by its name."""
     found: dict[str, Any] = {}
 

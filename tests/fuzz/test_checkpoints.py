@@ -14,17 +14,20 @@ from hypothesis import strategies as st
 from tests.fuzz.contents import contents_of
 from tests.fuzz.hostile_values import changed_bytes, changed_json
 from tests.fuzz.properties import fuzzed
-from tests.fuzz.valid_files import mark
-from tests.unit.checkpoint.inspection.made import folder_of, run_with
+from tests.unit.checkpoint.inspection.made import folder_of, mark, part, run_with
 from tfdist.checkpoint.checkpoint_contents import contents_fault, load_arrays
 from tfdist.checkpoint.checkpoint_files import MARKER, REPLICAS, SUMMARY, WEIGHTS, stored, summary_of
 from tfdist.checkpoint.checkpoint_pruner import info_of
 from tfdist.checkpoint.checkpoint_summary import CheckpointSummary
+from tfdist.checkpoint.parts.part_names import PARTS, REST, part_name
 from tfdist.cli.main import main
 from tfdist.errors import RunDirError
 from tfdist.rundir import RunDir
 
-NAMES = (MARKER, SUMMARY, WEIGHTS, REPLICAS)
+NAMES = {
+    "whole": (MARKER, SUMMARY, WEIGHTS, REPLICAS),
+    "in parts": (MARKER, SUMMARY, PARTS, REST, part_name(0, 2), part_name(1, 2)),
+}
 VERBS = (
     ("ls",), ("ls", "--json"), ("verify",), ("verify", "--json"), ("inspect", "--step", "20"),
     ("inspect", "--step", "20", "--json"), ("inspect", "--step", "20", "--against", "10"),
@@ -33,19 +36,24 @@ VERBS = (
 
 
 @pytest.fixture(scope="module")
-def valid(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
-    return run_with(tmp_path_factory.mktemp("valid") / "a", 10, 20)
+def valid(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunDir]:
+    runs = {kind: run_with(tmp_path_factory.mktemp("valid") / "a", 10, 20) for kind in NAMES}
+    part(folder_of(runs["in parts"], 20), 2)
+    return runs
 
 
+@pytest.mark.parametrize("kind", NAMES)
 @fuzzed(25, data=st.data())
-def test_a_checkpoint_is_used_or_refused(valid: RunDir, tmp_path: Path, data: st.DataObject) -> None:
+def test_a_checkpoint_is_used_or_refused(
+    valid: dict[str, RunDir], kind: str, tmp_path: Path, data: st.DataObject
+) -> None:
     run = RunDir(tmp_path / "b")
     shutil.rmtree(run.path, ignore_errors=True)
-    shutil.copytree(valid.path, run.path)
+    shutil.copytree(valid[kind].path, run.path)
     latest = folder_of(run, 20)
-    for name in data.draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=2, unique=True)):
+    for name in data.draw(st.lists(st.sampled_from(NAMES[kind]), min_size=1, max_size=2, unique=True)):
         content = (latest / name).read_bytes()
-        as_json = name in (MARKER, SUMMARY) and data.draw(st.booleans())
+        as_json = name in (MARKER, SUMMARY, PARTS) and data.draw(st.booleans())
         (latest / name).write_bytes(
             data.draw(changed_json(json.loads(content)) if as_json else changed_bytes(content))
         )

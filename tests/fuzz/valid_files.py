@@ -17,7 +17,6 @@ import numpy as np
 
 from tests.unit.checkpoint.inspection.made import run_with
 from tests.unit.reports.ledger.lines import killed_once
-from tfdist.checkpoint.checkpoint_files import MARKER
 from tfdist.data.random_access.crc32c import masked_crc32c
 from tfdist.launch.agent.failure_diagnosis import from_signal
 from tfdist.rundir import RunDir, State, WorkerState, ledger_lines
@@ -49,16 +48,6 @@ def run_of_everything(folder: Path) -> RunDir:
     for index in (0, 1):
         run.log_file(index, 0).write_text("a line\n")
     return run
-
-
-def mark(folder: Path) -> None:
-    """Writes a checkpoint's marker so that it fits the files that are there."""
-    files = {
-        file.name: {"bytes": file.stat().st_size, "crc32": zlib.crc32(file.read_bytes())}
-        for file in folder.iterdir()
-        if file.name != MARKER
-    }
-    (folder / MARKER).write_text(json.dumps({"format": 2, "files": files}))
 
 
 def tfrecord(records: Iterable[bytes]) -> bytes:

@@ -12,6 +12,7 @@ import keras
 import numpy as np
 
 from tests.workers.cut_weights import cut_all
+from tfdist.checkpoint.parts.parted_file import opened_weights
 from tfdist.rundir import RunDir
 
 SAMPLES, FEATURES, CLASSES, BATCH, EPOCHS = 203, 6, 4, 8, 9
@@ -86,7 +87,7 @@ def end_of(run: RunDir) -> End:
         if isinstance(item, h5py.Dataset):
             state[name] = item[()]
 
-    with h5py.File(last / "model.weights.h5") as weights:
+    with opened_weights(last) as file, h5py.File(file) as weights:
         weights.visititems(add)
     with np.load(last / "replicas.npz", allow_pickle=False) as replicas:
         state |= dict(replicas)

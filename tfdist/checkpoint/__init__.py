@@ -4,7 +4,8 @@
 `background_writer` runs a `checkpoint_writer`, which writes a `pending_checkpoint` with its `checkpoint_summary` into a
 `checkpoint_store` (`checkpoint_files` on this machine, `remote_store` for a URL) and lets the `checkpoint_pruner`
 remove old ones. By a `generation_claim` an earlier start of an elastic job publishes none. A `temporary_folder` takes
-what one worker copies from another. `checkpoint_contents` looks at what somebody else may have written. `inspection` is
+what one worker copies from another. `parts` has checkpoints of which each worker writes its part.
+`checkpoint_contents` looks at what somebody else may have written. `inspection` is
 what `tfdist checkpoints` does.
 
 The names load with their first use: modules that only decide, or read and check files, work without TensorFlow.

@@ -18,6 +18,7 @@ import numpy as np
 
 from tfdist.checkpoint.checkpoint_files import REPLICAS, WEIGHTS, StoredCheckpoint, StoredPath, opened, summary_of
 from tfdist.checkpoint.checkpoint_summary import CheckpointSummary
+from tfdist.checkpoint.parts.parted_file import opened_weights
 from tfdist.errors import RunDirError
 
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
@@ -48,7 +49,7 @@ def contents_fault(checkpoint: StoredCheckpoint) -> str | None:
 def weights_fault(checkpoint: StoredCheckpoint) -> str | None:
     """What is wrong with what its file of weights holds, for people; None for nothing."""
     try:
-        with _damaged(WEIGHTS), opened(checkpoint.path / WEIGHTS) as file, h5py.File(file, "r") as weights:
+        with _damaged(WEIGHTS), opened_weights(checkpoint.path) as file, h5py.File(file, "r") as weights:
             check_weights(weights, _size_of(file))
     except ValueError as error:
         return str(error)

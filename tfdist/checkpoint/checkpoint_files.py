@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from tfdist import bounded_json
+from tfdist.checkpoint.parts.part_names import shown
 from tfdist.checkpoint.pending_checkpoint import FileDigest, PendingCheckpoint
 from tfdist.errors import RunDirError, StoreError
 from tfdist.rundir import atomic_files, direct_io
@@ -41,7 +42,7 @@ SUMMARY = "summary.json"
 _BLOCK = 1 << 18
 """Bytes of a file that are read at a time, so that they are in the processor's cache for the checksum."""
 
-_MOST_MARKER_BYTES = 1 << 20
+MOST_MARKER_BYTES = 1 << 20
 
 _OUT_OF_REACH = frozenset(
     {errno.EACCES, errno.EPERM, errno.ETIMEDOUT, errno.EREMOTEIO, errno.ESTALE, errno.EMFILE, errno.ENFILE}
@@ -94,7 +95,7 @@ class StoredCheckpoint:
         """
         try:
             with error_when_out_of_reach(self.path):
-                number = _json_of(self.path / MARKER, _MOST_MARKER_BYTES)["generation"]
+                number = _json_of(self.path / MARKER, MOST_MARKER_BYTES)["generation"]
         except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
             return 0
         return number if type(number) is int and number > 0 else 0
@@ -123,7 +124,7 @@ class StoredCheckpoint:
 
     def _faults(self, look: FileComparison) -> Iterator[str]:
         try:
-            named = _named(_json_of(self.path / MARKER, _MOST_MARKER_BYTES))
+            named = _named(_json_of(self.path / MARKER, MOST_MARKER_BYTES))
         except OSError as error:
             if error.errno in _OUT_OF_REACH:
                 raise
@@ -138,7 +139,7 @@ class StoredCheckpoint:
             except OSError as error:
                 if error.errno in _OUT_OF_REACH:
                     raise
-                fault = f"{name} cannot be read: {error.strerror}"
+                fault = f"{shown(name)} cannot be read: {error.strerror}"
             if fault is not None:
                 yield fault
 
@@ -146,14 +147,14 @@ class StoredCheckpoint:
 def wrong_size(file: StoredPath, digest: FileDigest) -> str | None:
     """What is wrong with a file's size."""
     size = regular_size(file) if isinstance(file, Path) else file.stat().st_size
-    return None if size == digest.size else f"{file.name} has {size:,} bytes instead of {digest.size:,}"
+    return None if size == digest.size else f"{shown(file.name)} has {size:,} bytes instead of {digest.size:,}"
 
 
 def other_bytes(file: StoredPath, digest: FileDigest) -> str | None:
     """What is wrong with a file's size or bytes, all of which are read."""
     wrong = wrong_size(file, digest)
     if wrong is None and checksum(file, digest.size) != digest.checksum:
-        return f"the checksum of {file.name} is wrong"
+        return f"the checksum of {shown(file.name)} is wrong"
     return wrong
 
 
@@ -208,21 +209,29 @@ def stored(folder: StoredPath) -> list[StoredCheckpoint]:
     return sorted(found, reverse=True)
 
 
+def temporary_folder_of(folder: Path, step: int) -> Path:
+    """A new path among the checkpoints in a folder, under which one of `step` is made. Nothing is created."""
+    return folder / f".step-{step:08d}.{secrets.token_hex(4)}.tmp"
+
+
 @contextlib.contextmanager
-def writing(folder: Path, step: int, generation: int = 0) -> Iterator[PendingCheckpoint]:
+def writing(
+    folder: Path, step: int, generation: int = 0, begun: Path | None = None
+) -> Iterator[PendingCheckpoint]:
     """Yields an empty checkpoint; at a clean exit it is the latest of `step`.
 
     Args:
-        folder: Made if it does not exist. One process writes into it.
+        folder: Made if it does not exist. One process makes checkpoints in it.
         step: Steps of the run that are done.
         generation: Of the start that writes it, see `GenerationClaim`; 0 where none has claimed the folder.
+        begun: The `temporary_folder_of` it where it has been made already; None makes one.
 
     Raises:
         RunDirError: The disk is full, or cannot be written. Nothing half-written is left.
     """
-    temporary = made = folder / f".step-{step:08d}.{secrets.token_hex(4)}.tmp"
+    temporary = made = begun or temporary_folder_of(folder, step)
     try:
-        temporary.mkdir(parents=True)
+        temporary.mkdir(parents=True, exist_ok=begun is not None)
         draft = PendingCheckpoint(lambda name, content: direct_io.write_uncached(temporary / name, content), generation)
         yield draft
         atomic_files.sync(temporary)

@@ -8,7 +8,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 import keras
 import numpy as np
@@ -16,17 +16,22 @@ import tensorflow as tf
 
 from tfdist.checkpoint.background_writer import writer
 from tfdist.checkpoint.checkpoint_contents import contents_fault, load_arrays
-from tfdist.checkpoint.checkpoint_files import REPLICAS, WEIGHTS, summary_of
+from tfdist.checkpoint.checkpoint_files import REPLICAS, WEIGHTS, StoredPath, opened, summary_of
 from tfdist.checkpoint.checkpoint_pruner import CheckpointPruner
 from tfdist.checkpoint.checkpoint_store import is_remote, open_store
 from tfdist.checkpoint.checkpoint_summary import CheckpointSummary
 from tfdist.checkpoint.checkpoint_writer import CheckpointWriter, WeightsSnapshot
 from tfdist.checkpoint.generation_claim import by_generation, claim_on
+from tfdist.checkpoint.parts.chiefs_parts import ChiefsParts, PartSnapshot
+from tfdist.checkpoint.parts.folder_agreement import all_reach
+from tfdist.checkpoint.parts.part_saving import PartSaving
+from tfdist.checkpoint.parts.parted_file import is_parted, opened_weights
 from tfdist.checkpoint.retention_policy import RetentionPolicy
 from tfdist.checkpoint.temporary_folder import temporary_folder
 from tfdist.errors import RunDirError
 from tfdist.runtime.collectives.decisions import broadcast
-from tfdist.runtime.transport.chief_broadcast import file_from_chief, text_from_chief
+from tfdist.runtime.stores.object_stores import path_of
+from tfdist.runtime.transport.chief_broadcast import opened_file_from_chief, text_from_chief
 from tfdist.runtime.workers import worker_count, worker_rank
 
 WAIT_SECONDS = 300.0
@@ -92,8 +97,9 @@ class CheckpointManager:
         self._pruner = CheckpointPruner(self._store, retention)
         self._has_warned = False
         self._claim = claim_on(self._store.folder, claimed_by) if claimed_by and self._is_chief else None
+        self._parts = PartSaving(self._store, strategy)
+        writer().wait(WAIT_SECONDS)  # of an earlier training in this process
         if self._is_chief:
-            writer().wait(WAIT_SECONDS)  # of an earlier training in this process
             if self._claim is not None and not (is_elastic or self._claim.has_others()):
                 self._claim = None
             if self._claim is not None:
@@ -133,6 +139,30 @@ class CheckpointManager:
             summary: The rest.
         """
         weights.take()
+        self._start(weights, values, summary)
+
+    def save_parts(
+        self, weights: PartSnapshot, values: Mapping[str, np.ndarray], summary: CheckpointSummary | None, step: int
+    ) -> bool:
+        """As `save`, of a model of which each worker has a part, which it writes itself; on all workers.
+
+        Args:
+            weights: This worker's part.
+            values: The values of the replicas; the arrays are not changed any more.
+            summary: The rest, on the chief.
+            step: Steps of the run that are done.
+
+        Returns:
+            Whether it is being written, the same on all workers; if not, the chief has said why.
+        """
+        left = self._parts.begin(weights, step)
+        if left is not None and summary is not None:
+            self._start(left, values, summary)
+        return left is not None
+
+    def _start(
+        self, weights: WeightsSnapshot | ChiefsParts, values: Mapping[str, np.ndarray], summary: CheckpointSummary
+    ) -> None:
         self._seconds = self.background_seconds
         check, generation = ((lambda: None), 0) if self._claim is None else (self._claim.check, self._claim.number)
         self._job = CheckpointWriter(self._store, weights, values, summary, self._pruner, check, generation)
@@ -211,12 +241,12 @@ class CheckpointManager:
         there, here = [_shown(entry) for entry in summary.variables], [_shown(e) for e in variables_of(model, shape_of)]
         if there != here:
             raise RunDirError(_another_model(self._restored_from, here, there))
-        with self._restoring(), self._copies((WEIGHTS,)) as (weights,):
+        with self._restoring(), self._weights() as weights:
             model.load_weights(weights)
 
     def replica_values(self) -> dict[str, np.ndarray]:
         """The replicas' values of the checkpoint that `latest` found."""
-        with self._restoring(), self._copies((REPLICAS,)) as (path,):
+        with self._restoring(), self._copy(REPLICAS) as path:
             return load_arrays(path)
 
     def _find_latest(self) -> str:
@@ -231,23 +261,47 @@ class CheckpointManager:
         return ""
 
     @contextlib.contextmanager
-    def _copies(self, names: tuple[str, ...]) -> Iterator[tuple[Path, ...]]:
-        """The checkpoint's files on this worker's machine, for as long as the block runs."""
-        assert self._restored_from is not None, "latest() finds what is restored"
-        found, remote = self._restored_from, is_remote(self._restored_from)
-        if worker_count(self._strategy) == 1 and not remote:
-            yield tuple(Path(found) / name for name in names)
+    def _weights(self) -> Iterator[Path | BinaryIO]:
+        """The checkpoint's weights, as `load_weights` takes them, for as long as the block runs.
+
+        Where they lie in parts that this worker reaches, it reads of them what it needs.
+        """
+        found = self._found()
+        if not is_remote(found) and all_reach(found, self._strategy) and is_parted(Path(found)):
+            with opened_weights(Path(found)) as file:
+                yield file
             return
+        with self._copy(WEIGHTS) as path:
+            yield path
+
+    @contextlib.contextmanager
+    def _copy(self, name: str) -> Iterator[Path]:
+        """A file of the checkpoint on this worker's machine, for as long as the block runs."""
+        found = self._found()
+        if worker_count(self._strategy) == 1 and not is_remote(found) and (Path(found) / name).exists():
+            yield Path(found) / name
+            return
+        place = path_of(found) if is_remote(found) else Path(found)
         with temporary_folder() as folder:
-            paths = tuple(folder / name for name in names)
-            for path in paths:
-                source = f"{found}/{path.name}" if remote else Path(found) / path.name
-                if not file_from_chief(source, path, self._strategy):
-                    raise RunDirError(
-                        f"{path.name} of the checkpoint {self._restored_from} has disappeared since it was checked. "
-                        "Expected that nothing removes the checkpoints of a run that resumes. Run the command again."
-                    )
-            yield paths
+            with (_opened(place, name) if self._is_chief else contextlib.nullcontext()) as source:
+                is_there = opened_file_from_chief(source, folder / name, self._strategy)
+            if not is_there:
+                raise RunDirError(
+                    f"{name} of the checkpoint {found} has disappeared since it was checked. Expected that nothing "
+                    "removes the checkpoints of a run that resumes. Run the command again."
+                )
+            yield folder / name
+
+    def _found(self) -> str:
+        assert self._restored_from is not None, "latest() finds what is restored"
+        return self._restored_from
+
+
+def _opened(folder: StoredPath, name: str) -> contextlib.AbstractContextManager[BinaryIO | None]:
+    """Opens a file of a checkpoint; None where there is none."""
+    if (folder / name).exists():
+        return opened(folder / name)
+    return opened_weights(folder) if name == WEIGHTS and is_parted(folder) else contextlib.nullcontext()
 
 
 def of_another_run(folder: str | Path) -> RunDirError:

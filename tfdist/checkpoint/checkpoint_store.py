@@ -20,7 +20,9 @@ class CheckpointStore(Protocol):
     def stored(self) -> list[checkpoint_files.StoredCheckpoint]:
         """The checkpoints, the latest first."""
 
-    def writing(self, step: int, generation: int = 0) -> contextlib.AbstractContextManager[PendingCheckpoint]:
+    def writing(
+        self, step: int, generation: int = 0, begun: Path | None = None
+    ) -> contextlib.AbstractContextManager[PendingCheckpoint]:
         """Yields an empty checkpoint, which becomes the latest of `step`."""
 
     def remove(self, checkpoint: checkpoint_files.StoredCheckpoint) -> None:
@@ -44,9 +46,11 @@ class LocalCheckpointStore:
         """The checkpoints, the latest first."""
         return checkpoint_files.stored(self.folder)
 
-    def writing(self, step: int, generation: int = 0) -> contextlib.AbstractContextManager[PendingCheckpoint]:
+    def writing(
+        self, step: int, generation: int = 0, begun: Path | None = None
+    ) -> contextlib.AbstractContextManager[PendingCheckpoint]:
         """Yields an empty checkpoint, which becomes the latest of `step`."""
-        return checkpoint_files.writing(self.folder, step, generation)
+        return checkpoint_files.writing(self.folder, step, generation, begun)
 
     def remove(self, checkpoint: checkpoint_files.StoredCheckpoint) -> None:
         """Removes a checkpoint."""

@@ -16,6 +16,7 @@ from tfdist.checkpoint.checkpoint_pruner import CheckpointPruner
 from tfdist.checkpoint.checkpoint_store import CheckpointStore
 from tfdist.checkpoint.checkpoint_summary import CheckpointSummary
 from tfdist.checkpoint.generation_claim import SupersededError
+from tfdist.checkpoint.parts.chiefs_parts import ChiefsParts
 from tfdist.errors import RunDirError, StoreError
 
 _log = logging.getLogger("tfdist")
@@ -36,7 +37,7 @@ class CheckpointWriter:
 
     Args:
         store: Where the run's checkpoints lie.
-        weights: The weights, copied already.
+        weights: The weights, copied already: whole, or what is left to write where each worker writes its part.
         values: The values of the replicas.
         summary: The rest.
         pruner: Removes old ones afterwards.
@@ -52,7 +53,7 @@ class CheckpointWriter:
     def __init__(
         self,
         store: CheckpointStore,
-        weights: WeightsSnapshot,
+        weights: WeightsSnapshot | ChiefsParts,
         values: Mapping[str, np.ndarray],
         summary: CheckpointSummary,
         pruner: CheckpointPruner,
@@ -107,8 +108,13 @@ class CheckpointWriter:
         replicas = io.BytesIO()
         values: Mapping[str, Any] = self._values
         np.savez(replicas, **values)
-        with self._store.writing(self._summary.total, self._generation) as draft:
-            draft.add(WEIGHTS, self._weights.content())
+        weights = self._weights
+        begun = weights.folder if isinstance(weights, ChiefsParts) else None
+        with self._store.writing(self._summary.total, self._generation, begun) as draft:
+            if isinstance(weights, ChiefsParts):
+                weights.add_to(draft)
+            else:
+                draft.add(WEIGHTS, weights.content())
             draft.add(REPLICAS, replicas.getbuffer())
             draft.add(SUMMARY, json.dumps(self._summary.to_dict()).encode())
             self._check()

@@ -53,6 +53,15 @@ class PendingCheckpoint:
         self._write(name, content)
         self._digests[name] = FileDigest(len(content), zlib.crc32(content))
 
+    def adopt(self, name: str, digest: FileDigest) -> None:
+        """Takes a file that another worker has written, and that is on the disk.
+
+        Args:
+            name: The name of a file beside the others.
+            digest: Of the memory that it was written from.
+        """
+        self._digests[name] = digest
+
     def marker(self) -> dict[str, Any]:
         """The content of the marker, in JSON's types."""
         files = {name: {"bytes": file.size, "crc32": file.checksum} for name, file in sorted(self._digests.items())}

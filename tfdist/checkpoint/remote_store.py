@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 from tfdist.checkpoint import checkpoint_files
 from tfdist.checkpoint.pending_checkpoint import PendingCheckpoint
@@ -32,10 +33,11 @@ class RemoteCheckpointStore:
         return checkpoint_files.stored(self.folder)
 
     @contextlib.contextmanager
-    def writing(self, step: int, generation: int = 0) -> Iterator[PendingCheckpoint]:
+    def writing(self, step: int, generation: int = 0, begun: Path | None = None) -> Iterator[PendingCheckpoint]:
         """Yields an empty checkpoint; at a clean exit it is the latest of `step`.
 
         An earlier start of an elastic job may be writing one of the same step, so each generation has names of its own.
+        Nothing is begun on this machine.
 
         Raises:
             RunDirError: It cannot be written.

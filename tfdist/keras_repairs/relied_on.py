@@ -40,7 +40,7 @@ from tfdist.keras_repairs.base import global_seeds
 from tfdist.keras_repairs.callbacks import backup_and_restore, callback_list, chief_decisions
 from tfdist.keras_repairs.coupling import coupled_losses
 from tfdist.keras_repairs.coupling.trials import replica_trial
-from tfdist.keras_repairs.files import weights_copy
+from tfdist.keras_repairs.files import weights_walk
 from tfdist.keras_repairs.forward import (
     batch_moments,
     batch_normalization,
@@ -272,6 +272,6 @@ def _for_callbacks_and_files() -> tuple[Reliance, ...]:
         *_of(chief_decisions, keras.callbacks.EarlyStopping, "on_train_end"),
         *_of(callback_list, keras.callbacks.ModelCheckpoint, "_should_save_model"),
         *_of(backup_and_restore, keras.callbacks.BackupAndRestore, "_load_model"),
-        *_of(weights_copy, base_optimizer.BaseOptimizer, "save_own_variables"),
-        *_of(weights_copy, saving_lib, "_save_state"),
+        *_of(weights_walk, base_optimizer.BaseOptimizer, "save_own_variables"),
+        *_of(weights_walk, saving_lib, "_save_state"),
     )

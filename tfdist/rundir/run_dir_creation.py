@@ -20,7 +20,18 @@ DEFAULT_PARENT = "runs"
 Resume = Literal["auto", "must", "never"]
 
 _LOG = re.compile(r"worker-[0-9]+\.([0-9]{1,9})\.log")
-_CHECKPOINT_FILES = ("checkpoint.json", "model.weights.h5", "replicas.npz", "summary.json", TEMPORARY_GLOB)
+_CHECKPOINT_FILES = (
+    "checkpoint.json",
+    "model.weights.h5",
+    "weights.parts.json",
+    "weights.rest",
+    "weights.worker-*-of-*",
+    "replicas.npz",
+    "summary.json",
+    ".token",
+    ".receipt-*.json",
+    TEMPORARY_GLOB,
+)
 """Of every checkpoint. The marker is removed first: without it, the other files are not a checkpoint."""
 
 

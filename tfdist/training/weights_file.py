@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import keras
 import tensorflow as tf
 
+from tfdist.checkpoint.checkpoint_files import WEIGHTS
+from tfdist.checkpoint.parts.parted_file import is_parted, opened_weights
 from tfdist.checkpoint.temporary_folder import temporary_folder
 from tfdist.data.pipeline import Batches
 from tfdist.errors import DataError, RunDirError
 from tfdist.keras_repairs.files.training_state import build
 from tfdist.runtime.stores.object_stores import path_of
-from tfdist.runtime.transport.chief_broadcast import file_from_chief
-from tfdist.runtime.workers import worker_count
+from tfdist.runtime.transport.chief_broadcast import opened_file_from_chief
+from tfdist.runtime.workers import worker_count, worker_rank
 from tfdist.url_schemes import is_url
 
 _BLOCK_BYTES = 1 << 20
@@ -52,12 +56,14 @@ def load_initial_weights(
         variable.assign(value)
 
 
-def load_weights(model: keras.Model, file: Path, shown: str, batches: Batches | None, *, advice: str) -> None:
+def load_weights(
+    model: keras.Model, file: Path | BinaryIO, shown: str, batches: Batches | None, *, advice: str
+) -> None:
     """Loads a file of this machine, without the state of the optimizer.
 
     Args:
         model: Under whose strategy it is loaded.
-        file: A `.keras` or a `.weights.h5` file.
+        file: A `.keras` or a `.weights.h5` file; an open one where it lies in parts.
         shown: It in words, for errors.
         batches: What the model is to take, for one that is built by its first batch; None for one that is built.
         advice: What to do where it cannot be loaded, in a sentence.
@@ -85,33 +91,53 @@ def load_weights(model: keras.Model, file: Path, shown: str, batches: Batches | 
 
 
 @contextlib.contextmanager
-def copy_of_chiefs(source: str, strategy: tf.distribute.Strategy) -> Iterator[Path]:
+def copy_of_chiefs(source: str, strategy: tf.distribute.Strategy) -> Iterator[Path | BinaryIO]:
     """A file of the chief's machine, or a URL, on this machine for as long as the block runs.
+
+    Yields:
+        Its path here; of a checkpoint's weights that lie in parts, on one worker, the open file.
 
     Raises:
         DataError: There is no such file.
     """
-    missing = f"There is no file {source} on the chief's machine. Expected that it stays there until all have read it."
-    if worker_count(strategy) == 1 and not is_url(source):
-        if not Path(source).is_file():
-            raise DataError(missing)
+    is_alone = worker_count(strategy) == 1 and not is_url(source)
+    if is_alone and Path(source).is_file():
         yield Path(source)
         return
-    with temporary_folder() as folder:
-        # Keras chooses the format by the ending.
-        copy = folder / os.path.basename(source)
-        if not file_from_chief(source, copy, strategy):
-            raise DataError(missing)
-        yield copy
+    with contextlib.ExitStack() as opened:
+        file = opened.enter_context(_open(source)) if worker_rank(strategy) == 0 else None
+        if is_alone and file is not None:
+            yield file
+            return
+        with temporary_folder() as folder:
+            # Keras chooses the format by the ending.
+            copy = folder / os.path.basename(source)
+            if not opened_file_from_chief(file, copy, strategy):
+                raise DataError(
+                    f"There is no file {source} on the chief's machine. Expected that it stays there until all have "
+                    "read it."
+                )
+            yield copy
 
 
 def digest_of(file: str) -> str:
     """The SHA-256 of a file or a URL, in a few letters: other weights have another one."""
     digest = hashlib.sha256()
-    with (path_of(file) if is_url(file) else Path(file)).open("rb") as opened:
+    with _open(file) as opened:
+        if opened is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), file)
         while block := opened.read(_BLOCK_BYTES):
             digest.update(block)
     return digest.hexdigest()[:16]
+
+
+def _open(source: str) -> contextlib.AbstractContextManager[BinaryIO | None]:
+    """Opens a file of this machine, or a URL; that of a checkpoint's weights may lie in parts. None without one."""
+    place = path_of(source) if is_url(source) else Path(source)
+    if place.exists():
+        return place.open("rb")
+    is_here = place.name == WEIGHTS and is_parted(place.parent)
+    return opened_weights(place.parent) if is_here else contextlib.nullcontext()
 
 
 def one_line(error: BaseException) -> str:

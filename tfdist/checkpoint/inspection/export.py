@@ -9,6 +9,7 @@ from typing import Any
 from tfdist.checkpoint.checkpoint_contents import weights_fault
 from tfdist.checkpoint.checkpoint_files import WEIGHTS, StoredPath
 from tfdist.checkpoint.inspection.checkpoint_entries import CheckpointEntry, damages
+from tfdist.checkpoint.parts.parted_file import is_parted, opened_weights
 from tfdist.checkpoint.temporary_folder import temporary_folder
 from tfdist.errors import DataError, UsageError
 from tfdist.rundir import atomic_files
@@ -19,7 +20,7 @@ _MODEL_SUFFIX = ".keras"
 _BLOCK_BYTES = 1 << 20
 
 
-def export(run: RunDir, entry: CheckpointEntry, target: Path, *, load_model: Callable[[RunDir, Path], Any]) -> None:
+def export(run: RunDir, entry: CheckpointEntry, target: Path, *, load_model: Callable[[RunDir, Any], Any]) -> None:
     """Writes `target`, whole or not at all.
 
     `*.weights.h5` is a copy of the weights and the optimizer's state, for `load_weights` of the same model. `*.keras`
@@ -30,7 +31,8 @@ def export(run: RunDir, entry: CheckpointEntry, target: Path, *, load_model: Cal
         run: The run.
         entry: Its checkpoint.
         target: The file to make.
-        load_model: Builds the run's model and loads a file of weights into it; called for `*.keras` alone.
+        load_model: Builds the run's model and loads a file of weights into it, a path or an open file as Keras takes
+            it; called for `*.keras` alone.
 
     Raises:
         UsageError: The target exists, has another ending, or the run's model cannot be built here.
@@ -59,14 +61,17 @@ def export(run: RunDir, entry: CheckpointEntry, target: Path, *, load_model: Cal
             model.save(temporary)
         else:
             with temporary.open("wb") as file:
-                file.writelines(_blocks(entry.stored.path / WEIGHTS))
+                file.writelines(_blocks(entry.stored.path))
 
 
-def _model(run: RunDir, entry: CheckpointEntry, load_model: Callable[[RunDir, Path], Any]) -> Any:
+def _model(run: RunDir, entry: CheckpointEntry, load_model: Callable[[RunDir, Any], Any]) -> Any:
     """The run's model with the weights of a checkpoint, which are copied here where they lie in a bucket."""
-    source = entry.stored.path / WEIGHTS
+    source = entry.stored.path
     if isinstance(source, Path):
-        return load_model(run, source)
+        if not is_parted(source):
+            return load_model(run, source / WEIGHTS)
+        with opened_weights(source) as file:
+            return load_model(run, file)
     with temporary_folder() as folder:
         copy = folder / WEIGHTS
         with copy.open("wb") as file:
@@ -75,10 +80,11 @@ def _model(run: RunDir, entry: CheckpointEntry, load_model: Callable[[RunDir, Pa
 
 
 def _blocks(source: StoredPath) -> Iterator[bytes]:
-    """The bytes of a file; an error of reading it names it, and not the file that is written."""
+    """The bytes of a checkpoint's weights; an error of reading names it, and not the file that is written."""
     try:
-        with source.open("rb") as file:
+        with opened_weights(source) as file:
             while block := file.read(_BLOCK_BYTES):
                 yield block
-    except OSError as error:
-        raise DataError(f"{source} cannot be read: {error.strerror}. Choose another checkpoint with --step.") from error
+    except (OSError, ValueError) as error:
+        place, reason = source / WEIGHTS, getattr(error, "strerror", None) or error
+        raise DataError(f"{place} cannot be read: {reason}. Choose another checkpoint with --step.") from error

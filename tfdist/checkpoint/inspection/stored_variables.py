@@ -13,8 +13,9 @@ import h5py
 import numpy as np
 
 from tfdist.checkpoint.checkpoint_contents import check_weights, load_arrays
-from tfdist.checkpoint.checkpoint_files import REPLICAS, WEIGHTS, StoredPath, opened
+from tfdist.checkpoint.checkpoint_files import REPLICAS, StoredPath
 from tfdist.checkpoint.inspection.checkpoint_entries import CheckpointEntry
+from tfdist.checkpoint.parts.parted_file import opened_weights
 from tfdist.errors import DataError
 
 _BFLOAT16 = "bfloat16"
@@ -65,7 +66,7 @@ class StoredVariables:
         """
         try:
             with reading(self._folder):
-                file = self._files.enter_context(opened(self._folder / WEIGHTS))
+                file = self._files.enter_context(opened_weights(self._folder))
                 size = file.seek(0, os.SEEK_END)
                 h5 = self._files.enter_context(h5py.File(file, "r"))
                 check_weights(h5, size)

@@ -24,7 +24,7 @@ class MemoryFile(io.BytesIO):
 
     def __init__(self, room: int) -> None:
         super().__init__()
-        self._memory = _aligned(room)
+        self._memory = aligned_memory(room)
         self._size = 0
         self._place = 0
 
@@ -71,12 +71,12 @@ class MemoryFile(io.BytesIO):
 
     def _make_room(self, size: int) -> None:
         if size > len(self._memory):
-            larger = _aligned(max(size, len(self._memory) * 3 // 2))
+            larger = aligned_memory(max(size, len(self._memory) * 3 // 2))
             larger[: self._size] = self.content
             self._memory = larger
 
 
-def _aligned(size: int) -> NDArray[np.uint8]:
+def aligned_memory(size: int) -> NDArray[np.uint8]:
     """Uninitialised memory, uint8 [size], aligned such that a disk is written from it without a copy."""
     memory = np.empty(size + ALIGNMENT, np.uint8)
     begin = -memory.ctypes.data % ALIGNMENT

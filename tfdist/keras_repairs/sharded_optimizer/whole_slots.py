@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tfdist.keras_repairs.optimizer.model_optimizers import optimizers_of
 from tfdist.keras_repairs.sharded_embeddings.table_variable import tables_of
 from tfdist.keras_repairs.sharded_optimizer.cut_kinds import is_container
+from tfdist.keras_repairs.sharded_optimizer.held_parts import cut_optimizers
 from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import OptimizerParts, Slot, parts_of, updating_optimizers
 from tfdist.keras_repairs.sharded_parameters.whole_weights import whole_weights
 from tfdist.runtime.transport.part_sums import cut_out
@@ -59,7 +60,7 @@ def whole_state(model: Any, *, is_wanted: bool = True) -> Iterator[None]:
         model: One of which no worker holds a part alone is left as it is.
         is_wanted: Whether this worker reads it.
     """
-    slots = [(slot.variable, _cut_of(slot)) for found in _cut_optimizers(model) for slot in found.slots]
+    slots = [(slot.variable, _cut_of(slot)) for found in cut_optimizers(model) for slot in found.slots]
     with contextlib.ExitStack() as stack:
         stack.enter_context(whole_weights(model, is_wanted=is_wanted))
         stack.enter_context(whole_tables(model, is_wanted=is_wanted))
@@ -118,7 +119,7 @@ def load_own_variables(original: Function) -> Function:
     """Repairs `BaseOptimizer.load_own_variables`: each worker takes its parts."""
 
     def repaired(self: Any, store: Any) -> None:
-        if is_container(self) or parts_of(self) is None:
+        if not _is_cut(self):
             original(self, store)
             return
         if len(store.keys()) != len(self.variables):
@@ -137,7 +138,7 @@ def set_weights(original: Function) -> Function:
     """Repairs `BaseOptimizer.set_weights`."""
 
     def repaired(self: Any, weights: Sequence[Any]) -> None:
-        if is_container(self) or parts_of(self) is None:
+        if not _is_cut(self):
             original(self, weights)
         else:
             _load(self, weights)
@@ -145,24 +146,22 @@ def set_weights(original: Function) -> Function:
     return repaired
 
 
+def _is_cut(optimizer: Any) -> bool:
+    """Whether workers hold parts of an optimizer's state, or of those inside of it, whose variables it has as well."""
+    return any(parts_of(each) is not None for each in updating_optimizers(optimizer))
+
+
 def _load(optimizer: Any, values: Sequence[Any]) -> None:
-    found = parts_of(optimizer)
-    assert found is not None, "asked before"
-    for variable, value in zip(optimizer._variables, values, strict=False):
+    parts = [found for each in updating_optimizers(optimizer) if (found := parts_of(each)) is not None]
+    for variable, value in zip(optimizer.variables, values, strict=False):
         shape = whole_shape(optimizer, variable)
         if tuple(value.shape) != shape:
             raise ValueError(
                 f"Optimizer variable {variable.path} has shape {shape} not compatible with provided weight shape "
                 f"{tuple(value.shape)}."
             )
-        variable.assign(own_part(found, variable, np.asarray(value)))
-
-
-def _cut_optimizers(model: Any) -> Iterator[OptimizerParts]:
-    for optimizer in optimizers_of(model):
-        found = None if is_container(optimizer) or not optimizer.built else parts_of(optimizer)
-        if found is not None:
-            yield found
+        holder = next((found for found in parts if _slot_of(found, variable) is not None), parts[0])
+        variable.assign(own_part(holder, variable, np.asarray(value)))
 
 
 def _slot_of(found: OptimizerParts, variable: Any) -> Slot | None:

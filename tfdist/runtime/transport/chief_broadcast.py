@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import tensorflow as tf
@@ -36,14 +37,21 @@ def file_from_chief(source: str | Path, target: Path, strategy: tf.distribute.St
     is_chief = worker_rank(strategy) == 0
     place = path_of(source) if isinstance(source, str) and is_url(source) else Path(source)
     found = is_chief and place.exists()  # the other workers need not reach it
-    size = int(broadcast(np.int64(place.stat().st_size if found else -1), strategy=strategy))
+    with place.open("rb") if found else contextlib.nullcontext() as opened:
+        return opened_file_from_chief(opened, target, strategy)
+
+
+def opened_file_from_chief(source: BinaryIO | None, target: Path, strategy: tf.distribute.Strategy) -> bool:
+    """As `file_from_chief`, of a file that the chief has opened; None where there is none, and on the others."""
+    size = int(broadcast(np.int64(-1 if source is None else source.seek(0, os.SEEK_END)), strategy=strategy))
     if size < 0:
         return False
-    with contextlib.ExitStack() as files:
-        read: Callable[[int], bytes] = files.enter_context(place.open("rb")).read if is_chief else bytes
-        copy = files.enter_context(target.open("wb"))
+    if source is not None:
+        source.seek(0)
+    with target.open("wb") as copy:
         for start in range(0, size, PIECE_BYTES):
-            copy.write(bytes_from_chief(read(min(PIECE_BYTES, size - start)), strategy))
+            length = min(PIECE_BYTES, size - start)
+            copy.write(bytes_from_chief(bytes(length) if source is None else source.read(length), strategy))
     return True
 
 

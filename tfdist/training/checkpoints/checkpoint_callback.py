@@ -19,8 +19,9 @@ from tfdist.checkpoint.checkpoint_manager import variables_of
 from tfdist.errors import RunDirError, UsageError
 from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.files import training_state
+from tfdist.keras_repairs.files.part_copy import PartCopy, is_shared
 from tfdist.keras_repairs.files.weights_copy import WeightsCopy
-from tfdist.keras_repairs.sharded_optimizer.whole_slots import restore_accumulated, whole_shape, whole_state
+from tfdist.keras_repairs.sharded_optimizer.whole_slots import restore_accumulated, whole_shape
 from tfdist.order.position import START, Position
 from tfdist.runtime import random_state, replica_values
 from tfdist.runtime.collectives.decisions import broadcast
@@ -81,6 +82,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         self._strategy = strategy
         self._saving = saving
         self._weights: WeightsCopy | None = None
+        self._part: PartCopy | None = None
         self._is_chief = worker_rank(strategy) == 0
         self._position = base_summary.position if resumed is None else resumed.position
         self._saved_at = self._tried_at = None if resumed is None else resumed.position
@@ -165,8 +167,8 @@ class CheckpointCallback(keras.callbacks.Callback):
         if self._is_chief:
             with self._saving():
                 self._checkpoints.finish()
-            # The model outlives its training and holds its callbacks, and this copy is as large as a checkpoint.
-            self._weights = None
+        # The model outlives its training and holds its callbacks, and this copy is as large as a checkpoint.
+        self._weights = self._part = None
 
     def _where(self) -> str:
         position = self._position
@@ -199,9 +201,8 @@ class CheckpointCallback(keras.callbacks.Callback):
                 transient = self._read_transient(metrics=self._position.step > 0)
             persistent = replica_values.read(training_state.persistent_state(self.model), self._strategy)
             values = persistent | transient | self._own_values()
-            with whole_state(self.model, is_wanted=self._is_chief):
-                if self._is_chief:
-                    self._begin_to_write(values, metrics)
+            made = self._begin_to_write(values, metrics)
+        if made:
             self._saved_at = self._position
         self._schedule.saved()
         return made
@@ -215,21 +216,32 @@ class CheckpointCallback(keras.callbacks.Callback):
         """The chief's answer, on all workers."""
         return bool(broadcast(self._is_chief and ask(), strategy=self._strategy))
 
-    def _begin_to_write(self, values: Mapping[str, np.ndarray], metrics: Mapping[str, float]) -> None:
-        summary = dataclasses.replace(
+    def _begin_to_write(self, values: Mapping[str, np.ndarray], metrics: Mapping[str, float]) -> bool:
+        """Copies weights and optimizer, on all workers; returns whether they are being written, the same on all."""
+        summary = self._summary(metrics) if self._is_chief else None
+        if is_shared(self.model, self._strategy):
+            if self._part is None:
+                self._part = PartCopy(self.model, self._strategy)
+            return self._checkpoints.save_parts(self._part, values, summary, self._total)
+        if summary is not None:
+            if self._weights is None:
+                self._weights = WeightsCopy(self.model)
+            self._checkpoints.save(self._weights, values, summary)
+        return True
+
+    def _summary(self, metrics: Mapping[str, float]) -> CheckpointSummary:
+        shape_of = functools.partial(whole_shape, self.model.optimizer)
+        return dataclasses.replace(
             self._base_summary,
             epoch=self._position.epoch,
             step=self._position.step,
             total=self._total,
             time=time.time(),
-            variables=variables_of(self.model),
+            variables=variables_of(self.model, shape_of),
             logs=self._logs,
             metrics=metrics,
             record=self._record(),
         )
-        if self._weights is None:
-            self._weights = WeightsCopy(self.model)
-        self._checkpoints.save(self._weights, values, summary)
 
     def _own_values(self) -> dict[str, np.ndarray]:
         """Further arrays of a checkpoint, by names of their own; those of the chief are written."""

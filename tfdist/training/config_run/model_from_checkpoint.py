@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import BinaryIO
 
 import keras
 import tensorflow as tf
@@ -17,12 +18,12 @@ from tfdist.rundir import RunDir
 from tfdist.training.config_objects.model_builder import build_model
 
 
-def load_model(run: RunDir, weights: Path) -> keras.Model:
+def load_model(run: RunDir, weights: Path | BinaryIO) -> keras.Model:
     """Builds and compiles the run's model, and loads weights and the optimizer's state into it.
 
     Args:
         run: A run from a config.
-        weights: A checkpoint's file of weights.
+        weights: A checkpoint's file of weights, or one that `opened_weights` has opened.
 
     Raises:
         UsageError: The run is a script's, or its model has no variables before it has seen data.

@@ -57,6 +57,7 @@ def load_trained(
     """
     with copy_of_chiefs(trained.file, strategy) as file:
         if trained.config is None:
+            assert isinstance(file, Path), "a `.keras` file lies in no parts"
             return _whole_model(trained, file, strategy, compiles=compiles)
         with _precision(trained.config):
             model = build_model(trained.config, strategy)

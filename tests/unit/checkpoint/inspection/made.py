@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import time
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,10 @@ import h5py
 import numpy as np
 
 from tfdist.checkpoint import checkpoint_files
+from tfdist.checkpoint.checkpoint_files import WEIGHTS
+from tfdist.checkpoint.parts.part_names import PARTS, REST, part_name
 from tfdist.rundir import RunDir, create_run_dir
+from tfdist.sharding.file_parts import FileParts, SharedValue
 
 EPOCH = 10
 
@@ -55,6 +59,34 @@ def save(run: RunDir, step: int, weights: dict[str, Any] | None = None, **told: 
         draft.add("model.weights.h5", model.getvalue())
         draft.add("replicas.npz", replicas.getvalue())
         draft.add("summary.json", json.dumps(summary).encode())
+
+
+def part(folder: Path, workers: int) -> bytes:
+    """Turns a checkpoint into one whose workers have each written a part; returns its file of weights."""
+    content = (folder / WEIGHTS).read_bytes()
+    with h5py.File(folder / WEIGHTS) as file:
+        data = file["layers/dense/vars/0"]
+        begin, size, item = data.id.get_offset(), data.nbytes, data.dtype.itemsize
+    bounds = tuple(size // item * worker // workers * item for worker in range(workers + 1))
+    parts = FileParts(len(content), workers, (SharedValue(begin, bounds),))
+    (folder / WEIGHTS).unlink()
+    (folder / PARTS).write_text(json.dumps(parts.to_dict()))
+    (folder / REST).write_bytes(content[:begin] + content[begin + size :])
+    for worker in range(workers):
+        start, stop = bounds[worker : worker + 2]
+        (folder / part_name(worker, workers)).write_bytes(content[begin + start : begin + stop])
+    mark(folder)
+    return content
+
+
+def mark(folder: Path) -> None:
+    """Writes a checkpoint's marker so that it fits the files that are there."""
+    files = {
+        file.name: {"bytes": file.stat().st_size, "crc32": zlib.crc32(file.read_bytes())}
+        for file in folder.iterdir()
+        if file.name != checkpoint_files.MARKER
+    }
+    (folder / checkpoint_files.MARKER).write_text(json.dumps({"format": 2, "files": files}))
 
 
 def folder_of(run: RunDir, step: int) -> Path:

@@ -1,0 +1,112 @@
+"""Trains with checkpoints of which each worker writes its part: `-m tests.workers.parted_checkpoints FOLDER [OPTIONS]`.
+
+A directory below FOLDER for each `fit` holds its checkpoints, and Keras's own file of the weights at its end. With
+`--kill N` worker 1 is killed while it writes its N-th part; then there is one `fit`, as with `--once`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import errno
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import keras
+import numpy as np
+
+import tfdist
+from tests.workers.cut_weights import cut_all
+from tfdist.checkpoint.parts import folder_agreement
+from tfdist.rundir import direct_io
+
+ROWS, LENGTH, SAMPLES = 61, 5, 65
+
+
+def model() -> keras.Model:
+    """With a weight that is large enough to be shared where all workers have it whole, and one of 16 bits."""
+    keras.utils.set_random_seed(3)
+    inputs = keras.Input((LENGTH,), dtype="int32")
+    rows = keras.layers.Embedding(ROWS, 7)(inputs)
+    hidden = keras.layers.Dense(2500, "tanh")(keras.layers.GlobalAveragePooling1D()(rows))
+    hidden = keras.layers.BatchNormalization()(hidden)
+    half = keras.layers.Dense(5, "tanh", dtype="bfloat16")(hidden)
+    made = keras.Model(inputs, keras.layers.Dense(3, "softmax", dtype="float32")(half))
+    optimizer = keras.optimizers.Adam(0.01, global_clipnorm=1.0)
+    made.compile(keras.optimizers.LossScaleOptimizer(optimizer), "sparse_categorical_crossentropy")
+    return made
+
+
+def fit(made: keras.Model, folder: Path) -> None:
+    generator = np.random.default_rng(1)
+    x = generator.integers(0, ROWS, (SAMPLES, LENGTH))
+    callbacks = tfdist.callbacks(folder, every_steps=2, every_minutes=None, keep=9)
+    made.fit(x, x.sum(axis=1) % 3, batch_size=16, epochs=2, verbose=0, callbacks=callbacks)
+    made.save_weights(folder / "whole.weights.h5")
+
+
+@contextlib.contextmanager
+def apart() -> Iterator[None]:
+    """Worker 1 reaches no folder of the chief's, as on another host."""
+    hidden = (lambda path: "") if tfdist.worker_index() == 1 else None
+    names = ("token_in", "small_text") if hidden else ()
+    with contextlib.ExitStack() as patches:
+        for name in names:
+            patches.enter_context(mock.patch.object(folder_agreement, name, hidden))
+        yield
+
+
+@contextlib.contextmanager
+def with_writing(write: Any) -> Iterator[None]:
+    """Worker 1 writes its parts by another function."""
+    replaces = tfdist.worker_index() == 1
+    with mock.patch.object(direct_io, "write_uncached", write) if replaces else contextlib.nullcontext():
+        yield
+
+
+def full(path: Path, content: Any) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def killed_at(number: int) -> Any:
+    left, write = number, direct_io.write_uncached
+
+    def killed(path: Path, content: memoryview) -> None:
+        nonlocal left
+        left -= 1
+        if left:
+            write(path, content)
+            return
+        path.write_bytes(content[: len(content) // 2])
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    return killed
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--once", action="store_true")
+    parser.add_argument("--kill", type=int)
+    options = parser.parse_args()
+    cut_all()
+    made = model()
+    if options.once or options.kill:
+        with with_writing(killed_at(options.kill)) if options.kill else contextlib.nullcontext():
+            fit(made, options.folder / "together")
+    else:
+        fit(made, options.folder / "together")
+        with apart():
+            fit(made, options.folder / "apart")
+        with with_writing(full):
+            fit(made, options.folder / "full")
+    print(json.dumps({"done": tfdist.worker_index()}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""Checkpoints of which each worker writes its part are the files of one device, whatever becomes of a worker."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+from tests.devices.small_training import datasets
+from tests.marks import slow
+from tests.workers.cli_process import tfdist
+from tfdist.checkpoint.checkpoint_files import StoredCheckpoint, stored
+from tfdist.checkpoint.parts.part_names import PARTS, part_name
+from tfdist.checkpoint.parts.parted_file import is_parted, opened_weights
+from tfdist.rundir import RunDir
+
+MODULE = "tests.workers.parted_checkpoints"
+
+
+def train(folder: Path, workers: int, *arguments: object, launcher: tuple[object, ...] = ()
+          ) -> subprocess.CompletedProcess[str]:  # fmt: skip
+    folder.mkdir(exist_ok=True)
+    return tfdist("train", "--nproc", workers, *launcher, "-m", MODULE, folder, *arguments, timeout=200)
+
+
+def checkpoints(folder: Path) -> list[StoredCheckpoint]:
+    return [entry for entry in stored(RunDir(folder).checkpoints_dir) if entry.is_marked]
+
+
+def weights_of(entry: StoredCheckpoint) -> dict[str, Any]:
+    assert isinstance(entry.path, Path) and is_parted(entry.path) and entry.fault() is None
+    with opened_weights(entry.path) as file:
+        return datasets(file)
+
+
+SHARDED = [
+    (2, ("--shard", "zero2")),
+    slow(2, ("--shard", "zero3", "--shard-embeddings", 20)),
+    slow(3, ("--shard", "zero3")),
+    slow(3, ("--shard", "zero1", "--shard-embeddings", 20)),
+    slow(3, ("--shard-embeddings", 20)),
+]
+
+
+@pytest.mark.bound(300)
+@pytest.mark.parametrize(("workers", "options"), SHARDED)
+def test_the_parts_are_the_file_that_keras_writes(workers: int, options: tuple[object, ...], tmp_path: Path) -> None:
+    done = train(tmp_path / "files", workers, launcher=(*options, "--run-dir", tmp_path / "run"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    for name in ("together", "apart"):
+        folder = tmp_path / "files" / name
+        held = checkpoints(folder)
+        assert [entry.step for entry in held] == [10, 8, 6, 5, 4, 2]
+        assert weights_of(held[0]) == datasets(folder / "whole.weights.h5")
+        sizes = [(folder / "checkpoints" / held[0].path.name / part_name(w, workers)).stat().st_size
+                 for w in range(workers)]  # fmt: skip
+        if "--shard" in options:
+            assert sum(sizes) > 100_000 and max(sizes) - min(sizes) < 2000, "each writes as much as the others"
+        else:
+            assert min(sizes) > 25_000, "the other layers' state is the chief's to write"
+    assert checkpoints(tmp_path / "files" / "full") == []
+    assert list((tmp_path / "files" / "full" / "checkpoints").iterdir()) == [], "nothing half-written is left"
+    log = (tmp_path / "run" / "logs" / "worker-0.0.log").read_text()
+    assert log.count("Worker 1 could not write its part of the checkpoint. The disk is full") == 7
+
+
+@pytest.mark.slow
+@pytest.mark.bound(600)
+@pytest.mark.parametrize(("workers", "mode"), [(2, "zero2"), (2, "zero3"), (3, "zero3")])
+def test_a_worker_that_is_killed_while_it_writes_leaves_the_one_before(
+    workers: int, mode: str, tmp_path: Path
+) -> None:
+    def start(name: str, *arguments: object, resume: str = "never") -> subprocess.CompletedProcess[str]:
+        options = ("--shard", mode, "--run-dir", tmp_path / f"run-{name}", "--resume", resume)
+        return train(tmp_path / name, workers, *arguments, launcher=options)
+
+    assert start("whole", "--once").returncode == 0
+    folder = tmp_path / "killed" / "together"
+    assert start("killed", "--kill", 3).returncode == 4
+    assert [entry.step for entry in checkpoints(folder)] == [4, 2]
+    resumed = start("killed", "--once", resume="must")
+    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+    assert not list((folder / "checkpoints").glob(".*.tmp")), "what was half-written is removed"
+    assert datasets(folder / "whole.weights.h5") == datasets(tmp_path / "whole" / "together" / "whole.weights.h5")
+    assert weights_of(checkpoints(folder)[0]) == weights_of(checkpoints(tmp_path / "whole" / "together")[0])
+
+
+def weights(path: Path) -> dict[str, np.ndarray]:
+    """The weights of the layers whose statistics are not each replica's own."""
+    found: dict[str, np.ndarray] = {}
+
+    def add(name: str, item: Any) -> None:
+        if isinstance(item, h5py.Dataset) and name.startswith("layers/dense/"):
+            found[name] = item[()]
+
+    with h5py.File(path) as file:
+        file.visititems(add)
+    return found
+
+
+def damage(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+
+@pytest.mark.slow
+@pytest.mark.bound(900)
+@pytest.mark.parametrize("change", [damage, Path.unlink], ids=["damaged", "missing"])
+def test_it_goes_on_in_any_mode_and_by_any_number_from_the_last_that_is_whole(
+    change: Callable[[Path], None], tmp_path: Path
+) -> None:
+    first = ("--shard", "zero3", "--run-dir", tmp_path / "run")
+    assert train(tmp_path / "begun", 2, "--kill", 4, launcher=first).returncode == 4
+    latest, *_ = checkpoints(tmp_path / "begun" / "together")
+    assert latest.step == 5
+    change(Path(str(latest.path)) / part_name(1, 2))
+    ends = {}
+    for workers, mode in [(2, "zero3"), (3, "zero3"), (3, "zero2"), (2, "none"), (1, "none")]:
+        folder, run = tmp_path / f"{workers}-{mode}", tmp_path / f"run-{workers}-{mode}"
+        shutil.copytree(tmp_path / "begun", folder)
+        shutil.copytree(tmp_path / "run", run)
+        options = ("--shard", mode, "--run-dir", run, "--resume", "must")
+        done = train(folder, workers, "--once", launcher=options)
+        assert done.returncode == 0, done.stdout + done.stderr
+        log = (run / "logs" / "worker-0.1.log").read_text()
+        assert "is damaged" in log and f"{part_name(1, 2)}, the part of worker 1," in log
+        assert "resumes after step 4" in log or "step 4" in log, log
+        assert (Path(str(checkpoints(folder / "together")[0].path)) / PARTS).exists() == (mode != "none")
+        ends[workers, mode] = weights(folder / "together" / "whole.weights.h5")
+    one = ends.pop((1, "none"))
+    for case, other in ends.items():
+        assert one and one.keys() == other.keys()
+        for name, value in one.items():
+            np.testing.assert_allclose(other[name], value, rtol=0.01, atol=2e-3, err_msg=f"{case}: {name}")

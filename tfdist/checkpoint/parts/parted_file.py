@@ -1,0 +1,128 @@
+"""A file of weights that lies in parts, read as the one file that it is."""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import io
+import os
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from tfdist import bounded_json
+from tfdist.checkpoint.checkpoint_files import WEIGHTS, StoredPath, opened
+from tfdist.checkpoint.parts.part_names import PARTS, REST, part_name
+from tfdist.rundir.regular_files import MOST_JSON_BYTES
+from tfdist.sharding.file_parts import FileParts
+
+Opener = Callable[[int | None], BinaryIO]
+
+
+class PartedFile(io.BytesIO):
+    """Reads what is asked for, of the files that have it, which are opened when they are needed.
+
+    It is an `io.BytesIO` in type only, because Keras loads weights from one or from a path; as a text it is the path.
+
+    Args:
+        path: That of the whole, which is not there.
+        parts: Where its bytes are.
+        opener: Opens the file of a worker; that of the rest for None.
+    """
+
+    def __init__(self, path: str, parts: FileParts, opener: Opener) -> None:
+        super().__init__()
+        self._path = path
+        self._size = parts.size
+        self._segments = parts.segments()
+        self._begins = [segment.begin for segment in self._segments]
+        self._opener = opener
+        self._files: dict[int | None, BinaryIO] = {}
+        self._closing = contextlib.ExitStack()
+        self._place = 0
+
+    def __str__(self) -> str:
+        return self._path
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._place = {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self._size}[whence] + offset
+        return self._place
+
+    def tell(self) -> int:
+        return self._place
+
+    def read(self, size: int | None = -1) -> bytes:
+        left = max(0, self._size - self._place)
+        found = bytearray(left if size is None or size < 0 else min(size, left))
+        self.readinto(found)
+        return bytes(found)
+
+    def readinto(self, buffer: Any) -> int:
+        into = np.frombuffer(buffer, np.uint8) if len(buffer) else np.empty(0, np.uint8)
+        end = min(self._size, self._place + len(into))
+        done = 0
+        while self._place < end:
+            segment = self._segments[bisect.bisect_right(self._begins, self._place) - 1]
+            start = self._place - segment.begin
+            size = min(segment.size - start, end - self._place)
+            self._read_whole(segment.worker, segment.offset + start, into[done : done + size].data)
+            done, self._place = done + size, self._place + size
+        return done
+
+    def getvalue(self) -> bytes:
+        """Not for a file that may be larger than memory."""
+        raise io.UnsupportedOperation("getvalue")
+
+    def close(self) -> None:
+        self._closing.close()
+        super().close()
+
+    def _read_whole(self, worker: int | None, offset: int, into: memoryview) -> None:
+        if worker not in self._files:
+            self._files[worker] = self._closing.enter_context(self._opener(worker))
+        file = self._files[worker]
+        file.seek(offset)
+        done = 0
+        while done < len(into):
+            count: int = file.readinto(into[done:])  # type: ignore[attr-defined]
+            if not count:
+                raise OSError(f"{os.path.dirname(self._path)}: a part of {os.path.basename(self._path)} is cut short")
+            done += count
+
+
+def opened_weights(folder: StoredPath) -> BinaryIO:
+    """Opens the file of weights of a checkpoint for reading bytes, whether it lies there whole or in parts.
+
+    Raises:
+        OSError: It cannot be opened, or is none.
+        ValueError: What says where its parts are is damaged.
+    """
+    try:
+        with opened(folder / PARTS) as file:
+            content = file.read(MOST_JSON_BYTES + 1)
+    except FileNotFoundError:
+        return opened(folder / WEIGHTS)
+    try:
+        parts = FileParts.from_dict(bounded_json.parse(content, MOST_JSON_BYTES))
+    except ValueError as error:
+        raise ValueError(f"{PARTS} is damaged: {error}") from None
+
+    def open_part(worker: int | None) -> BinaryIO:
+        name = REST if worker is None else part_name(worker, parts.workers)
+        file = opened(folder / name)
+        size, expected = file.seek(0, os.SEEK_END), parts.rest_size if worker is None else parts.part_size(worker)
+        if size != expected:
+            file.close()
+            raise ValueError(f"{name} has {size:,} bytes instead of {expected:,}")
+        return file
+
+    # A table may claim more bytes than there are: readers compare what they are to take with the size of the file.
+    for worker in (None, *range(parts.workers)):
+        open_part(worker).close()
+    return PartedFile(str(folder / WEIGHTS), parts, open_part)
+
+
+def is_parted(folder: StoredPath) -> bool:
+    """Whether the file of weights of a checkpoint lies in parts."""
+    return (folder / PARTS).exists()

@@ -1,0 +1,222 @@
+"""Copies what this worker writes of a checkpoint whose weights and optimizer's state the workers share.
+
+The parts are ranges of the file that one device would write. Keras's own store writes that file once on the chief, in
+memory, without the values that are shared: their places in it are what is kept. Weights that every worker has whole are
+shared, too, so that each writes as much as the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import h5py
+import keras
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.files.hdf5_memory_file import aligned_memory
+from tfdist.keras_repairs.files.hdf5_sparse_file import SparseFile
+from tfdist.keras_repairs.files.weights_walk import (
+    Group,
+    WeightsWalk,
+    array_of,
+    bytes_of,
+    layout_of,
+    named,
+    values_of,
+    write_groups,
+)
+from tfdist.keras_repairs.sharded_optimizer.held_parts import held_parts
+from tfdist.runtime.transport.part_sums import cut_out
+from tfdist.runtime.workers import worker_count, worker_rank
+from tfdist.sharding.cut import Cut, evenly
+from tfdist.sharding.file_parts import FileParts, Segment, SharedValue
+from tfdist.sharding.sharding_mode import WHOLE_BELOW
+
+
+def is_shared(model: Any, strategy: tf.distribute.Strategy) -> bool:
+    """Whether workers hold parts of a built model or of its optimizers; the same on all of them."""
+    return worker_count(strategy) > 1 and bool(held_parts(model))
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """A value that workers share.
+
+    Attributes:
+        cut: How.
+        dtype: NumPy's.
+        read: This worker's part, as a tensor.
+    """
+
+    cut: Cut
+    dtype: np.dtype
+    read: Callable[[], tf.Tensor]
+
+    def part_size(self, worker: int) -> int:
+        return self.cut.part_size(worker) * self.dtype.itemsize
+
+
+class PartCopy:
+    """The latest copy of this worker's part, in host memory. All workers call `take` together.
+
+    Args:
+        model: Built and compiled, with its optimizer.
+        strategy: The strategy in force.
+    """
+
+    def __init__(self, model: keras.Model, strategy: tf.distribute.Strategy) -> None:
+        self._model = model
+        self._worker, self._workers = worker_rank(strategy), worker_count(strategy)
+        self._walk = WeightsWalk(model)
+        self._layout: list[object] = []
+        self._own: NDArray[np.uint8] = np.empty(0, np.uint8)
+        self._structure: _Structure | None = None
+
+    def take(self) -> None:
+        """Copies this worker's part; between two batches, in the main thread, and while nobody reads `content`."""
+        groups = self._walk.groups()
+        shared = self._shared(groups)
+        layout = [*map(layout_of, groups), [None if each is None else each.cut for each in shared]]
+        if layout != self._layout:
+            self._own = np.empty(0, np.uint8)  # what was there is not needed beside the new one
+            self._own = aligned_memory(sum(each.part_size(self._worker) for each in shared if each is not None))
+            self._structure = _Structure(groups, shared, self._workers) if self._worker == 0 else None
+            self._layout = layout
+        elif self._structure is not None:
+            self._structure.refresh(groups, shared)
+        begin = 0
+        for each in filter(None, shared):
+            end = begin + each.part_size(self._worker)
+            np.copyto(self._own[begin:end], bytes_of(each.read()))
+            begin = end
+
+    def content(self) -> memoryview:
+        """This worker's bytes; in any thread. They change with the next `take`."""
+        return self._own.data
+
+    def rest(self) -> memoryview:
+        """On the chief, the bytes of the file that no worker's part has."""
+        assert self._structure is not None, "the chief has taken a copy"
+        return self._structure.rest.data
+
+    @property
+    def parts(self) -> FileParts:
+        """On the chief, which bytes of the file each worker has."""
+        assert self._structure is not None, "the chief has taken a copy"
+        return self._structure.parts
+
+    def _shared(self, groups: Sequence[Group]) -> list[_Shared | None]:
+        """For each value of the file how it is shared; None for one that the chief writes."""
+        held = {id(part.variable): part for part in held_parts(self._model)}
+        trained = {id(variable) for variable in self._model.trainable_weights}
+        found: list[_Shared | None] = []
+        for value in values_of(groups):
+            part = held.get(id(value))
+            if part is not None and part.cut.size:
+                found.append(_Shared(part.cut, _dtype(part.stored), part.stored.read_value))
+            elif part is None and id(value) in trained and _is_large(value):
+                found.append(self._whole_on_all(value))
+            else:
+                found.append(None)
+        return found
+
+    def _whole_on_all(self, variable: keras.Variable) -> _Shared:
+        cut = evenly(tuple(variable.shape), self._workers)
+
+        def read() -> tf.Tensor:
+            return cut_out(tf.convert_to_tensor(variable.value), cut, self._worker)
+
+        return _Shared(cut, _dtype(variable.value), read)
+
+
+class _Structure:
+    """The chief's: the file without what is shared.
+
+    Args:
+        groups: What Keras stores.
+        shared: For each value how it is shared.
+        workers: By how many.
+
+    Attributes:
+        parts: Which bytes of the file each worker has.
+        rest: All other bytes.
+    """
+
+    def __init__(self, groups: Sequence[Group], shared: Sequence[_Shared | None], workers: int) -> None:
+        file = SparseFile()
+        write_groups(file, groups, _stand_ins(groups, shared))
+        begins = _begins(file, [name for name, _ in named(groups)])
+        values = [
+            SharedValue(_known(begin), tuple(bound * each.dtype.itemsize for bound in each.cut.bounds))
+            for begin, each in zip(begins, shared, strict=True)
+            if each is not None
+        ]
+        self.parts = FileParts(file.size, workers, tuple(values))
+        gaps = [segment for segment in self.parts.segments() if segment.worker is None]
+        self.rest = aligned_memory(self.parts.rest_size)
+        for gap in gaps:
+            end = gap.offset + gap.size
+            self.rest[gap.offset : end] = file.bytes_between(gap.begin, gap.begin + gap.size)
+        self._offsets = [
+            None if each is not None or begin is None else _offset(begin, gaps)
+            for begin, each in zip(begins, shared, strict=True)
+        ]
+
+    def refresh(self, groups: Sequence[Group], shared: Sequence[_Shared | None]) -> None:
+        """Copies the values that are not shared, which have the places that they had."""
+        for offset, each, value in zip(self._offsets, shared, values_of(groups), strict=True):
+            if each is None and offset is not None:
+                content = bytes_of(value)
+                self.rest[offset : offset + len(content)] = content
+
+
+def _stand_ins(groups: Sequence[Group], shared: Sequence[_Shared | None]) -> Iterator[np.ndarray]:
+    """What is written for each value: zeros for one that is shared, which take no memory in the file."""
+    for value, each in zip(values_of(groups), shared, strict=True):
+        yield array_of(value) if each is None else np.zeros(each.cut.shape, each.dtype)
+
+
+def _begins(file: SparseFile, names: Sequence[str]) -> list[int | None]:
+    """The place of each value in the file; None for one without any bytes.
+
+    Raises:
+        UnsupportedError: One is not stored in one piece, as it is.
+    """
+    found = []
+    with h5py.File(file, "r") as content:
+        for name in names:
+            data = content[name]
+            if data.nbytes and (data.chunks is not None or data.id.get_offset() is None):
+                raise UnsupportedError(
+                    f"Keras's store writes {name} in pieces, and a checkpoint in parts needs it in one. Expected a "
+                    "store that writes plain arrays. Train with --shard none, or leave out what changes how HDF5 "
+                    "writes."
+                )
+            found.append(data.id.get_offset() if data.nbytes else None)
+    return found
+
+
+def _known(begin: int | None) -> int:
+    assert begin is not None, "a value that is shared has bytes"
+    return begin
+
+
+def _offset(begin: int, gaps: Sequence[Segment]) -> int:
+    """Where in the rest the byte of a place in the file is."""
+    gap = next(gap for gap in gaps if gap.begin <= begin < gap.begin + gap.size)
+    return gap.offset + begin - gap.begin
+
+
+def _dtype(value: Any) -> np.dtype:
+    return np.dtype(value.dtype.as_numpy_dtype)
+
+
+def _is_large(variable: Any) -> bool:
+    """Whether a weight that all workers have whole is large enough to be shared."""
+    is_of_all = isinstance(variable._value, tf.distribute.DistributedValues)
+    return is_of_all and int(np.prod(variable.shape)) >= WHOLE_BELOW
