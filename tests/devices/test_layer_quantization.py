@@ -98,6 +98,16 @@ def dense_layers(file: Path) -> list[keras.layers.Layer]:
     return [layer for layer in layers.values() if isinstance(layer, keras.layers.Dense)]
 
 
+@pytest.mark.parametrize("mode", ["int8", "int4"])
+def test_equations_for_any_rank_stay_in_float(mode: str, tmp_path: Path) -> None:
+    """Keras 3.15 takes the rank of the input for its shape there: "object of type 'int' has no len()"."""
+    layers = [keras.layers.EinsumDense("...x,xy->...y", 4, name="any"), keras.layers.Dense(3, name="last")]
+    model = keras.Sequential([keras.Input([5, 4]), *layers])
+    assert files(model, tmp_path, mode).names == ("last",)
+    with pytest.raises(TypeError, match="no len"):
+        model.quantize(mode)
+
+
 def test_models_that_cannot_be_quantized(tmp_path: Path) -> None:
     convolutions = keras.Sequential([keras.Input([4, 4, 1]), keras.layers.Conv2D(2, 3)])
     with pytest.raises(UnsupportedError, match=r"no layer that int8 covers. Expected .*Dense.* Received: Conv2D"):

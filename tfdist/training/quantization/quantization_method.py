@@ -10,7 +10,7 @@ import keras
 
 from tfdist.training.quantization.calibrated.calibrated_kernel import fill_layer, quantize_layer, round_kernel
 from tfdist.training.quantization.calibrated.input_moments import InputMoments
-from tfdist.training.quantization.calibrated.kernel_layout import KINDS, layout_of
+from tfdist.training.quantization.calibrated.kernel_layout import KINDS, layout_of, takes_rank_for_shape
 from tfdist.training.quantization.calibrated.rounding_groups import RoundedKernel
 
 
@@ -46,6 +46,8 @@ class KerasMethod:
 
     def quantize(self, name: str, layer: keras.layers.Layer) -> bool:
         """See `QuantizationMethod`."""
+        if takes_rank_for_shape(layer):
+            return False
         try:
             layer.quantize(self.mode)
         except NotImplementedError:

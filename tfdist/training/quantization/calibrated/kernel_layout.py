@@ -33,6 +33,8 @@ def layout_of(layer: keras.layers.Layer) -> KernelLayout | None:
     """
     if type(layer) not in KINDS or not layer.built or layer.lora_rank:
         return None
+    if takes_rank_for_shape(layer):
+        return None
     shape = tuple(layer.kernel.shape)
     summed = 1 if type(layer) is keras.layers.Dense else _summed_axes(layer.equation)
     if summed is None or summed != _axes_of_keras(shape):
@@ -40,9 +42,14 @@ def layout_of(layer: keras.layers.Layer) -> KernelLayout | None:
     return KernelLayout(math.prod(shape[:summed]), math.prod(shape[summed:]))
 
 
+def takes_rank_for_shape(layer: keras.layers.Layer) -> bool:
+    """Whether Keras 3.15 raises a TypeError where it quantizes a layer: an EinsumDense with `...` in its equation."""
+    return isinstance(layer, keras.layers.EinsumDense) and "..." in layer.equation
+
+
 def _summed_axes(equation: str) -> int | None:
     """How many axes of the kernel are summed over: the first ones, in the order of the input's last ones."""
-    operands, _, output = equation.replace("...", "").replace(" ", "").partition("->")
+    operands, _, output = equation.replace(" ", "").partition("->")
     inputs, _, kernel = operands.partition(",")
     summed = [letter for letter in kernel if letter not in output]
     kept = kernel[len(summed) :]
