@@ -101,12 +101,12 @@ def samples(config_file: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_the_numbers_of_keras(config_file: Path) -> None:
-    """Of `LogitsDistillation` with a divergence of what is softened."""
+    """Of `LogitsDistillation` with a softened divergence; its logs are means of batches, of one size here."""
     x, y = samples(config_file)
     options = ["model.build=tests.devices.test_distillation.plain_student"]
     keras.utils.set_random_seed(7)
     ours = checked_objects(load_config(config_file, options), tf.distribute.get_strategy()).model
-    ours.fit(x, y, batch_size=16, epochs=3, shuffle=False, verbose=0)
+    logged = ours.fit(x, y, batch_size=25, epochs=3, shuffle=False, verbose=0).history
     keras.utils.set_random_seed(7)
     same = plain_student()
     theirs = keras.distillation.Distiller(
@@ -116,9 +116,37 @@ def test_the_numbers_of_keras(config_file: Path) -> None:
         student_loss_weight=0.4,
     )
     theirs.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    theirs.fit(x, y, batch_size=16, epochs=3, shuffle=False, verbose=0)
+    expected = theirs.fit(x, y, batch_size=25, epochs=3, shuffle=False, verbose=0).history
+    del expected["total_loss"]
+    assert logged.keys() == expected.keys() == {"loss", "student_loss", "distillation_loss"}
+    for name, values in expected.items():
+        assert logged[name] == pytest.approx(values, rel=1e-4), name
     for own, other in zip(ours.get_weights(), theirs.student.get_weights(), strict=True):
         np.testing.assert_allclose(own, other, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.usefixtures("repaired")
+@pytest.mark.parametrize("replicas", [2, 3])
+def test_both_parts_of_the_loss_are_logged(replicas: int, config_file: Path, tmp_path: Path) -> None:
+    """On 50 samples in batches of 16, the last of which has 2; an evaluation has the loss of the labels alone."""
+    x, y = samples(config_file)
+    weights = np.linspace(0.5, 2.0, SAMPLES).astype(np.float32)
+    plain = "model.build=tests.devices.test_distillation.plain_student"
+    histories = []
+    for number in (1, replicas):
+        keras.utils.set_random_seed(7)
+        model = checked_objects(load_config(config_file, [plain]), strategy_of(number)).model
+        options = {"batch_size": 16, "epochs": 2, "shuffle": False, "verbose": 0, "validation_data": (x, y)}
+        histories.append(model.fit(x, y, sample_weight=weights, **options).history)
+    expected, found = histories
+    assert found.keys() == expected.keys() == {"loss", "val_loss", "student_loss", "distillation_loss"}
+    for name, values in expected.items():
+        assert found[name] == pytest.approx(values, rel=1e-5), name
+    for loss, of_labels, of_teacher in zip(*map(found.get, ("loss", "student_loss", "distillation_loss")), strict=True):
+        assert loss == pytest.approx(0.4 * of_labels + 0.6 * of_teacher, rel=1e-5)
+        assert of_teacher > 0.01
+    model.save(tmp_path / "student.keras")
+    assert len(keras.models.load_model(tmp_path / "student.keras").variables) == len(model.variables)
 
 
 def test_the_student_alone_is_saved_and_the_teacher_stays(config_file: Path, tmp_path: Path) -> None:
