@@ -12,6 +12,7 @@ import errno
 import json
 import os
 import signal
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ import numpy as np
 import tfdist
 from tests.workers.cut_weights import cut_all
 from tfdist.checkpoint.parts import folder_agreement
+from tfdist.keras_repairs.sharded_optimizer import wholes_on_demand
 from tfdist.rundir import direct_io
 
 ROWS, LENGTH, SAMPLES = 61, 5, 65
@@ -69,6 +71,27 @@ def with_writing(write: Any) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def most_wholes() -> Iterator[list[int]]:
+    """How many variables are put together inside, and how many of them this worker has at most at a time."""
+    said, alive, join = [0, 0], 0, wholes_on_demand.joined_array
+
+    def gone() -> None:
+        nonlocal alive
+        alive -= 1
+
+    def noted(*given: Any) -> Any:
+        nonlocal alive
+        whole = join(*given)
+        alive += 1
+        weakref.finalize(whole, gone)
+        said[:] = said[0] + 1, max(said[1], alive)
+        return whole
+
+    with mock.patch.object(wholes_on_demand, "joined_array", noted):
+        yield said
+
+
 def full(path: Path, content: Any) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -101,11 +124,13 @@ def main() -> None:
             fit(made, options.folder / "together")
     else:
         fit(made, options.folder / "together")
+        with most_wholes() as most:
+            made.save(options.folder / "together" / "model.keras")
         with apart():
             fit(made, options.folder / "apart")
         with with_writing(full):
             fit(made, options.folder / "full")
-    print(json.dumps({"done": tfdist.worker_index()}))
+        print(json.dumps({"wholes": most}))
 
 
 if __name__ == "__main__":

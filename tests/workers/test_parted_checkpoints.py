@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import json
 import shutil
 import subprocess
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -64,6 +67,13 @@ def test_the_parts_are_the_file_that_keras_writes(workers: int, options: tuple[o
             assert sum(sizes) > 100_000 and max(sizes) - min(sizes) < 2000, "each writes as much as the others"
         else:
             assert min(sizes) > 25_000, "the other layers' state is the chief's to write"
+    kept = tmp_path / "files" / "together"
+    with zipfile.ZipFile(kept / "model.keras") as archive:
+        assert datasets(io.BytesIO(archive.read("model.weights.h5"))) == datasets(kept / "whole.weights.h5")
+    for worker in range(workers):
+        log = (tmp_path / "run" / "logs" / f"worker-{worker}.0.log").read_text()
+        joined, most = json.loads(log.strip().splitlines()[-1])["wholes"]
+        assert joined > 9 and most <= 2, "TensorFlow lets go of one as it takes the next"
     assert checkpoints(tmp_path / "files" / "full") == []
     assert list((tmp_path / "files" / "full" / "checkpoints").iterdir()) == [], "nothing half-written is left"
     log = (tmp_path / "run" / "logs" / "worker-0.0.log").read_text()

@@ -16,7 +16,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfdist.keras_repairs.optimizer.accumulator_reduction import reduce_before_checkpoint
-from tfdist.keras_repairs.sharded_optimizer.whole_slots import take_part
+from tfdist.keras_repairs.sharded_optimizer.wholes_on_demand import take_part
 from tfdist.runtime.collectives.decisions import all_reduce, broadcast
 from tfdist.runtime.transport.chief_broadcast import file_from_chief
 from tfdist.runtime.workers import worker_count, worker_rank

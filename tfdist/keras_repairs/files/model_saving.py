@@ -1,8 +1,8 @@
 """Repairs of saving: the chief alone writes models and weights, beside their place, and renames them when complete.
 
 Every worker holds the same values of the variables that Keras saves, so the chief needs nobody to write them; where
-workers hold parts of an optimizer's state, all of them first put it together for the chief. Another worker that loads
-next waits there for the chief.
+workers hold parts of the model or of an optimizer's state, they put together for the chief what it comes to write, one
+variable at a time. Another worker that loads next waits there for the chief.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ from typing import Any
 from unittest import mock
 
 import tensorflow as tf
+from keras.src.saving import saving_lib
 from keras.src.utils import io_utils
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.files.models_in_buckets import copied_here, is_in_bucket, write_through
 from tfdist.keras_repairs.loop.fit_listeners import FitListener
 from tfdist.keras_repairs.sharded_embeddings.table_variable import tables_of
-from tfdist.keras_repairs.sharded_optimizer.whole_slots import take_part, whole_state
+from tfdist.keras_repairs.sharded_optimizer.held_parts import held_parts
+from tfdist.keras_repairs.sharded_optimizer.whole_slots import whole_state
+from tfdist.keras_repairs.sharded_optimizer.wholes_on_demand import take_part, wholes_on_demand
 from tfdist.keras_repairs.sharded_parameters.whole_weights import cut_weights
 from tfdist.rundir.directory_exchange import replace_directory
 from tfdist.rundir.temp_names import remove_abandoned, temp_path
@@ -45,15 +48,32 @@ def writer(original: Function, listener: FitListener) -> Function:
         if original.__name__ == "export":
             _check_export(model)
         # What is in memory, as when a model is pickled, each worker has for itself.
-        if worker_count(strategy) > 1 and worker_rank(strategy) != 0 and not isinstance(filepath, io.BytesIO):
+        is_in_memory = isinstance(filepath, io.BytesIO)
+        if worker_count(strategy) > 1 and worker_rank(strategy) != 0 and not is_in_memory:
             with listener.saving():
                 take_part(model)
             return None
         # While it saves, Keras makes objects to compare with, which have variables; the other workers do not save.
-        with listener.saving(), whole_state(model), local_variables(), _unchanged_compile_config(model):
+        wholes = whole_state(model) if is_in_memory else _read_one_by_one(model)
+        with listener.saving(), wholes, local_variables(), _unchanged_compile_config(model):
             return _write_whole(functools.partial(original, model), filepath, *args, **kwargs)
 
     return repaired
+
+
+@contextlib.contextmanager
+def _read_one_by_one(model: Any) -> Iterator[None]:
+    """Inside, the chief reads of what workers hold parts of one variable after another, and writes it to the disk."""
+    if not held_parts(model):
+        yield
+        return
+    with wholes_on_demand(model), mock.patch.object(saving_lib, "is_memory_sufficient", _is_not):
+        yield
+
+
+def _is_not(model: Any) -> bool:
+    """Lets Keras put the file of weights together on the disk, and not in memory, before it goes into a `.keras`."""
+    return False
 
 
 def _check_export(model: Any) -> None:

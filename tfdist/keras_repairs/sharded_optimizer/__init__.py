@@ -8,5 +8,6 @@ and puts together what it has changed:
 - `optimizer_parts`: what this worker holds of each variable and of the state beside it
 - `slot_making`: repairs of how an optimizer makes its state and finds it
 - `sharded_update`: a step; `clipping` by norms of which each worker has a part; `averages` of weights
-- `whole_slots`: the whole state, where it is saved, and its parts where it is loaded; `held_parts` lists what is cut
+- `whole_slots`: the whole state, and its parts where it is loaded; `held_parts` lists what is cut
+- `wholes_on_demand`: the whole of one variable at a time, while the chief saves
 """

@@ -92,12 +92,6 @@ def _put_back(before: list[tuple[Any, Any, Any]]) -> None:
         variable._value, variable._shape = value, shape
 
 
-def take_part(model: Any) -> None:
-    """This worker's part in a `whole_state` that it does not read, while the chief saves."""
-    with whole_state(model, is_wanted=False):
-        pass
-
-
 def restore_accumulated(model: Any, values: Mapping[str, NDArray]) -> None:
     """Gives accumulators their parts of sums that replicas had in part, in a checkpoint of a run that was not cut.
 

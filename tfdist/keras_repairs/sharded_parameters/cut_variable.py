@@ -6,6 +6,7 @@ function as an operation of the graph, outside of one in host memory.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeGuard
 
 import keras
@@ -22,7 +23,7 @@ from tfdist.runtime.workers import worker_count, worker_rank
 from tfdist.sharding.cut import evenly
 
 _STORAGE: AttachedValue[PartStorage] = AttachedValue("part_storage")
-_WHOLE: AttachedValue[tf.Tensor] = AttachedValue("whole_to_be_saved")
+_WHOLE: AttachedValue[tf.Tensor | Callable[[], tf.Tensor]] = AttachedValue("whole_to_be_saved")
 
 
 class CutVariable(keras.Variable):
@@ -37,7 +38,7 @@ class CutVariable(keras.Variable):
         if found is None or found is self._value:  # A scope may know no more than what is stored.
             found = _WHOLE.get(self)
         if found is not None:
-            return self._maybe_autocast(found)
+            return self._maybe_autocast(found() if callable(found) else found)
         return read(_storage(self), _dtype_of_reads(self))
 
     @property
@@ -86,8 +87,8 @@ def read_whole(variable: CutVariable) -> tf.Tensor:
     return read(_storage(variable), variable._value.dtype)
 
 
-def set_whole(variable: CutVariable, whole: tf.Tensor | None) -> None:
-    """Gives a variable a whole value to be read instead, as it is saved; None ends that."""
+def set_whole(variable: CutVariable, whole: tf.Tensor | Callable[[], tf.Tensor] | None) -> None:
+    """Gives a variable a whole value to be read instead, or what returns it, as it is saved; None ends that."""
     _WHOLE.set(variable, whole)
 
 
