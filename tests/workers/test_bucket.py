@@ -10,6 +10,7 @@ import keras
 import pytest
 
 from tests.bucket import Bucket, bucket
+from tests.marks import slow
 from tests.waiting import until
 from tests.workers.cli_process import begun, tfdist
 from tests.workers.resumable_model import STEPS, write_config
@@ -30,14 +31,17 @@ def whole(storage: Bucket) -> set[str]:
         return {Path(name).parts[1] for name in storage.objects if name.endswith("/checkpoint.json")}
 
 
-@pytest.mark.bound(300)
-def test_a_run_whose_checkpoints_are_in_a_bucket_goes_on_after_a_kill(tmp_path: Path) -> None:
+@pytest.mark.bound(400)
+@pytest.mark.parametrize("sharing", [(), slow(("--nproc", "2", "--shard", "zero2"))])
+def test_a_run_whose_checkpoints_are_in_a_bucket_goes_on_after_a_kill(sharing: tuple[str, ...], tmp_path: Path) -> None:
+    """Those that workers share are in parts, which the chief stores for them."""
     config = write_config(tmp_path, seed=3)
     expected, run = RunDir(tmp_path / "expected"), RunDir(tmp_path / "run")
-    done = tfdist("train", config, *OPTIONS, "--run-dir", expected.path, timeout=SECONDS)
+    done = tfdist("train", config, *OPTIONS, *sharing, "--run-dir", expected.path, timeout=SECONDS)
     assert done.returncode == 0, done.stderr
     with bucket(tmp_path) as storage:
-        start = ("train", config, *OPTIONS, "--set", f"checkpoint.directory={FOLDER}", "--run-dir", run.path)
+        options = (*OPTIONS, "--set", f"checkpoint.directory={FOLDER}", *sharing)
+        start = ("train", config, *options, "--run-dir", run.path)
         with begun(*start, environ=storage.environment) as process:
             until(lambda: bool(whole(storage)), SECONDS)
             with storage.lock:  # the run cannot end meanwhile: its last checkpoint would be stored first
@@ -51,6 +55,8 @@ def test_a_run_whose_checkpoints_are_in_a_bucket_goes_on_after_a_kill(tmp_path: 
         assert f"from {FOLDER}/{left}" in again.stdout
         assert weights(run) == weights(expected)
         assert len(whole(storage)) == 2  # as the config says
+        with storage.lock:
+            assert any(name.endswith("/weights.worker-1-of-2") for name in storage.objects) == bool(sharing)
 
         other = tfdist(*start[:-1], tmp_path / "other", timeout=SECONDS, environ=storage.environment)
         assert other.returncode == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
 import subprocess
 import zipfile
@@ -18,6 +19,7 @@ import pytest
 from tests.devices.small_training import datasets
 from tests.marks import slow
 from tests.workers.cli_process import tfdist
+from tests.workers.resumable_model import write_config
 from tfdist.checkpoint.checkpoint_files import StoredCheckpoint, stored
 from tfdist.checkpoint.parts.part_names import PARTS, part_name
 from tfdist.checkpoint.parts.parted_file import is_parted, opened_weights
@@ -149,3 +151,25 @@ def test_it_goes_on_in_any_mode_and_by_any_number_from_the_last_that_is_whole(
         assert one and one.keys() == other.keys()
         for name, value in one.items():
             np.testing.assert_allclose(other[name], value, rtol=0.01, atol=2e-3, err_msg=f"{case}: {name}")
+
+
+@pytest.mark.slow
+@pytest.mark.bound(300)
+def test_models_of_parts_are_evaluated_and_exported(tmp_path: Path) -> None:
+    model = {"build": "tests.workers.resumable_model.model", "args": {"cut": True}}
+    config, run = write_config(tmp_path, seed=3, model=model, fit={"epochs": 1}), RunDir(tmp_path / "run")
+    done = tfdist("train", config, "--nproc", 2, "--shard", "zero3", "--run-dir", run.path, timeout=100)
+    assert done.returncode == 0, done.stdout + done.stderr
+    held = checkpoints(run.path)
+    assert held and all(weights_of(entry) for entry in held)
+    (expected,) = json.loads(run.history_file.read_text())["val_loss"]
+    for options in [(), ("--nproc", 2)]:
+        said = tfdist("evaluate", run.path, "--checkpoint", "latest", *options, timeout=100)
+        assert said.returncode == 0, said.stderr
+        match = re.search(r"^loss +([\d.]+)$", said.stdout, re.MULTILINE)
+        assert match is not None and float(match[1]) == pytest.approx(expected, rel=1e-4)
+    exported = tmp_path / "a.keras"
+    said = tfdist("checkpoints", "export", run.path, exported, timeout=100)
+    assert said.returncode == 0, said.stderr
+    with zipfile.ZipFile(exported) as archive:
+        assert datasets(io.BytesIO(archive.read("model.weights.h5"))) == weights_of(held[0])
