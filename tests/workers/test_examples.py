@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,10 +18,10 @@ EXAMPLES = ROOT / "examples"
 BOUND = 60  # seconds
 
 
-def run(*command: str | Path) -> str:
-    """Runs a Python command from the repository's root and returns what it printed."""
+def run(*command: str | Path, cwd: Path = ROOT) -> str:
+    """Runs a Python command, from the repository's root where no other place is said, and returns what it printed."""
     done = subprocess.run(
-        [sys.executable, *map(str, command)], cwd=ROOT, capture_output=True, text=True, timeout=BOUND, check=False
+        [sys.executable, *map(str, command)], cwd=cwd, capture_output=True, text=True, timeout=BOUND, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -70,6 +71,22 @@ def test_text_classifier(tmp_path: Path) -> None:
     found = re.search(r"training accuracy (\d\.\d+)", printed)
     assert found, printed
     assert float(found[1]) > 0.85
+
+
+def test_reviews_from_the_config_to_integers(tmp_path: Path) -> None:
+    """As docs/deployment.md has it, on fewer reviews."""
+    folder = tmp_path / "text_classifier"
+    shutil.copytree(EXAMPLES / "text_classifier", folder)
+    run("make_reviews.py", "--lines", "2000", cwd=folder)
+    run("make_reviews.py", "--lines", "400", "--seed", "2", "--output", "others.txt", cwd=folder)
+    run("-m", "tfdist", "train", "reviews.yaml", "--run-dir", "reviews", "--set", "fit.epochs=2", cwd=folder)
+    options = ["--format", "litert-int8", "--calibration", "64", "--max-drop", "5%", "--json"]
+    document = json.loads(run("-m", "tfdist", "export", "reviews", *options, cwd=folder))
+    assert document["held"] and document["float_layers"] == []
+    assert document["calibration"] == {"samples": 64, "key": "data.train"}
+    # One byte a weight, and some kilobytes of what is not weights.
+    size = (folder / "reviews-int8.tflite").stat().st_size
+    assert size == document["bytes"] < document["weights_bytes"] / 4 + 8000
 
 
 def test_logical_devices() -> None:
