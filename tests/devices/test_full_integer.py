@@ -126,6 +126,21 @@ def test_activations_of_16_bits_are_nearer(make: Any, tmp_path: Path) -> None:
     assert "int16" in types and "int8" in types
 
 
+def test_products_of_activations_by_kernels_that_are_right(tmp_path: Path) -> None:
+    """TensorFlow 2.21 has XNNPACK compute them, which errs five times as much: by 1.5 of 24, in the worst number."""
+    keras.utils.set_random_seed(1)
+    inputs = keras.Input((24, 16))
+    products = keras.ops.matmul(L.Dense(16)(inputs), keras.ops.transpose(inputs, (0, 2, 1)))
+    model = keras.Model(inputs, products)
+    x = np.random.default_rng(0).normal(size=(64, 24, 16)).astype("float32")
+    serving = serving_function(model, x)
+    (entry,) = serving.inputs
+    integer_writer.write_integers(serving, tmp_path / "made.tflite", {entry.name: x}, 8)
+    (found,) = open_artifact("litert", tmp_path / "made.tflite").call({entry.name: x}).values()
+    difference = found - model.predict(x, verbose=0)
+    assert np.sqrt(np.mean(difference**2)) < 0.15 and np.abs(difference).max() < 0.7
+
+
 def interpreter_of(file: Path) -> Any:
     interpreter, _ = litert_interpreter(file, threads=1, delegates=False)
     interpreter.allocate_tensors()
