@@ -146,6 +146,24 @@ def test_what_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.bound(2 * BOUND + 60)
+@pytest.mark.parametrize("mode", ["zero2", "zero3"])
+def test_numbers_by_tensorflows_collectives(mode: str, tmp_path: Path) -> None:
+    names = ["plain", "mixed_bfloat16", "loss_scaling_with_an_overflow_and_accumulation"]
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.mkdir()
+    two.mkdir()
+    options = ["--shard", mode, "--communication", "ring"]
+    module = "tests.workers.cut_weights tests.exactness" if mode == "zero3" else "tests.exactness"
+    (alone,) = OutcomeJobs(one, "tests.exactness", names, BOUND).outcomes(1, 65)
+    for index, worker in enumerate(OutcomeJobs(two, module, names, BOUND, options).outcomes(2, 65)):
+        for name in names:
+            assert name in worker, f"worker {index} did not come to it"
+            assert "raised" not in worker[name], worker[name]["raised"]
+            assert_same_case(name, alone[name], worker[name], f"worker {index}: {name}")
+
+
+@pytest.mark.slow
 @pytest.mark.bound(500)
 def test_sums_of_gradients_taken_out_are_noticed(tmp_path: Path) -> None:
     whole, cut = tmp_path / "whole", tmp_path / "cut"

@@ -176,7 +176,9 @@ def _join_rows(parts: list[tf.Tensor], cuts: list[Cut], settings: StrategySettin
         context = tf.distribute.get_replica_context()
         table = context.all_gather(tf.expand_dims(row, 0), axis=0)
     else:
-        table = TensorFlowEngine().all_gather(row, _channel("shard join", row))
+        # TensorFlow gathers no bfloat16, and copies other 16 bits as they are.
+        sent = tf.bitcast(row, tf.float16) if row.dtype == tf.bfloat16 else row
+        table = tf.bitcast(TensorFlowEngine().all_gather(sent, _channel("shard join", sent)), row.dtype)
     table = tf.reshape(table, [cuts[0].workers, row.shape[0]])
     begins = itertools.accumulate((cut.largest_part for cut in cuts), initial=0)
     return [
