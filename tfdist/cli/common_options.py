@@ -170,6 +170,14 @@ shard_embeddings = click.option(
 )
 
 
+offload = click.option(
+    "--offload",
+    type=click.Choice(["none", "optimizer", "optimizer:disk"]),
+    help="Keep the optimizer's state, or each worker's part of it, in the host's memory, or on the disk of the run "
+    "directory, and update there: for what a GPU, or the host, has no room for. Default: the config's, or none.",
+)
+
+
 def with_chosen(overrides: Sequence[str], **chosen: str | int | None) -> list[str]:
     """A config's overrides with options among them, such as `--batch-norm`: what a run was made with is in its config.
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 @shared.kernels
 @shared.shard
 @shared.shard_embeddings
+@shared.offload
 @click.option("--run-dir", metavar="DIR", help="Where the run writes; default runs/NAME-DATE-TIME.")
 @click.option("--overwrite", is_flag=True, help="Replace the earlier run in the run directory.")
 @click.option(
@@ -184,7 +185,7 @@ def _job(target: Target, **options: Any) -> JobSpec:
     from tfdist.launch.job_spec import JobSpec
 
     overrides = options.pop("overrides")
-    chosen = {name: options.pop(name) for name in ("batch_norm", "kernels", "shard", "shard_embeddings")}
+    chosen = {name: options.pop(name) for name in ("batch_norm", "kernels", "shard", "shard_embeddings", "offload")}
     check_overrides(target, overrides)
     if target.kind != "config":
         options |= {name: value for name, value in chosen.items() if value is not None}

@@ -94,6 +94,8 @@ class RunConfig(Section):
             (zero1), the gradients too (zero2), and the weights (zero3).
         shard_embeddings: The most rows of a keras.layers.Embedding that each of several workers has whole; of larger
             ones each has some rows. All are whole where it is null.
+        offload: Where the optimizer's state, or a worker's part of it, is kept and updated instead of on the device: in
+            the host's memory (optimizer), or on the disk of the run directory (optimizer:disk).
         gather: Whether losses and layers that take a sample by the others of its batch are called with the samples of
             all replicas, as on one device, where nothing says so.
         checkpoint: When checkpoints are saved, and which are kept.
@@ -128,6 +130,7 @@ class RunConfig(Section):
     kernels: Literal["auto", "tensorflow", "onednn"] = "auto"
     shard: Literal["none", "zero1", "zero2", "zero3"] = "none"
     shard_embeddings: PositiveInt | None = None
+    offload: Literal["none", "optimizer", "optimizer:disk"] = "none"
     gather: bool = True
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
 

@@ -142,6 +142,7 @@ class JobSpec(WorkerOptions):
             kernels=config.kernels,
             shard=config.shard,
             shard_embeddings=config.shard_embeddings,
+            offload=config.offload,
             logical_devices=logical_devices or config.devices.logical,
             memory_limit=memory_limit or config.devices.memory_limit,
             **options,

@@ -12,7 +12,7 @@ from tfdist.launch.recording_request import RecordingRequest
 from tfdist.launch.trace_request import TraceRequest
 from tfdist.launch.worker.kernel_choice import Kernels
 from tfdist.rundir.run_dir_creation import Resume
-from tfdist.sharding.sharding_mode import ShardMode, check_devices, check_rows
+from tfdist.sharding.sharding_mode import Offload, ShardMode, check_devices, check_rows
 
 BatchNorm = Literal["synchronized", "replica"]
 Communication = Literal["auto", "nccl", "ring", "shm"]
@@ -23,10 +23,11 @@ _CHOICES = {
     "compression": Compression,
     "kernels": Kernels,
     "log_format": LogFormat,
+    "offload": Offload,
     "resume": Resume,
     "shard": ShardMode,
 }
-_IN_COMMON = ("batch_norm", "communication", "compression", "kernels", "shard", "shard_embeddings")
+_IN_COMMON = ("batch_norm", "communication", "compression", "kernels", "shard", "shard_embeddings", "offload")
 """Decide which collectives the workers run, or how they round, so that they must be the same on every host."""
 
 _SECONDS = ("first_step_timeout", "step_timeout", "grace")
@@ -47,6 +48,7 @@ class WorkerOptions:
         kernels: By which kernels workers compute on the CPU.
         shard: What each worker holds a part of; "none" where all of them hold all.
         shard_embeddings: The most rows of an embedding that each worker has whole; None where all are whole.
+        offload: What is kept in the host's memory or on its disk, and updated there; "none" for nothing.
         first_step_timeout: Seconds that the first step of a `fit`, `evaluate` or `predict` may take, and any one call
             into TensorFlow outside of them.
         step_timeout: Seconds without a step, a callback or a batch after which the worker hangs.
@@ -74,6 +76,7 @@ class WorkerOptions:
     kernels: Kernels = "auto"
     shard: ShardMode = "none"
     shard_embeddings: int | None = None
+    offload: Offload = "none"
     first_step_timeout: float = 1800.0
     step_timeout: float = 600.0
     grace: float = 30.0
@@ -94,7 +97,7 @@ class WorkerOptions:
             check_seconds(name, getattr(self, name))
         check_rows(self.shard_embeddings)
         devices, which = self.logical_devices or 1, f"--logical-devices {self.logical_devices}"
-        check_devices(self.shard, devices, which, self.shard_embeddings)
+        check_devices(self.shard, devices, which, self.shard_embeddings, self.offload)
 
     def worker_options(self) -> dict[str, Any]:
         """These options by name, as arguments for another object that has them."""

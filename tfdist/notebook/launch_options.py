@@ -26,6 +26,7 @@ NAMES = (
     "metrics_address",
     "metrics_port",
     "network",
+    "offload",
     "overwrite",
     "quiet",
     "resume",

@@ -13,6 +13,7 @@ import tensorflow as tf
 if TYPE_CHECKING:
     from tfdist.plan.memory.state_check import SharedMemorySize
     from tfdist.runtime.collectives.traced_progress import TracedProgress
+    from tfdist.runtime.offload.offloading import Offloading
     from tfdist.runtime.step_meter import StepMeter
     from tfdist.runtime.transport.ring_all_reduce import Ring
     from tfdist.runtime.transport.shared_memory.shared_memory import SharedMemory
@@ -39,6 +40,7 @@ class StrategySettings:
         traced_progress: Counts those in functions; None where nobody watches.
         shard: What each worker holds a part of; None where all of them hold all.
         shard_embeddings: The most rows of an embedding that every worker has whole; None where all are whole.
+        offload: Where optimizers keep their state instead of on this worker's device; None for there.
         has_tables: Whether an embedding was made of which each worker has some rows.
         gather: Whether losses and layers that need the samples of all replicas get them without being asked to.
     """
@@ -53,6 +55,7 @@ class StrategySettings:
     traced_progress: TracedProgress | None = None
     shard: Sharding | None = None
     shard_embeddings: int | None = None
+    offload: Offloading | None = None
     has_tables: bool = False
     gather: bool = True
 

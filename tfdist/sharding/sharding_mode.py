@@ -13,6 +13,9 @@ from tfdist.sharding.mesh import Mesh
 ShardMode = Literal["none", "zero1", "zero2", "zero3"]
 """The modes that `--shard` trains in, from the most memory to the least."""
 
+Offload = Literal["none", "optimizer", "optimizer:disk"]
+"""What `--offload` keeps elsewhere than on the device that trains: in the host's memory, or on its disk."""
+
 Holding = Literal["parameters", "gradients", "optimizer"]
 """What a training holds for each weight: the weight, its gradient, and the state of the optimizer."""
 
@@ -83,20 +86,28 @@ def check_rows(rows: int | None) -> None:
         raise UsageError(f"--shard-embeddings expects a number of rows of 1 or more. Received: {rows!r}")
 
 
-def check_devices(mode: ShardMode, devices: int, which: str, rows: int | None = None) -> None:
-    """Refuses to shard in a worker with several devices.
+def check_devices(
+    mode: ShardMode, devices: int, which: str, rows: int | None = None, offload: Offload = "none"
+) -> None:
+    """Refuses to shard, or to offload, in a worker with several devices.
 
     Args:
         mode: Of `--shard`.
         devices: Replicas of the worker.
         which: What they are, such as `--logical-devices 2`.
         rows: Of `--shard-embeddings`; None where no embedding is to be sharded.
+        offload: Of `--offload`.
 
     Raises:
-        UsageError: It has several, and is to shard.
+        UsageError: It has several, and is to shard or to offload.
     """
     if mode != "none" and devices > 1:
         raise UsageError(f"{ONE_DEVICE_A_WORKER}. Received: --shard {mode} with {which}")
+    if offload != "none" and devices > 1:
+        raise UsageError(
+            "--offload trains one device a worker: --nproc N gives a GPU to each. Received: --offload "
+            f"{offload} with {which}"
+        )
     if rows is not None and devices > 1:
         raise UsageError(
             "--shard-embeddings trains one device a worker: --nproc N gives a GPU to each. Received: "

@@ -34,6 +34,7 @@ def write_script(session: LaunchedSession, assignment: Assignment) -> None:
         "kernels": replica_kernels() or None,
         "shard": None if settings.shard is None else settings.shard.mode,
         "shard_embeddings": settings.shard_embeddings,
+        "offload": assignment.offload,
         "versions": versions(),
     }
     atomic_files.write_text(session.run.config_file, yaml.dump(content, Dumper=Dumper, sort_keys=False), durable=False)

@@ -123,5 +123,5 @@ class TargetSpec:
             options.setdefault("quiet", True)
             return JobSpec(target_kind=self.target_kind, args=self.args, name=self.name, **options)
         checkpoint = replace(self.config.checkpoint, directory=None)
-        own = replace(self.config, shard=shard, shard_embeddings=rows, checkpoint=checkpoint)
+        own = replace(self.config, shard=shard, shard_embeddings=rows, offload="none", checkpoint=checkpoint)
         return JobSpec.for_config(own, document=self.document, **options)

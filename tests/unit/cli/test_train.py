@@ -72,6 +72,7 @@ def test_the_flags_are_a_contract() -> None:
         "--kernels",
         "--shard",
         "--shard-embeddings",
+        "--offload",
         "--run-dir",
         "--overwrite",
         "--set",

@@ -44,6 +44,7 @@ def test_a_config_with_its_defaults(config_file: Path, tmp_path: Path) -> None:
         "kernels": "auto",
         "shard": "none",
         "shard_embeddings": None,
+        "offload": "none",
         "gather": True,
         "checkpoint": {
             "every_steps": 100,

@@ -26,7 +26,7 @@ def test_a_job_hands_all_of_them_to_its_workers() -> None:
 def test_what_must_be_the_same_on_every_host() -> None:
     options = JobSpec(ALONE, "script", "train.py", batch_norm="replica").options_in_common()
     others = {"--communication": "auto", "--compression": "none", "--kernels": "auto"}
-    sharding = {"--shard": "none", "--shard-embeddings": "none"}
+    sharding = {"--shard": "none", "--shard-embeddings": "none", "--offload": "none"}
     assert options == {"--batch-norm": "replica", **others, **sharding}
 
 
@@ -60,6 +60,8 @@ def test_the_command_line_comes_before_the_config(given: dict[str, Any], expecte
         ({"compression": "int8"}, "--compression must be one of none, bfloat16, float16. Received: 'int8'"),
         ({"kernels": "mkl"}, "--kernels must be one of auto, tensorflow, onednn. Received: 'mkl'"),
         ({"shard": "zero9"}, "--shard must be one of none, zero1, zero2, zero3. Received: 'zero9'"),
+        ({"offload": "all"}, "--offload must be one of none, optimizer, optimizer:disk. Received: 'all'"),
+        ({"offload": "optimizer", "logical_devices": 2}, "Received: --offload optimizer with --logical-devices 2"),
         ({"shard": "zero1", "logical_devices": 2}, "Received: --shard zero1 with --logical-devices 2"),
         ({"resume": "yes"}, "--resume must be one of auto, must, never. Received: 'yes'"),
         ({"progress": "dots"}, "--progress must be one of auto, bar, plain, none. Received: 'dots'"),

@@ -155,3 +155,19 @@ def test_the_document() -> None:
 def test_sizes_survive_json() -> None:
     made = sizes(uncounted=("While",))
     assert StepSizes.from_json(json.loads(json.dumps(made.to_json()))) == made
+
+
+def test_what_is_offloaded_is_not_on_the_device() -> None:
+    layout = ClusterSize(2, 2)
+    made = plan(source(40, held_bytes=7000), layout=layout)
+    plain, *_ = plan_memory(made, sizes(), None, "the device", True).modes
+    none, zero1, *_ = plan_memory(made, sizes(), None, "the device", True, "optimizer").modes
+    assert (none.optimizer, none.offloaded, none.total) == (0, 8080, plain.total - 8080)
+    assert (zero1.optimizer, zero1.offloaded) == (0, 8 * 505)
+    # Where devices are the host's processor, only a disk is elsewhere.
+    on_cpu = [plan_memory(made, sizes(), None, "a share", False, choice).modes[0].optimizer  # type: ignore[arg-type]
+              for choice in ("optimizer", "optimizer:disk")]  # fmt: skip
+    assert on_cpu == [8080, 0]
+    assert "elsewhere, state" in render_memory(plan_memory(made, sizes(), None, "the device", True, "optimizer"))
+    with pytest.raises(UsageError, match="--offload trains one device a worker"):
+        plan_memory(plan(source(40), layout=ClusterSize(2, 4)), sizes(), None, "the device", True, "optimizer")

@@ -55,6 +55,8 @@ def make_function(original: Function, observer: Observer | None, listener: FitLi
     def repaired(self: Any, step_function: Function) -> Function:
         name = "train_step" if step_function == self.train_step else "test_step"
         call: TrainerMethod = "fit" if name == "train_step" else "evaluate"
+        if call == "fit":
+            _leave_updates_out_of_xla(self)
         if self.distribute_strategy.num_replicas_in_sync == 1:
             meter = settings_of(self.distribute_strategy).meter if call == "fit" and not self.jit_compile else None
             step = _metered(_observed(step_function, observer), meter)
@@ -179,6 +181,14 @@ def _compiles(model: Any, *, trains: bool) -> bool:
         "the statistics of BatchNormalization in its middle. --batch-norm replica compiles it, and is not exact."
     )
     return False
+
+
+def _leave_updates_out_of_xla(model: Any) -> None:
+    """A step of one replica is compiled with its updates, which XLA cannot leave to the host."""
+    alone = model.distribute_strategy.num_replicas_in_sync == 1
+    if alone and model.jit_compile and settings_of(model.distribute_strategy).offload is not None:
+        warn_once(f"The training of {model.name!r} is not compiled with XLA: --offload optimizer updates on the host.")
+        model.jit_compile = False
 
 
 def _given(batch: Any) -> Any:

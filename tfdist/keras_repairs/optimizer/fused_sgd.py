@@ -7,12 +7,15 @@ which in float32 is off by 1e-5 from Keras's: too far from one replica's numbers
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
+from tfdist.keras_repairs.base.replica_step import is_one_of_several
 from tfdist.keras_repairs.optimizer.variable_updates import is_of_this_replica, own_copy
+from tfdist.runtime.offload.disk_tensor import DiskTensor
 
 Function = Callable[..., Any]
 
@@ -21,7 +24,8 @@ def sgd(original: Function) -> Function:
     """Repairs `SGD.update_step`, with and without momentum (Sutskever et al., 2013, for Nesterov's)."""
 
     def repaired(self: Any, gradient: Any, variable: Any, learning_rate: Any) -> None:
-        target = own_copy(variable) if is_of_this_replica() else None
+        # One replica computes as Keras does, also where its optimizer is offloaded.
+        target = own_copy(variable) if is_of_this_replica() and is_one_of_several() else None
         if target is None or not _is_fit(gradient, target):
             original(self, gradient, variable, learning_rate)
             return
@@ -29,16 +33,21 @@ def sgd(original: Function) -> Function:
         if not self.momentum:
             tf.raw_ops.ResourceApplyGradientDescent(var=target.handle, alpha=rate, delta=gradient)
             return
-        tf.raw_ops.ResourceApplyKerasMomentum(
-            var=target.handle,
-            accum=own_copy(self.momentums[self._get_variable_index(variable)]).handle,
-            lr=rate,
-            grad=gradient,
-            momentum=tf.cast(self.momentum, target.dtype),
-            use_nesterov=self.nesterov,
-        )
+        with _as_variable(own_copy(self.momentums[self._get_variable_index(variable)])) as momentum:
+            tf.raw_ops.ResourceApplyKerasMomentum(
+                var=target.handle,
+                accum=momentum.handle,
+                lr=rate,
+                grad=gradient,
+                momentum=tf.cast(self.momentum, target.dtype),
+                use_nesterov=self.nesterov,
+            )
 
     return repaired
+
+
+def _as_variable(value: Any) -> contextlib.AbstractContextManager[Any]:
+    return value.as_variable() if isinstance(value, DiskTensor) else contextlib.nullcontext(value)
 
 
 def _is_fit(gradient: Any, target: Any) -> bool:

@@ -24,6 +24,7 @@ from tfdist.keras_repairs.sharded_optimizer import sharded_update
 from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import is_cut
 from tfdist.keras_repairs.sharded_parameters.cut_variable import is_cut_variable
 from tfdist.keras_repairs.sharded_parameters.summed_gradients import checked_sum
+from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport import replica_sums
 
 Function = Callable[..., Any]
@@ -55,7 +56,10 @@ def apply(original: Function, observer: Observer | None = None) -> Function:
             original(self, grads, trainable_variables)
             return
         with setting(_applying, True):
-            if is_one_of_several():
+            if not is_one_of_several() and settings_of(self._distribution_strategy).offload is not None:
+                _build(self, None if trainable_variables is None else list(trainable_variables))
+                _apply_cut(original, self, grads, trainable_variables, observer, list)
+            elif is_one_of_several():
                 _apply(original, self, grads, trainable_variables, observer)
             else:
                 if observer is not None:
@@ -73,7 +77,7 @@ def _apply(
     _check_overwritten(variables or optimizer._trainable_variables)
     grads = _weighted(optimizer, grads, variables)
     if is_cut(optimizer):
-        _apply_cut(original, optimizer, grads, variables, observer)
+        _apply_cut(original, optimizer, grads, variables, observer, reduce_gradients)
         return
 
     def reduce(grads: Sequence[Gradient]) -> list[Gradient]:
@@ -105,12 +109,17 @@ def _weighted(optimizer: Any, grads: Sequence[Gradient], variables: Sequence[Any
 
 
 def _apply_cut(
-    original: Function, optimizer: Any, grads: Sequence[Gradient], variables: Any, observer: Observer | None
+    original: Function,
+    optimizer: Any,
+    grads: Sequence[Gradient],
+    variables: Any,
+    observer: Observer | None,
+    reduce: sharded_update.Reduce,
 ) -> None:
-    """Where each worker holds a part of the optimizer: it gets its parts of the sums, and accumulates those."""
+    """Where each worker holds a part of the optimizer, or offloads it: it gets and accumulates its parts of sums."""
     chosen = optimizer._trainable_variables if variables is None else variables
     with setting(_applying, True), variable_updates.of_this_replica():
-        parts = sharded_update.parts_of_sums(optimizer, grads, chosen, reduce_gradients)
+        parts = sharded_update.parts_of_sums(optimizer, grads, chosen, reduce)
         if observer is not None:
             observer(sharded_update.wholes_of(optimizer, parts, chosen))
         sharded_update.apply(original, optimizer, parts, chosen)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import keras
@@ -13,10 +14,11 @@ from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
 from tfdist.keras_repairs.sharded_optimizer.cut_kinds import is_container, kind_of
-from tfdist.plan.memory.state_check import Training, check_state_fits
+from tfdist.plan.memory.held_state import held_states
+from tfdist.plan.memory.state_check import SharedMemorySize, Training, check_state_fits
 from tfdist.plan.memory.step_sizes import TensorSize, WeightSizes
 from tfdist.runtime.strategy_settings import settings_of
-from tfdist.runtime.workers import worker_count
+from tfdist.runtime.workers import worker_count, worker_rank
 
 _MOST_SLOTS = 8
 """No optimizer of Keras keeps as many tensors for a weight: below so many times the weights nothing is looked at."""
@@ -25,32 +27,55 @@ _is_asked: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_sizes_o
 
 
 def check_memory(optimizer: Any, variables: Sequence[Any]) -> None:
-    """Checks that an optimizer that is about to make its state has the memory for it.
+    """Checks that an optimizer that is about to make its state has the memory for it, and the disk.
 
     Args:
         optimizer: Not built.
         variables: Those that it will train; they are made.
 
     Raises:
+        RunDirError: It keeps its state on a disk that has less.
         UsageError: The weights and the state are more than there is.
     """
-    strategy = optimizer._distribution_strategy
-    settings = settings_of(strategy)
+    settings = settings_of(optimizer._distribution_strategy)
+    disk = None if settings.offload is None else settings.offload.disk
     memory = settings.memory_size
-    if memory is None or memory.size is None or _is_asked.get() or is_container(optimizer):
-        return
-    values = [tensor_size(variable) for variable in variables]
-    held_at_most = (1 + _MOST_SLOTS) * sum(value.bytes for value in values) * len(memory.workers) * memory.copies
-    if held_at_most <= memory.size:
+    if is_container(optimizer) or not (disk or _may_be_too_large(variables, memory)):
         return
     slots = _slots(optimizer, variables)
     weights = [
-        WeightSizes(getattr(variable, "path", variable.name), value, value.bytes, kept, _is_table(variable))
-        for variable, value, kept in zip(variables, values, slots, strict=True)
+        WeightSizes(getattr(variable, "path", variable.name), size, size.bytes, kept, _is_table(variable))
+        for variable, kept in zip(variables, slots, strict=True)
+        for size in (tensor_size(variable),)
     ]
-    mode = "none" if settings.shard is None else settings.shard.mode
-    training = Training(type(optimizer).__name__, weights, _kind(optimizer), mode, worker_count(strategy))
-    check_state_fits(training, memory)
+    training = _training(optimizer, weights)
+    if disk is not None:
+        held = held_states(training.mode, weights, training.kind, training.workers)
+        own = held[worker_rank(optimizer._distribution_strategy)]
+        disk.file.prepare(own.optimizer, f"which this worker's part of the state of {optimizer.name} takes")
+    if memory is not None:
+        is_there = settings.offload is None or (disk is None and memory.is_host)
+        rest = weights if is_there else [replace(weight, slots=()) for weight in weights]
+        check_state_fits(replace(training, weights=rest), memory)
+
+
+def is_asked() -> bool:
+    """Whether an optimizer that is built now is one of which nothing but sizes is asked."""
+    return _is_asked.get()
+
+
+def _may_be_too_large(variables: Sequence[Any], memory: SharedMemorySize | None) -> bool:
+    if memory is None or memory.size is None:
+        return False
+    weights = sum(tensor_size(variable).bytes for variable in variables)
+    return (1 + _MOST_SLOTS) * weights * len(memory.workers) * memory.copies > memory.size
+
+
+def _training(optimizer: Any, weights: Sequence[WeightSizes]) -> Training:
+    strategy = optimizer._distribution_strategy
+    shard = settings_of(strategy).shard
+    mode = "none" if shard is None else shard.mode
+    return Training(type(optimizer).__name__, weights, _kind(optimizer), mode, worker_count(strategy))
 
 
 def slots_of(optimizer: Any, variable: keras.Variable) -> tuple[TensorSize, ...]:

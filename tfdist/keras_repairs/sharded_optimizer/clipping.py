@@ -31,7 +31,8 @@ def clip_gradients(original: Function) -> Function:
 
     def repaired(self: Any, grads: Sequence[Gradient]) -> Any:
         by_each, by_all = (bool(limit and limit > 0) for limit in (self.clipnorm, self.global_clipnorm))
-        if not (by_each or by_all) or parts_of(self) is None:
+        found = parts_of(self) if by_each or by_all else None
+        if found is None or found.workers == 1:
             return original(self, grads)
         if by_each:
             return _by_norm(grads, self.clipnorm)

@@ -15,6 +15,7 @@ from tfdist.keras_repairs.sharded_optimizer.cut_kinds import CutKind, is_contain
 from tfdist.keras_repairs.sharded_parameters.cut_variable import is_cut_variable, storage_of
 from tfdist.keras_repairs.sharded_parameters.part_storage import PartStorage
 from tfdist.runtime.local_variables import local_variables
+from tfdist.runtime.offload.offloading import Offloading, on_host
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport.part_sums import cut_out
 from tfdist.runtime.workers import worker_count, worker_rank
@@ -45,6 +46,11 @@ class VariablePart:
     def is_stored(self) -> bool:
         """Whether the part is what this worker stores of the variable."""
         return self.storage is not None and self.storage.cut == self.cut
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether several workers share it; otherwise this worker offloads all of it."""
+        return self.cut.workers > 1
 
     @property
     def is_held(self) -> bool:
@@ -173,15 +179,22 @@ def begin(optimizer: Any, variables: Sequence[Any]) -> None:
     sharding = settings_of(strategy).shard
     tables = [variable for variable in variables if isinstance(variable, TableVariable)]
     others = [variable for variable in variables if not isinstance(variable, TableVariable)]
-    if is_container(optimizer) or not all(map(_is_of_all_workers, others)) or not (sharding or tables):
+    offload = settings_of(strategy).offload
+    is_shared = all(map(_is_of_all_workers, others))
+    if is_container(optimizer) or not (sharding or tables or offload) or not (is_shared or _has_all(offload, strategy)):
         return
     kind = kind_of(optimizer)
+    if offload is not None and tables and sharding is None:
+        raise refusal(optimizer, "--offload optimizer and sharded embeddings expect --shard zero1, zero2 or zero3, too")
     if tables and kind != "elements":
         raise refusal(optimizer, f"it may need the whole table of the embedding {tables[0].owner!r} to update a row")
-    made = OptimizerParts(kind, worker_rank(strategy), worker_count(strategy))
-    with tf.init_scope(), local_variables():
+    workers, worker = worker_count(strategy), worker_rank(strategy)
+    if offload is not None and sharding is None:
+        workers, worker = 1, 0  # Each worker has all parts there are.
+    made = OptimizerParts(kind, worker, workers)
+    with tf.init_scope(), local_variables(), on_host(offload):
         parts = [_part_of_table(table, strategy) for table in tables]
-        if sharding is not None:
+        if sharding is not None or offload is not None:
             shapes = [tuple(variable.shape) for variable in others]
             for variable, cut in zip(others, _cuts(kind, shapes, made.workers), strict=True):
                 storage = storage_of(variable) if is_cut_variable(variable) else None
@@ -194,13 +207,18 @@ def begin(optimizer: Any, variables: Sequence[Any]) -> None:
     _PARTS.set(optimizer, made)
 
 
+def _has_all(offload: Offloading | None, strategy: tf.distribute.Strategy) -> bool:
+    """Whether a run of one replica offloads, whose variables are no strategy's."""
+    return offload is not None and strategy.num_replicas_in_sync == 1
+
+
 def _part_of_table(table: TableVariable, strategy: tf.distribute.Strategy) -> VariablePart:
     storage = PartStorage(table.part, table.cut, table.worker, strategy)
     return VariablePart(table, table.cut, table.worker, part_view(table), storage)
 
 
 def _cuts(kind: CutKind, shapes: Sequence[tuple[int, ...]], workers: int) -> list[Cut]:
-    if kind == "elements":
+    if kind == "elements" and workers > 1:
         return [cuts.evenly(shape, workers) for shape in shapes]
     sizes = [tf.TensorShape(shape).num_elements() for shape in shapes]
     return [cuts.whole(shape, owner, workers) for shape, owner in zip(shapes, cuts.owners(sizes, workers), strict=True)]
@@ -247,9 +265,12 @@ def _settle(optimizer: Any, found: OptimizerParts) -> None:
         owner = next(worker for worker in range(found.workers) if parts[place].cut.part_size(worker))
         slot.cut = cuts.whole(slot.shape, owner, found.workers)
         if owner == found.worker:
-            with tf.init_scope(), local_variables():
+            offload = settings_of(optimizer._distribution_strategy).offload
+            with tf.init_scope(), local_variables(), on_host(offload):
                 slot.variable._shape = slot.shape
                 slot.variable._initialize_with_initializer(slot.initializer)
+                if offload is not None:
+                    offload.keep(slot.variable)
     known = {id(slot.variable) for slot in found.slots} | {id(optimizer._iterations), id(optimizer._learning_rate)}
     if not is_of_keras(optimizer):
         _check_known(optimizer, (variable for variable in optimizer._variables if id(variable) not in known))

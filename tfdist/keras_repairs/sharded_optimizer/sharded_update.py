@@ -31,6 +31,7 @@ from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import (
 )
 from tfdist.keras_repairs.sharded_parameters.cut_variable import is_cut_variable, storage_of
 from tfdist.keras_repairs.sharded_parameters.summed_gradients import whole_sum
+from tfdist.runtime.offload.offloading import on_host
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport import part_sums
 
@@ -59,7 +60,7 @@ def parts_of_sums(
     found = [_of_stored(gradient, part, optimizer) for gradient, part in zip(grads, parts, strict=True)]
     rest = [(i, gradient) for i, gradient in enumerate(grads) if gradient is not None and found[i] is None]
     dense = [i for i, gradient in rest if isinstance(gradient, tf.Tensor)]
-    cut = [(i, part) for i in dense if (part := parts[i]) is not None and part.storage is None]
+    cut = [(i, part) for i in dense if (part := parts[i]) is not None and part.storage is None and part.is_shared]
     flat = part_sums.sum_gradients_into_parts([grads[i] for i, _ in cut], [p.cut for _, p in cut]) if cut else ()
     for (i, part), value in zip(cut, flat, strict=True):
         found[i] = tf.reshape(value, part.cut.part_shape(part.worker))
@@ -150,13 +151,15 @@ def apply_to_parts(original: Function, optimizer: Any, grads: Sequence[Gradient]
         return
     chosen = optimizer._trainable_variables if variables is None else variables
     present = [variable for variable, gradient in zip(chosen, grads, strict=True) if gradient is not None]
-    with clipping.of_parts([optimizer._var_key(variable) in found.parts for variable in present]):
+    is_part = [found.workers > 1 and optimizer._var_key(variable) in found.parts for variable in present]
+    with clipping.of_parts(is_part), on_host(settings_of(optimizer._distribution_strategy).offload):
         original(optimizer, grads, [updated(found, optimizer, variable) for variable in chosen])
 
 
 def would_be_cut(optimizer: Any) -> bool:
     """Whether workers hold parts of an optimizer, or will once it is built."""
-    return settings_of(optimizer._distribution_strategy).shard is not None or is_cut(optimizer)
+    settings = settings_of(optimizer._distribution_strategy)
+    return settings.shard is not None or settings.offload is not None or is_cut(optimizer)
 
 
 def refuse_outside(optimizer: Any) -> None:
@@ -166,9 +169,10 @@ def refuse_outside(optimizer: Any) -> None:
         UnsupportedError: Always.
     """
     raise UnsupportedError(
-        f"--shard, and sharded embeddings, need the gradients of a step where they are summed, and the optimizer "
-        f"{optimizer.name} was given some outside of strategy.run. Call apply_gradients, or apply, inside of the "
-        "function that strategy.run runs, use fit, or train with --shard none and without sharded embeddings."
+        "--shard, --offload, and sharded embeddings, need the gradients of a step where they are summed, and the "
+        f"optimizer {optimizer.name} was given some outside of strategy.run. Call apply_gradients, or apply, inside of "
+        "the function that strategy.run runs, use fit, or train with --shard none, --offload none and without sharded "
+        "embeddings."
     )
 
 
@@ -179,12 +183,14 @@ def _say_what_is_held(optimizer: Any) -> None:
     _IS_SAID.set(optimizer, True)
     slots = [(slot.cut, tf.as_dtype(slot.variable.dtype).size) for slot in found.slots if slot.cut is not None]
     held = sum(cut.part_size(found.worker) * size for cut, size in slots)
+    offload = settings_of(optimizer._distribution_strategy).offload
     _log.info(
-        "optimizer %s: its state is cut between %s; this worker holds %.1f of %.1f MiB",
+        "optimizer %s: its state is %s; this worker holds %.1f of %.1f MiB%s",
         optimizer.name,
-        found.kind,
+        f"cut between {found.kind}" if found.workers > 1 else "whole",
         held / 2**20,
         sum(cut.size * size for cut, size in slots) / 2**20,
+        "" if offload is None else f", {offload}",
     )
 
 

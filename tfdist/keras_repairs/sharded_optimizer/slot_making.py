@@ -14,11 +14,13 @@ import tensorflow as tf
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 
 from tfdist.keras_repairs.base.context_variables import setting
-from tfdist.keras_repairs.optimizer.state_sizes import check_memory
+from tfdist.keras_repairs.optimizer.state_sizes import check_memory, is_asked
 from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
 from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import Slot, begin, parts_while_built
 from tfdist.keras_repairs.sharded_parameters.cut_variable import is_cut_variable
 from tfdist.runtime.local_variables import local_variables
+from tfdist.runtime.offload.offloading import on_host
+from tfdist.runtime.strategy_settings import settings_of
 from tfdist.sharding.cut import Cut
 
 Function = Callable[..., Any]
@@ -30,8 +32,9 @@ def build(original: Function) -> Function:
     """Repairs `BaseOptimizer.build`, which the `build` of every optimizer calls first."""
 
     def repaired(self: Any, variables: Any) -> None:
-        check_memory(self, list(variables))
-        begin(self, list(variables))
+        if not is_asked():
+            check_memory(self, list(variables))
+            begin(self, list(variables))
         original(self, variables)
 
     return repaired
@@ -45,9 +48,12 @@ def add_variable(original: Function) -> Function:
         if parts is None or (parts.kind == "elements" and _cut.get() is None):
             return original(self, shape, initializer, *args, **kwargs)
         cut = _cut.get()
-        with tf.init_scope(), local_variables():
+        offload = settings_of(self._distribution_strategy).offload
+        with tf.init_scope(), local_variables(), on_host(offload):
             # To which variable it belongs may be known later; then it is made where it is held.
             variable = original(self, (0,) if cut is None else shape, initializer, *args, **kwargs)
+            if offload is not None:
+                offload.keep(variable)
         whole = tuple(shape) if cut is None else cut.shape
         parts.slots.append(Slot(variable, cut, whole, keras.initializers.get(initializer)))
         return variable

@@ -9,7 +9,7 @@ from tfdist.errors import UsageError
 from tfdist.plan.memory.held_state import held_state
 from tfdist.plan.memory.step_sizes import StepSizes
 from tfdist.plan.plan import DataPlan
-from tfdist.sharding.sharding_mode import CUT, ONE_DEVICE_A_WORKER, ShardMode
+from tfdist.sharding.sharding_mode import CUT, ONE_DEVICE_A_WORKER, Offload, ShardMode, check_devices
 
 MARGIN = 1.5
 """Of the estimated activations, how much more were measured at most: docs/sharding.md has the measurements."""
@@ -30,6 +30,7 @@ class ModeMemory:
         batches: Batches that wait or are trained on.
         activations: What a step computes besides, and its updates of weights; None where it cannot be told.
         process: Of TensorFlow, Python and the input of a worker, where devices share the host's memory; else 0.
+        offloaded: The optimizer's state that a worker keeps elsewhere than on its device, as `--offload` says.
     """
 
     mode: str
@@ -41,6 +42,7 @@ class ModeMemory:
     batches: int
     activations: int | None
     process: int
+    offloaded: int = 0
 
     @property
     def total(self) -> int:
@@ -89,7 +91,14 @@ class MemoryPlan:
         return next((mode for mode in self.modes if mode.most <= self.device_memory), None)
 
 
-def plan_memory(plan: DataPlan, sizes: StepSizes, device_memory: int | None, device: str, gpu: bool) -> MemoryPlan:
+def plan_memory(
+    plan: DataPlan,
+    sizes: StepSizes,
+    device_memory: int | None,
+    device: str,
+    gpu: bool,
+    offload: Offload = "none",
+) -> MemoryPlan:
     """Shares the sizes of a model and a step out to the devices of a run.
 
     Args:
@@ -98,20 +107,23 @@ def plan_memory(plan: DataPlan, sizes: StepSizes, device_memory: int | None, dev
         device_memory: Bytes that each device has; None where it is not known.
         device: Which device that is, in words.
         gpu: Whether devices have memory of their own, beside that of their workers' processes.
+        offload: What is kept elsewhere than on the devices.
 
     Raises:
-        UsageError: Workers of several devices were to share tables of embeddings.
+        UsageError: Workers of several devices were to share tables of embeddings, or to offload.
     """
     layout = plan.layout
     if layout.workers > 1 and layout.per_worker > 1 and any(weight.by_rows for weight in sizes.weights):
         raise UsageError(f"{ONE_DEVICE_A_WORKER}. Received: embeddings to shard, and {layout.per_worker} devices each")
+    check_devices("none", layout.per_worker, f"{layout.per_worker} devices each", offload=offload)
+    is_elsewhere = offload == "optimizer:disk" or (offload == "optimizer" and gpu)
     why = _why_one_mode(sizes, layout.workers, layout.per_worker)
     modes = ("none",) if why else get_args(ShardMode)
     return MemoryPlan(
         sizes=sizes,
         share=plan.train.batch.largest,
         devices=layout.replicas,
-        modes=tuple(_mode(mode, sizes, layout.workers, plan, gpu) for mode in modes),
+        modes=tuple(_mode(mode, sizes, plan, gpu, is_elsewhere) for mode in modes),
         why_one_mode=why,
         device_memory=device_memory,
         device=device,
@@ -126,14 +138,16 @@ def _why_one_mode(sizes: StepSizes, workers: int, per_worker: int) -> str:
     return "" if sizes.cut is not None else sizes.why_not_cut
 
 
-def _mode(mode: str, sizes: StepSizes, workers: int, plan: DataPlan, gpu: bool) -> ModeMemory:
+def _mode(mode: str, sizes: StepSizes, plan: DataPlan, gpu: bool, is_elsewhere: bool) -> ModeMemory:
+    workers = plan.layout.workers
     held = held_state(mode, sizes.weights, sizes.cut, workers)
     memory = plan.train.memory
     return ModeMemory(
         mode=mode,
         parameters=held.parameters,
         gradients=held.gradients,
-        optimizer=held.optimizer,
+        optimizer=0 if is_elsewhere else held.optimizer,
+        offloaded=held.optimizer if is_elsewhere else 0,
         whole_layer=held.whole_layer,
         frozen=sizes.frozen,
         batches=memory.batches // plan.layout.per_worker,

@@ -18,6 +18,7 @@ _ROWS: tuple[tuple[str, Callable[[ModeMemory], int | None]], ...] = (
     ("process", lambda mode: mode.process or None),
     ("all", lambda mode: mode.total),
     ("at most", lambda mode: None if mode.activations is None else mode.most),
+    ("elsewhere, state", lambda mode: mode.offloaded or None),
 )
 
 

@@ -22,12 +22,14 @@ class SharedMemorySize:
         name: What has it, in words, such as `this host`.
         workers: Those whose devices have it, by their index in the job.
         copies: Devices of each of them that have it.
+        is_host: Whether it is the memory of the host, and not of a device.
     """
 
     size: int | None
     name: str
     workers: tuple[int, ...]
     copies: int = 1
+    is_host: bool = True
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,9 @@ def join(parts: Sequence[tf.Tensor], cuts: Sequence[Cut]) -> list[tf.Tensor]:
     """
     settings = settings_of(tf.distribute.get_strategy())
 
+    if all(cut.workers == 1 for cut in cuts):
+        return [tf.reshape(part, cut.shape) for part, cut in zip(parts, cuts, strict=True)]
+
     def joint(flat: list[tf.Tensor], cuts: list[Cut]) -> list[tf.Tensor]:
         if settings.memory is not None:
             wholes = settings.memory.of_functions.join_parts(flat, [cut.bounds for cut in cuts])
@@ -76,6 +79,8 @@ def join_one(part: tf.Tensor, cut: Cut) -> tf.Tensor:
 def sum_small(tensor: tf.Tensor) -> tf.Tensor:
     """The sum of a small tensor over the workers; also in a branch that all of them take."""
     settings = settings_of(tf.distribute.get_strategy())
+    if tf.distribute.get_strategy().num_replicas_in_sync == 1:
+        return tensor
     if settings.sums is not None and settings.sums.takes(tensor):
         (total,) = settings.sums.sum([tensor])
         return total

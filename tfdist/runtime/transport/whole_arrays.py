@@ -15,6 +15,8 @@ from tfdist.sharding.cut import Cut
 def joined_array(part: NDArray, cut: Cut, strategy: tf.distribute.Strategy) -> NDArray:
     """The whole, of the shape of the cut, of which each worker gives its part; all workers call this together."""
     part = np.ascontiguousarray(part).reshape(-1)
+    if cut.workers == 1:
+        return part.reshape(cut.shape)
     memory = settings_of(strategy).memory
     if memory is not None:
         (whole,) = memory.of_functions.join_parts([tf.constant(part)], [cut.bounds])

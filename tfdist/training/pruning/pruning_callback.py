@@ -307,6 +307,11 @@ class Pruning(keras.callbacks.Callback):
                 "Pruning on several replicas needs tfdist's strategy: Keras's own updates leave the replicas. Start "
                 "the script by `tfdist train`, or use strategy = tfdist.strategy()."
             )
+        if settings_of(strategy).offload is not None:
+            raise UnsupportedError(
+                "Pruning masks the optimizer's state where the weights are, and --offload keeps it elsewhere. Leave "
+                "--offload out; where a config has it, by --set offload=none."
+            )
         if settings_of(strategy).shard is not None:
             raise UnsupportedError(
                 "Pruning needs all of the weights on every worker, and --shard gives each a part of them. Leave "

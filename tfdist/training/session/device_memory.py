@@ -26,10 +26,12 @@ def memory_of(index: int, request: DeviceRequest, names: Sequence[str]) -> Share
     """
     if names[0].startswith("/device:GPU"):
         if request.memory_limit is not None:
-            return SharedMemorySize(request.memory_limit * _MIB, "a device as --memory-limit has it", (index,))
+            return SharedMemorySize(
+                request.memory_limit * _MIB, "a device as --memory-limit has it", (index,), is_host=False
+            )
         known = [total_memory(number) for number in range(len(tf.config.list_physical_devices("GPU")))]
         size = max((found for found in known if found is not None), default=None)
-        return SharedMemorySize(size, "a GPU of this host", (index,), copies=request.logical or 1)
+        return SharedMemorySize(size, "a GPU of this host", (index,), copies=request.logical or 1, is_host=False)
     first = index - request.local_rank
     # Workers that do not share their cores may be in control groups of their own.
     is_shared = request.sharing in (None, request.local_size) and first >= 0

@@ -21,5 +21,7 @@ def describe(session: Session) -> str:
     shards = [] if settings.shard is None else [str(settings.shard)]
     if settings.shard_embeddings is not None:
         shards.append(f"embeddings of more than {settings.shard_embeddings} rows sharded")
+    if settings.offload is not None:
+        shards.append(f"optimizer {settings.offload}")
     how = ", ".join([strategy, session.choice.communication, *kernels, *shards])
     return f"{workers}{replicas} replicas on {kind}s ({how})"

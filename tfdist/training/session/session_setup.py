@@ -24,6 +24,7 @@ from tfdist.runtime import devices
 from tfdist.runtime import strategy as strategies
 from tfdist.runtime.collectives.decisions import broadcast
 from tfdist.runtime.collectives.traced_progress import TracedProgress
+from tfdist.runtime.offload.offloading import offloading_of
 from tfdist.runtime.run_seed import run_seed
 from tfdist.runtime.step_meter import StepMeter
 from tfdist.runtime.strategy_settings import settings_of
@@ -144,7 +145,7 @@ def _make_strategy(context: WorkerContext, request: devices.DeviceRequest, link:
     """Configures the devices, makes the strategy, with several workers once all have joined, and installs it."""
     names = devices.apply(request, workers=context.num_workers)
     which = f"{len(names)} devices in one worker: {', '.join(names)}"
-    check_devices(context.shard, len(names), which, context.shard_embeddings)
+    check_devices(context.shard, len(names), which, context.shard_embeddings, context.offload)
     choice = strategies.choose(
         names,
         workers=context.num_workers,
@@ -168,6 +169,7 @@ def _make_strategy(context: WorkerContext, request: devices.DeviceRequest, link:
     settings_of(strategy).batch_norm = context.batch_norm
     settings_of(strategy).shard = sharding_of(context.shard, context.num_workers)
     settings_of(strategy).shard_embeddings = context.shard_embeddings if several else None
+    settings_of(strategy).offload = offloading_of(context.offload, context.scratch_folder)
     if several and context.compression != "none":
         settings_of(strategy).compression = tf.as_dtype(context.compression)
     if several:

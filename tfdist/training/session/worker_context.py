@@ -6,13 +6,14 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from tfdist.cluster.cluster_spec import Cluster
 from tfdist.errors import WorkerFailedError
 from tfdist.launch.environment import Assignment
 from tfdist.net.host_links import LinkEnds
 from tfdist.runtime.strategy_settings import BatchNorm
-from tfdist.sharding import ShardMode
+from tfdist.sharding.sharding_mode import Offload, ShardMode
 from tfdist.training.supervision.error_report import report
 from tfdist.training.supervision.launcher_link import LauncherLink, link_of
 
@@ -38,6 +39,7 @@ class WorkerContext:
         compression: The format in which workers send gradients; "none" for their own dtype.
         shard: What each worker holds a part of; "none" where all of them hold all.
         shard_embeddings: The most rows of an embedding that each worker has whole; None where all are whole.
+        offload: What is kept in the host's memory or on its disk; "none" for nothing.
         links: Its ends of the sets of links to the other workers of its host.
         timeout: Returns the seconds that one call into TensorFlow may take now.
         end: Ends the process with an error.
@@ -50,6 +52,7 @@ class WorkerContext:
     compression: str = "none"
     shard: ShardMode = "none"
     shard_embeddings: int | None = None
+    offload: Offload = "none"
     links: tuple[LinkEnds, ...] = ()
     timeout: Callable[[], float] = lambda: 600.0
     end: Callable[[WorkerFailedError], None] = _end_with
@@ -58,6 +61,11 @@ class WorkerContext:
     def addresses(self) -> tuple[str, ...]:
         """The workers' `host:port`; empty where there is one worker."""
         return () if self.cluster is None else tuple(str(address) for address in self.cluster.workers)
+
+    @property
+    def scratch_folder(self) -> Path:
+        """Where what `--offload` keeps on disk has its file."""
+        return Path.cwd()
 
     @property
     def num_workers(self) -> int:
@@ -77,6 +85,11 @@ class LaunchedWorkerContext(WorkerContext):
     assignment: Assignment
     link: LauncherLink
 
+    @property
+    def scratch_folder(self) -> Path:
+        """The run directory, which each host has."""
+        return Path(self.assignment.run_dir)
+
 
 def context_of(assignment: Assignment) -> LaunchedWorkerContext:
     """The context of the worker that has this assignment.
@@ -93,6 +106,7 @@ def context_of(assignment: Assignment) -> LaunchedWorkerContext:
         compression=assignment.compression,
         shard=assignment.shard,
         shard_embeddings=assignment.shard_embeddings,
+        offload=assignment.offload,
         links=tuple(LinkEnds.of(assignment.index, assignment.linked, fds) for fds in assignment.links),
         timeout=lambda: _watchdog_seconds(assignment, link),
         end=lambda error: os._exit(report(error, assignment)),

@@ -1,0 +1,101 @@
+"""A file without a name for values of one process: it is gone with the process, however that ends."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tfdist.errors import RunDirError
+from tfdist.text import format_bytes
+
+_PIECE_BYTES = 64 << 20
+"""What is read or written at once: a call moves less than 2 GiB."""
+
+
+class ScratchFile:
+    """Values behind one another in a file of a folder, each read and written as a whole.
+
+    They are read and written, and not mapped into memory: pages of a mapping count as memory of the process, and a disk
+    that fails would end it with a signal instead of an error.
+
+    Args:
+        folder: On the disk that is to hold them; it is there.
+
+    Raises:
+        RunDirError: The file cannot be made.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._end = self._reserved = 0
+        try:
+            self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 - open as long as this is
+        except OSError as error:
+            raise RunDirError(f"{folder}: no file can be made in it for --offload optimizer:disk: {error}") from error
+
+    def prepare(self, size: int, whose: str) -> None:
+        """Takes room on the disk for what is to come.
+
+        Args:
+            size: Bytes.
+            whose: What they are for, for the error.
+
+        Raises:
+            RunDirError: The disk has less.
+        """
+        try:
+            if size:
+                os.posix_fallocate(self._file.fileno(), self._reserved, size)
+        except OSError as error:
+            free = shutil.disk_usage(self.folder).free
+            raise RunDirError(
+                f"{self.folder}: --offload optimizer:disk expects room for {format_bytes(size, binary=True)} on its "
+                f"disk, {whose}. Received: {error.strerror or error}; {format_bytes(free, binary=True)} are free. Give "
+                "--run-dir a folder on a disk with more, or more workers a part each with --shard."
+            ) from error
+        self._reserved += size
+
+    def take(self, size: int, whose: str) -> int:
+        """Where the next value is, for which room is taken unless it is already; what is read there first is zero.
+
+        Args:
+            size: Its bytes.
+            whose: What they are for, for the error.
+
+        Raises:
+            RunDirError: The disk has less.
+        """
+        start, self._end = self._end, self._end + size
+        self.prepare(max(0, self._end - self._reserved), whose)
+        return start
+
+    def read(self, start: int, shape: tuple[int, ...], dtype: np.dtype) -> NDArray:
+        """The value of a shape and dtype that begins at `start`.
+
+        Raises:
+            OSError: The disk does not give it.
+        """
+        found = np.empty(shape, dtype)
+        left = found.reshape(-1).view(np.uint8)
+        while left.size:
+            count = os.preadv(self._file.fileno(), [left[:_PIECE_BYTES].data], start)
+            if not count:
+                raise OSError(f"{self.folder}: the file of --offload optimizer:disk ends before what was written")
+            left, start = left[count:], start + count
+        return found
+
+    def write(self, start: int, value: NDArray) -> None:
+        """Writes a value from `start` on.
+
+        Raises:
+            OSError: The disk does not take it.
+        """
+        left = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
+        while left.size:
+            count = os.pwrite(self._file.fileno(), left[:_PIECE_BYTES].data, start)
+            left, start = left[count:], start + count
