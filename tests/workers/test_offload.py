@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from tests.marks import slow
+from tests.workers import test_resume
 from tests.workers.cli_process import tfdist
+from tests.workers.resumable_model import write_config
+from tfdist.rundir import RunDir
 
 SCRIPT = Path(__file__).parent / "scripts" / "offloaded_training.py"
 TENSORS = {"adam": 6, "sgd": 2, "accumulation": 4, "scaled": 2}
@@ -51,3 +54,17 @@ def test_numbers_and_files_are_those_without_it(tmp_path: Path, workers: int, mo
         assert all(one[name].pop("on disk") == 0 for name in TENSORS)
         one["whole"].pop("on disk"), other["whole"].pop("on disk")
         assert one == other
+
+
+@pytest.mark.slow
+@pytest.mark.bound(600)
+def test_a_killed_run_goes_on_to_the_bit_from_state_on_disk(tmp_path: Path) -> None:
+    model = {"build": "tests.workers.resumable_model.model", "args": {"cut": True}}
+    config, whole, killed = write_config(tmp_path, seed=3, model=model), RunDir(tmp_path / "w"), RunDir(tmp_path / "k")
+    options = ("--nproc", "2", "--shard", "zero2")
+    assert test_resume.train(config, whole, *options).returncode == 0
+    on_disk = (*options, "--offload", "optimizer:disk")
+    last = test_resume.train_and_kill(config, killed, 1, 30, *on_disk)
+    resumed = test_resume.train(config, killed, *on_disk, "--resume", "must")
+    assert resumed.returncode == 0 and f"resumes after step {last}" in resumed.stdout
+    test_resume.same(test_resume.end_of(whole), test_resume.end_of(killed))
