@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.workers import resumable_model, test_resume
 from tests.workers.attentive_model import CLASSES, LENGTH, WORDS
 from tests.workers.cli_process import tfdist
 from tfdist.rundir import RunDir
@@ -38,3 +39,16 @@ def test_two_workers_train_attention_and_embeddings_as_one_does(tmp_path: Path) 
     one, two, without = losses
     assert two == pytest.approx(one, rel=1e-9)
     assert without != pytest.approx(one, rel=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.bound(600)
+def test_a_killed_run_ends_as_the_one_that_was_not(tmp_path: Path) -> None:
+    fit = {"epochs": resumable_model.EPOCHS, "callbacks": ["quantization_aware"]}
+    config = resumable_model.write_config(tmp_path, seed=3, fit=fit)
+    whole, killed = RunDir(tmp_path / "whole"), RunDir(tmp_path / "killed")
+    assert test_resume.train(config, whole, "--nproc", "2").returncode == 0
+    last = test_resume.train_and_kill(config, killed, 1, 30, "--nproc", "2")
+    resumed = test_resume.train(config, killed, "--nproc", "2", "--resume", "must")
+    assert resumed.returncode == 0 and f"resumes after step {last}" in resumed.stdout
+    test_resume.same(test_resume.end_of(whole), test_resume.end_of(killed))
