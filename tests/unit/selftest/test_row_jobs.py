@@ -87,6 +87,7 @@ def test_the_options_reach_the_workers(tmp_path: Path, monkeypatch: pytest.Monke
         "--compression": "bfloat16",
         "--kernels": "tensorflow",
         "--shard": "none",
+        "--offload": "none",
         "--shard-embeddings": "none",
     }
 
