@@ -13,6 +13,7 @@ from tfdist.checkpoint.parts import part_receipts
 from tfdist.checkpoint.parts.part_names import PARTS, REST, part_name
 from tfdist.checkpoint.parts.staging_folder import Staging
 from tfdist.checkpoint.pending_checkpoint import FileDigest, PendingCheckpoint
+from tfdist.errors import RunDirError
 from tfdist.rundir import atomic_files
 from tfdist.sharding.file_parts import FileParts
 
@@ -74,14 +75,24 @@ class ChiefsParts:
 
     def _add_all(self, draft: PendingCheckpoint) -> None:
         parts = self._weights.parts
-        draft.add(PARTS, json.dumps(parts.to_dict()).encode())
-        draft.add(REST, self._weights.rest())
-        draft.add(part_name(0, parts.workers), self._weights.content())
+        try:
+            self._add_own(draft, parts)
+        except BaseException:
+            if self._sent is None and self.folder is not None:
+                # The folder is removed now, and nobody is to write there then.
+                with contextlib.suppress(RunDirError):
+                    part_receipts.collect(self.folder, parts.workers)
+            raise
         if self._spool is not None:
             self._add_spooled(draft, self._spool, parts.workers)
         else:
             self._adopt(draft, parts)
         self._staging.clean()
+
+    def _add_own(self, draft: PendingCheckpoint, parts: FileParts) -> None:
+        draft.add(PARTS, json.dumps(parts.to_dict()).encode())
+        draft.add(REST, self._weights.rest())
+        draft.add(part_name(0, parts.workers), self._weights.content())
 
     def _adopt(self, draft: PendingCheckpoint, parts: FileParts) -> None:
         folder = self.folder

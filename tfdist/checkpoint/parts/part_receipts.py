@@ -38,36 +38,39 @@ def leave(folder: Path, worker: int, receipt: Receipt) -> None:
 
 
 def collect(folder: Path, workers: int, seconds: float = PART_SECONDS) -> dict[int, FileDigest]:
-    """Waits until all workers but the chief have written their parts.
+    """Waits until all workers but the chief are done with their parts, also where one of them could not write its own.
 
     Returns:
         Worker -> the digest of its file.
 
     Raises:
-        RunDirError: One has not, which the error names.
+        RunDirError: One has not written its part, which the error names.
     """
-    found: dict[int, FileDigest] = {}
+    found: dict[int, FileDigest | RunDirError] = {}
     deadline = time.monotonic() + seconds
-    while len(found) < workers - 1:
-        for worker in range(1, workers):
-            if worker not in found and (receipt := _receipt_of(folder, worker)) is not None:
-                found[worker] = receipt
+    while missing := [worker for worker in range(1, workers) if worker not in found]:
+        found |= {worker: said for worker in missing if (said := _said_by(folder, worker)) is not None}
         if len(found) < workers - 1:
             if time.monotonic() > deadline:
-                raise _missing([worker for worker in range(1, workers) if worker not in found], seconds)
+                break
             time.sleep(_POLL_SECONDS)
-    return found
+    for said in found.values():
+        if isinstance(said, RunDirError):
+            raise said
+    if missing:
+        raise _missing(missing, seconds)
+    return {worker: said for worker, said in found.items() if isinstance(said, FileDigest)}
 
 
-def _receipt_of(folder: Path, worker: int) -> FileDigest | None:
+def _said_by(folder: Path, worker: int) -> FileDigest | RunDirError | None:
     try:
         content = read_json(_path(folder, worker))
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise RunDirError(f"What worker {worker} says of its part of the checkpoint cannot be read: {error}") from error
+        return RunDirError(f"What worker {worker} says of its part of the checkpoint cannot be read: {error}")
     if "fault" in content:
-        raise RunDirError(f"Worker {worker} could not write its part of the checkpoint. {content['fault']}")
+        return RunDirError(f"Worker {worker} could not write its part of the checkpoint. {content['fault']}")
     return FileDigest(content["bytes"], content["crc32"])
 
 

@@ -21,7 +21,7 @@ from tfdist.checkpoint.checkpoint_writer import CheckpointWriter
 from tfdist.checkpoint.parts import part_receipts
 from tfdist.checkpoint.parts.chiefs_parts import ChiefsParts
 from tfdist.checkpoint.parts.part_job import PartJob
-from tfdist.checkpoint.parts.part_names import part_name
+from tfdist.checkpoint.parts.part_names import PARTS, part_name
 from tfdist.checkpoint.parts.parted_file import opened_weights
 from tfdist.checkpoint.parts.staging_folder import Staging, make_folder, token_in
 from tfdist.checkpoint.retention_policy import RetentionPolicy
@@ -112,9 +112,29 @@ def test_what_a_worker_could_not_write_it_says(
         assert "This worker's part of a checkpoint is missing. The disk is full" in caplog.text
         assert staging.folder is not None and not (staging.folder / part_name(1, WORKERS)).exists()
         job = chiefs_job(tmp_path, staging)
-        job.run()
+        chief = threading.Thread(target=job.run)
+        chief.start()
+        time.sleep(0.2)
+        assert chief.is_alive() and staging.folder.exists(), "another worker is still writing there"
+        parts_job(staging, 2).run()
+        chief.join(20)
     assert not job.is_whole and list(tmp_path.iterdir()) == []
     assert "Worker 1 could not write its part of the checkpoint. The disk is full" in caplog.text
+
+
+def test_what_the_chief_could_not_write_is_removed_once_nobody_writes_there(tmp_path: Path) -> None:
+    staging = begun(tmp_path)
+    assert staging.folder is not None
+    (staging.folder / PARTS).mkdir()  # which cannot be replaced by a file
+    job = chiefs_job(tmp_path, staging)
+    chief = threading.Thread(target=job.run)
+    chief.start()
+    parts_job(staging, 1).run()
+    time.sleep(0.2)
+    assert chief.is_alive() and staging.folder.exists()
+    parts_job(staging, 2).run()
+    chief.join(20)
+    assert not job.is_whole and list(tmp_path.iterdir()) == []
 
 
 def test_a_worker_whose_chief_has_given_up_ends_quietly(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
