@@ -75,7 +75,9 @@ def test_the_parts_are_the_file_that_keras_writes(workers: int, options: tuple[o
     for worker in range(workers):
         log = (tmp_path / "run" / "logs" / f"worker-{worker}.0.log").read_text()
         joined, most = json.loads(log.strip().splitlines()[-1])["wholes"]
-        assert joined > 9 and most <= 2, "TensorFlow lets go of one as it takes the next"
+        # Without --shard the table alone is in parts, and what the optimizer keeps of it.
+        assert joined > (9 if "--shard" in options else 4)
+        assert most <= 2, "TensorFlow lets go of one as it takes the next"
     assert checkpoints(tmp_path / "files" / "full") == []
     assert list((tmp_path / "files" / "full" / "checkpoints").iterdir()) == [], "nothing half-written is left"
     log = (tmp_path / "run" / "logs" / "worker-0.0.log").read_text()
