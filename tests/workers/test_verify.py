@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.marks import slow
 from tests.workers.cli_process import ROOT, tfdist
 
 SCRIPT = Path(__file__).parent / "scripts" / "verified.py"
@@ -89,8 +90,22 @@ def test_gradients_that_workers_send_in_16_bits(tmp_path: Path, tolerance: list[
     (comparison,) = report["comparisons"]
     assert (comparison["run"], comparison["verdict"]) == ("2 workers, bfloat16", verdict)
     assert [cause["key"] for cause in comparison["causes"]] == (["compression"] if verdict == "parted" else [])
-    usual = {"batch_norm": "synchronized", "communication": "auto", "shard": "none", "shard_embeddings": None}
+    unsharded = {"shard": "none", "shard_embeddings": None, "offload": "none"}
+    usual = {"batch_norm": "synchronized", "communication": "auto", **unsharded}
     assert report["options"] == {**usual, "compression": "bfloat16"}
+
+
+@pytest.mark.bound(BOUND)
+@pytest.mark.parametrize("offload", ["optimizer:disk", slow("optimizer")])
+def test_what_is_offloaded_is_compared_with_one_device(tmp_path: Path, offload: str) -> None:
+    options = ["--tolerance", "1e-4", "--replicas", 1, "--nproc", 2, "--shard", "zero2", "--offload", offload]
+    options += ["--keep", "kept"]
+    _, report = verify(tmp_path, *options, SCRIPT, "large", code=0)
+    (comparison,) = report["comparisons"]
+    assert (comparison["run"], comparison["verdict"]) == ("2 workers", "passed")
+    where = {"optimizer": "optimizer in host memory", "optimizer:disk": "optimizer on disk"}[offload]
+    logs = [tmp_path / "kept" / run / "logs" / "worker-0.0.log" for run in ("2-workers", "1-replica")]
+    assert [where in log.read_text() for log in logs] == [True, False]
 
 
 @pytest.mark.slow

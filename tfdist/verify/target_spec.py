@@ -14,6 +14,7 @@ from tfdist.launch.logs.terminal import Show
 from tfdist.launch.worker.kernel_choice import Kernels
 from tfdist.launch.worker_options import BatchNorm, Communication, Compression
 from tfdist.sharding import ShardMode
+from tfdist.sharding.sharding_mode import Offload
 
 if TYPE_CHECKING:
     from tfdist.config import RunConfig
@@ -39,6 +40,8 @@ class TargetSpec:
         shard: What each worker of a run of a script or a module holds a part of; a config says it itself.
         shard_embeddings: Of embeddings of more rows each worker of a run of a script or a module has some rows; None
             for no embeddings; a config says it itself.
+        offload: What several workers of a run of a script or a module keep elsewhere than on their devices; a config
+            says it itself.
         communication: The collectives of runs on several replicas.
         compression: The type in which workers send gradients; "none" for their own.
         start_timeout: Seconds in which the workers must find one another.
@@ -61,6 +64,7 @@ class TargetSpec:
     kernels: Kernels = "auto"
     shard: ShardMode = "none"
     shard_embeddings: int | None = None
+    offload: Offload = "none"
     communication: Communication = "auto"
     compression: Compression = "none"
     start_timeout: float = 120.0
@@ -79,6 +83,7 @@ class TargetSpec:
             "compression": self.compression,
             "shard": self.shard_mode,
             "shard_embeddings": self.sharded_from,
+            "offload": self.offload_choice,
         }
 
     @property
@@ -91,13 +96,19 @@ class TargetSpec:
         """Of embeddings of more rows than this several workers have some rows each."""
         return self.shard_embeddings if self.config is None else self.config.shard_embeddings
 
+    @property
+    def offload_choice(self) -> Offload:
+        """What several workers keep elsewhere than on their devices."""
+        return self.offload if self.config is None else self.config.offload
+
     def job(self, workers: int | Membership, run_dir: Path, **options: Any) -> JobSpec:
         """One run of the target, whatever cluster the environment describes.
 
         Args:
             workers: How many processes, of this machine alone; or who takes part.
             run_dir: Where all its files go, checkpoints too: those of the user's own run stay as they are.
-            **options: Other fields of `JobSpec`; one that a spec has, too, comes before that of the spec.
+            **options: Other fields of `JobSpec`; one that a spec has, too, comes before that of the spec. A worker
+                alone offloads where they say so.
         """
         options = {
             "membership": workers if isinstance(workers, Membership) else discover(nproc=workers, environ={}),
@@ -114,14 +125,15 @@ class TargetSpec:
             "verbose": self.verbose,
             **options,
         }
-        # A worker alone, with whatever replicas, holds all of everything.
+        # A worker alone, with whatever replicas, holds all of everything, where it is asked for nothing else.
+        offload = options.pop("offload", "none" if workers == 1 else self.offload_choice)
         shard = "none" if workers == 1 else self.shard_mode
         rows = None if workers == 1 else self.sharded_from
         if self.config is None:
             options |= {"batch_norm": self.batch_norm, "kernels": self.kernels}
-            options |= {"shard": shard, "shard_embeddings": rows}
+            options |= {"shard": shard, "shard_embeddings": rows, "offload": offload}
             options.setdefault("quiet", True)
             return JobSpec(target_kind=self.target_kind, args=self.args, name=self.name, **options)
         checkpoint = replace(self.config.checkpoint, directory=None)
-        own = replace(self.config, shard=shard, shard_embeddings=rows, offload="none", checkpoint=checkpoint)
+        own = replace(self.config, shard=shard, shard_embeddings=rows, offload=offload, checkpoint=checkpoint)
         return JobSpec.for_config(own, document=self.document, **options)

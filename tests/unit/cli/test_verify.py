@@ -83,6 +83,7 @@ def test_the_flags_are_a_contract() -> None:
         "--kernels",
         "--shard",
         "--shard-embeddings",
+        "--offload",
         "--set",
         "--start-timeout",
         "--step-timeout",
@@ -192,7 +193,8 @@ def test_how_gradients_are_sent(
     assert (job.compression, job.communication) == ("bfloat16", "ring")
     options = json.loads(Path("report.json").read_text())["options"]
     sent = {"communication": "ring", "compression": "bfloat16"}
-    assert options == {"batch_norm": "synchronized", "shard": "none", "shard_embeddings": None, **sent}
+    unsharded = {"shard": "none", "shard_embeddings": None, "offload": "none"}
+    assert options == {"batch_norm": "synchronized", **unsharded, **sent}
 
 
 @pytest.mark.parametrize("target", ["digits.yaml", "train.py"])
@@ -209,7 +211,28 @@ def test_what_workers_hold_a_part_of(
     assert (options["shard"], options["shard_embeddings"]) == ("zero2", 5000)
 
 
-@pytest.mark.parametrize("option", ["--shard zero1", "--shard-embeddings 9"])
+@pytest.mark.parametrize("target", ["digits.yaml", "train.py"])
+@pytest.mark.parametrize("also", ["", "--kill "])
+def test_what_workers_keep_elsewhere(
+    asked: list[VerifySpec], killed: list[KillSpec], tmp_path: Path, target: str, also: str
+) -> None:
+    run(f"{also}--nproc 2 --offload optimizer:disk --report report.json {target}")
+    (spec,) = asked or killed
+    jobs = {
+        "workers": spec.job(2, tmp_path),
+        "one device": spec.job(1, tmp_path),
+        "killed": spec.job(1, tmp_path, offload=spec.offload_choice),
+    }
+    assert {name: job.offload for name, job in jobs.items()} == {
+        "workers": "optimizer:disk",
+        "one device": "none",
+        "killed": "optimizer:disk",
+    }
+    assert all(job.config is None or job.config.offload == job.offload for job in jobs.values())
+    assert json.loads(Path("report.json").read_text())["options"]["offload"] == "optimizer:disk"
+
+
+@pytest.mark.parametrize("option", ["--shard zero1", "--shard-embeddings 9", "--offload optimizer"])
 def test_shards_need_workers(option: str, asked: list[VerifySpec]) -> None:
     result = run(f"{option} train.py")
     assert result.exit_code == 2 and "Expected --nproc N, too" in result.output

@@ -10,6 +10,7 @@ import numpy as np
 
 WAYS = {
     "plain": [],
+    "large": [keras.layers.Dense(256, "tanh"), keras.layers.Dense(256, "tanh")],
     "dropout and statistics": [keras.layers.Dropout(0.5), keras.layers.BatchNormalization()],
 }
 

@@ -14,6 +14,8 @@ from tfdist.cli.verify.verify_modes import NOT_WITH_HOSTS, NOT_WITH_KILL, WITH_H
 from tfdist.errors import UsageError
 
 _SEED, _STEPS, _WORKERS = 1, 5, 2
+_CHOSEN = ("batch_norm", "kernels", "shard", "shard_embeddings", "offload")
+"""Options that a config has, too: its own holds unless they are given."""
 
 
 class ToleranceParam(click.ParamType):
@@ -70,6 +72,7 @@ class ToleranceParam(click.ParamType):
 @shared.kernels
 @shared.shard
 @shared.shard_embeddings
+@shared.offload
 @shared.overrides
 @shared.seconds("--start-timeout", 120, "How long the workers may take to find one another.")
 @shared.seconds("--step-timeout", 600, "How long a step may take.")
@@ -101,7 +104,7 @@ def verify(
     from tfdist.verify.interruption import Interrupted
 
     given = {name: options.pop(name) for name in ("overrides", "seed")}
-    given["chosen"] = {name: options.pop(name) for name in ("batch_norm", "kernels", "shard", "shard_embeddings")}
+    given["chosen"] = {name: options.pop(name) for name in _CHOSEN}
     target_options = _target_options(target, **given)
     work = _compare if not options.pop("kill") else _kill if options["hosts"] is None else _lose_hosts
     try:

@@ -16,6 +16,7 @@ NAMES = (
     "compression",
     "first_step_timeout",
     "kernels",
+    "offload",
     "shard",
     "shard_embeddings",
     "step_timeout",

@@ -106,6 +106,7 @@ class _KillVerifier:
             resume="auto",
             trace=request,
             logical_devices=self.spec.logical_devices,
+            offload=self.spec.offload_choice,
         )
         code = run_job(job)
         if code in STOPPED:

@@ -49,6 +49,11 @@ class VerifySpec(TargetSpec):
                 "--shard-embeddings gives each of several workers some rows, and there is one worker. Expected --nproc "
                 f"N, too. Received: --shard-embeddings {self.sharded_from} without --nproc"
             )
+        if self.offload_choice != "none" and self.nproc is None:
+            raise UsageError(
+                "--offload is compared on several workers with one device that offloads nothing. Expected --nproc N, "
+                f"too, or --offload none. Received: --offload {self.offload_choice} without --nproc"
+            )
         if self.compression != "none" and self.nproc is None and "communication" not in self.also:
             raise UsageError(
                 "--compression is of the gradients that workers send, and there is one worker. Expected --nproc N, "

@@ -7,8 +7,8 @@ from tfdist.ray.train.train_options import NAMES, worker_options
 
 
 def test_options_of_the_workers() -> None:
-    options = worker_options({"kernels": "onednn", "step_timeout": 60.0})
-    assert (options.kernels, options.step_timeout) == ("onednn", 60.0)
+    options = worker_options({"kernels": "onednn", "offload": "optimizer:disk", "step_timeout": 60.0})
+    assert (options.kernels, options.offload, options.step_timeout) == ("onednn", "optimizer:disk", 60.0)
     # Ray starts the workers again after a failure: they go on with what they find.
     assert options.resume == "auto"
 
