@@ -80,6 +80,28 @@ def sharding_of(mode: ShardMode, workers: int) -> Sharding | None:
     return None if mode == "none" or workers == 1 else Sharding(mode, Mesh.of(shard=workers))
 
 
+def is_off_device(offload: Offload, gpu: bool) -> bool:
+    """Whether the optimizer's state is not in the memory in which a device trains: without a GPU that of the host."""
+    return offload == "optimizer:disk" or (offload == "optimizer" and gpu)
+
+
+def further_offloads(offload: Offload, gpu: bool) -> tuple[Offload, ...]:
+    """What of `--offload` would take the optimizer's state off a device where another choice does not.
+
+    Args:
+        offload: The other choice.
+        gpu: Whether the device has memory of its own, beside that of its host.
+    """
+    if is_off_device(offload, gpu):
+        return ()
+    return ("optimizer", "optimizer:disk") if gpu else ("optimizer:disk",)
+
+
+def goes_with_offload(mode: ShardMode, has_tables: bool) -> bool:
+    """Whether a run can offload in a mode, where workers share tables of embeddings, or do not."""
+    return mode != "none" or not has_tables
+
+
 def check_rows(rows: int | None) -> None:
     """Raises `UsageError` unless it is None, or a number of rows above which embeddings are sharded."""
     if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):

@@ -127,9 +127,36 @@ def test_the_first_mode_that_fits_is_named() -> None:
         made = planned(sizes(), 2, memory=memory)
         assert made.smallest_mode is not None and made.smallest_mode.mode == mode
         assert words in " ".join(render_memory(made).split())
-    none = planned(sizes(), 2, memory=totals[-1] - 1)
+    least = planned(sizes(), 2).modes[-1].with_state_elsewhere().most
+    none = planned(sizes(), 2, memory=least - 1)
     assert none.smallest_mode is None
-    assert "the device has" in render_memory(none) and "no mode fits" in render_memory(none)
+    assert "the device has" in render_memory(none) and "no mode fits." in render_memory(none)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "offload", "where"), [(True, "optimizer", "the host's memory"), (False, "optimizer:disk", "the disk")]
+)
+@pytest.mark.parametrize("mode", ["zero1", "zero2"])
+def test_where_no_mode_fits_what_to_offload_is_named(gpu: bool, offload: str, where: str, mode: str) -> None:
+    # Activations are small beside an optimizer that keeps much.
+    made = sizes(activations=10, weights=(WeightSizes("kernel", KERNEL, 4000, (KERNEL,) * 50),))
+    modes = {each.mode: each.with_state_elsewhere() for each in planned(made, 2, gpu=gpu).modes}
+    found = planned(made, 2, memory=modes[mode].most, gpu=gpu)
+    assert found.smallest_mode is None and found.further_offload == offload
+    # With zero1 alone nothing else than the state is cut.
+    first = "none" if mode == "zero1" else mode
+    said = " ".join(render_memory(found).split())
+    assert f"The first that does with --offload {offload} is --shard {first}: it leaves 0 B, and keeps" in said
+    assert where in said
+    assert json.loads(json.dumps(memory_to_json(found)))["smallest_offloaded"] == first
+    assert planned(made, 2, memory=modes["zero2"].most - 1000, gpu=gpu).smallest_offloaded is None
+
+
+def test_nothing_to_offload_is_named_where_nothing_can_be() -> None:
+    for made in (planned(sizes(cut=None), 2, memory=5000), planned(sizes(), 1, 2, memory=5000)):
+        assert made.further_offload == "none" and made.smallest_offloaded is None
+    tables = tuple(replace(weight, by_rows=True) for weight in sizes().weights)
+    assert planned(sizes(weights=tables), 2, memory=10**6).smallest_offloaded.mode == "zero1"  # type: ignore[union-attr]
 
 
 def test_what_cannot_be_told_is_said() -> None:

@@ -49,6 +49,7 @@ def test_the_error_says_what_is_needed_and_what_is_there() -> None:
     assert str(raised.value) == (
         "Too little memory with --shard none. Expected at least 3.00 MiB: 1.00 MiB of weights and 2.00 MiB of what "
         "Adam keeps beside them; gradients (1.00 MiB) and activations come on top. Received: this host has 2.00 MiB. "
+        "--offload optimizer:disk would fit: it needs 2.00 MiB, and keeps 2.00 MiB on the disk of the run directory. "
         "More workers (--nproc, --workers) share a model out with --shard. A lower precision, another optimizer or a "
         "smaller model need less."
     )
@@ -58,9 +59,12 @@ def test_the_error_says_what_is_needed_and_what_is_there() -> None:
     ("size", "remedy"),
     [
         # Of 4 workers: state 8, weights 4, gradients 4; in parts 2, 1 and 1, and a layer with its gradient, 2 each.
-        (11000, r"--shard zero1 would fit: it needs 10\.0 MiB, gradients included"),
+        (11000, r"zero1 would fit: it needs 10\.0 MiB, gradients included"),
+        (11000, r"on top\. --offload optimizer:disk would fit as well: it needs 8\.00 MiB, and keeps 8\.00 MiB"),
         (10000, "--shard zero2 would fit: it needs 7"),
-        (5000, "No further mode of --shard fits on 4 workers"),
+        # Where each mode holds a whole layer, one that cuts less holds as much without the state.
+        (6000, "4 workers, .* --shard zero2 --offload optimizer:disk would fit: it needs 5.00 MiB, and keeps 2.00 MiB"),
+        (5000, "No further mode of --shard fits on 4 workers, and more of them hold less each. A lower"),
     ],
 )
 def test_the_first_mode_that_fits_is_named(size: int, remedy: str) -> None:
@@ -76,4 +80,35 @@ def test_devices_of_one_worker_hold_copies() -> None:
 def test_what_cannot_be_cut_has_no_other_mode() -> None:
     with pytest.raises(UsageError) as raised:
         check_state_fits(training(workers=2, kind=None), memory(5000, 2))
-    assert "--shard zero" not in str(raised.value)
+    assert "--shard zero" not in str(raised.value) and "--offload" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("host", "remedy"),
+    [
+        (memory(2048), "--offload optimizer would fit: it needs 2.00 MiB, and keeps 2.00 MiB in the host's memory"),
+        (memory(None), "--offload optimizer would fit"),
+        (memory(2047), "--offload optimizer:disk would fit: .* on the disk of the run directory"),
+    ],
+)
+def test_a_device_leaves_its_state_to_a_host_that_has_room(host: SharedMemorySize, remedy: str) -> None:
+    with pytest.raises(UsageError, match=remedy):
+        check_state_fits(training(), replace(memory(2048), host=host))
+
+
+def test_what_is_offloaded_does_not_count() -> None:
+    on_disk, in_memory = (replace(training(), offload=choice) for choice in ("optimizer:disk", "optimizer"))  # type: ignore[arg-type]
+    device = replace(memory(1024), host=memory(9000))
+    check_state_fits(on_disk, memory(1024))
+    check_state_fits(in_memory, device)
+    with pytest.raises(UsageError, match=r"at least 3\.00 MiB.* --offload optimizer:disk would fit"):
+        check_state_fits(in_memory, memory(2048))
+    with pytest.raises(UsageError, match=r"none --offload optimizer\. Expected at least 1\.00 MiB: 1\.00 MiB of weig"):
+        check_state_fits(in_memory, replace(device, size=1023 * KIB))
+
+
+def test_tables_that_workers_share_are_not_offloaded_alone() -> None:
+    one = training(workers=2)
+    tables = replace(one, weights=[replace(one.weights[0], by_rows=True), one.weights[0]])
+    with pytest.raises(UsageError, match="zero1 --offload optimizer:disk would fit"):
+        check_state_fits(tables, memory(8000, 2))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextvars
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import keras
@@ -54,9 +53,7 @@ def check_memory(optimizer: Any, variables: Sequence[Any]) -> None:
         own = held[worker_rank(optimizer._distribution_strategy)]
         disk.file.prepare(own.optimizer, f"which this worker's part of the state of {optimizer.name} takes")
     if memory is not None:
-        is_there = settings.offload is None or (disk is None and memory.is_host)
-        rest = weights if is_there else [replace(weight, slots=()) for weight in weights]
-        check_state_fits(replace(training, weights=rest), memory)
+        check_state_fits(training, memory)
 
 
 def is_asked() -> bool:
@@ -73,9 +70,17 @@ def _may_be_too_large(variables: Sequence[Any], memory: SharedMemorySize | None)
 
 def _training(optimizer: Any, weights: Sequence[WeightSizes]) -> Training:
     strategy = optimizer._distribution_strategy
-    shard = settings_of(strategy).shard
+    settings = settings_of(strategy)
+    shard, offload = settings.shard, settings.offload
     mode = "none" if shard is None else shard.mode
-    return Training(type(optimizer).__name__, weights, _kind(optimizer), mode, worker_count(strategy))
+    return Training(
+        type(optimizer).__name__,
+        weights,
+        _kind(optimizer),
+        mode,
+        worker_count(strategy),
+        "none" if offload is None else offload.choice,
+    )
 
 
 def slots_of(optimizer: Any, variable: keras.Variable) -> tuple[TensorSize, ...]:

@@ -10,7 +10,7 @@ from tfdist.plan.memory.memory_plan import MemoryPlan, ModeMemory
 
 def memory_to_json(plan: MemoryPlan) -> dict[str, Any]:
     """The plan in JSON's types; sizes in bytes."""
-    smallest = plan.smallest_mode
+    smallest, offloaded = plan.smallest_mode, plan.smallest_offloaded
     return {
         "samples_of_a_step": plan.share,
         "devices": plan.devices,
@@ -18,6 +18,8 @@ def memory_to_json(plan: MemoryPlan) -> dict[str, Any]:
         "device_memory": plan.device_memory,
         "modes": {mode.mode: _mode(mode) for mode in plan.modes},
         "smallest_mode": None if smallest is None else smallest.mode,
+        "further_offload": plan.further_offload,
+        "smallest_offloaded": None if offloaded is None else offloaded.mode,
         "why_one_mode": plan.why_one_mode,
         "why_no_activations": plan.sizes.why_no_activations,
         "uncounted": list(plan.sizes.uncounted),

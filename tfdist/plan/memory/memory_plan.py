@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import get_args
 
 from tfdist.errors import UsageError
 from tfdist.plan.memory.held_state import held_state
 from tfdist.plan.memory.step_sizes import StepSizes
 from tfdist.plan.plan import DataPlan
-from tfdist.sharding.sharding_mode import CUT, ONE_DEVICE_A_WORKER, Offload, ShardMode, check_devices
+from tfdist.sharding.sharding_mode import (
+    CUT,
+    ONE_DEVICE_A_WORKER,
+    Offload,
+    ShardMode,
+    check_devices,
+    further_offloads,
+    goes_with_offload,
+    is_off_device,
+)
 
 MARGIN = 1.5
 """Of the estimated activations, how much more were measured at most: docs/sharding.md has the measurements."""
@@ -55,6 +64,10 @@ class ModeMemory:
         """All of it, with as much more for activations as was measured at most."""
         return self.total + int(MARGIN * (self.activations or 0))
 
+    def with_state_elsewhere(self) -> ModeMemory:
+        """The same with the optimizer's state kept elsewhere than on the device."""
+        return replace(self, optimizer=0, offloaded=self.optimizer + self.offloaded)
+
 
 @dataclass(frozen=True)
 class MemoryPlan:
@@ -68,6 +81,8 @@ class MemoryPlan:
         why_one_mode: Why no other mode is planned; empty where there are several.
         device_memory: Bytes that a device has; None where it is not known.
         device: Which device that is, in words.
+        further_offload: What of `--offload` would take the optimizer's state off the devices; "none" where it is not
+            there, or nothing would.
     """
 
     sizes: StepSizes
@@ -77,6 +92,7 @@ class MemoryPlan:
     why_one_mode: str
     device_memory: int | None
     device: str
+    further_offload: Offload = "none"
 
     @property
     def is_whole(self) -> bool:
@@ -89,6 +105,15 @@ class MemoryPlan:
         if self.device_memory is None or not self.is_whole:
             return None
         return next((mode for mode in self.modes if mode.most <= self.device_memory), None)
+
+    @property
+    def smallest_offloaded(self) -> ModeMemory | None:
+        """The mode that cuts least among those that fit with `further_offload`; None as in `smallest_mode`."""
+        if self.device_memory is None or not self.is_whole or self.further_offload == "none":
+            return None
+        has_tables = self.devices > 1 and any(weight.by_rows for weight in self.sizes.weights)
+        modes = (mode.with_state_elsewhere() for mode in self.modes if goes_with_offload(mode.mode, has_tables))
+        return next((mode for mode in modes if mode.most <= (self.device_memory or 0)), None)
 
 
 def plan_memory(
@@ -116,7 +141,9 @@ def plan_memory(
     if layout.workers > 1 and layout.per_worker > 1 and any(weight.by_rows for weight in sizes.weights):
         raise UsageError(f"{ONE_DEVICE_A_WORKER}. Received: embeddings to shard, and {layout.per_worker} devices each")
     check_devices("none", layout.per_worker, f"{layout.per_worker} devices each", offload=offload)
-    is_elsewhere = offload == "optimizer:disk" or (offload == "optimizer" and gpu)
+    is_elsewhere = is_off_device(offload, gpu)
+    can_offload = sizes.cut is not None and layout.per_worker == 1
+    further: tuple[Offload, ...] = further_offloads(offload, gpu) if can_offload else ()
     why = _why_one_mode(sizes, layout.workers, layout.per_worker)
     modes = ("none",) if why else get_args(ShardMode)
     return MemoryPlan(
@@ -127,6 +154,7 @@ def plan_memory(
         why_one_mode=why,
         device_memory=device_memory,
         device=device,
+        further_offload=next(iter(further), "none"),
     )
 
 

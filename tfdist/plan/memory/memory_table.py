@@ -65,6 +65,14 @@ def _verdict(plan: MemoryPlan, memory: int) -> str:
     if smallest is None:
         least = min(plan.modes, key=lambda mode: mode.most)
         how = "more workers, " if len(plan.modes) > 1 else ""
+        offloaded = plan.smallest_offloaded
+        if offloaded is not None:
+            where = "the host's memory" if plan.further_offload == "optimizer" else "the disk of the run directory"
+            return (
+                f"{has}: no mode fits without --offload. The first that does with --offload {plan.further_offload} is "
+                f"--shard {offloaded.mode}: it leaves {_size(memory - offloaded.most)}, and keeps "
+                f"{_size(offloaded.offloaded)} of the optimizer's state a worker in {where}."
+            )
         return (
             f"{has}: no mode fits. {_size(least.most - memory)} less would, with --shard {least.mode}. A smaller "
             f"batch has smaller activations; {how}a lower precision or a smaller model need less of the rest."

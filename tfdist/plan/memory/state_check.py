@@ -1,16 +1,18 @@
-"""The check before a run's first step that what it holds between steps fits, and the mode that would."""
+"""The check before a run's first step that what it holds between steps fits, and what would make it fit."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
 from tfdist.errors import UsageError
 from tfdist.plan.memory.held_state import HeldState, held_states
 from tfdist.plan.memory.step_sizes import WeightSizes
-from tfdist.sharding.sharding_mode import ShardMode
+from tfdist.sharding.sharding_mode import Offload, ShardMode, further_offloads, goes_with_offload, is_off_device
 from tfdist.text import format_bytes
+
+_OTHERS = "A lower precision, another optimizer or a smaller model need less."
 
 
 @dataclass(frozen=True)
@@ -22,14 +24,14 @@ class SharedMemorySize:
         name: What has it, in words, such as `this host`.
         workers: Those whose devices have it, by their index in the job.
         copies: Devices of each of them that have it.
-        is_host: Whether it is the memory of the host, and not of a device.
+        host: The memory of the host, where this is that of a device; None where it is the host's.
     """
 
     size: int | None
     name: str
     workers: tuple[int, ...]
     copies: int = 1
-    is_host: bool = True
+    host: SharedMemorySize | None = None
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class Training:
         kind: How that can be cut: between `elements`, or between `variables`; None where it cannot be.
         mode: Of `--shard`.
         workers: Those of the job.
+        offload: What is kept elsewhere than on the devices.
     """
 
     optimizer: str
@@ -49,6 +52,7 @@ class Training:
     kind: str | None
     mode: ShardMode
     workers: int
+    offload: Offload = "none"
 
 
 def check_state_fits(training: Training, memory: SharedMemorySize) -> None:
@@ -57,22 +61,26 @@ def check_state_fits(training: Training, memory: SharedMemorySize) -> None:
     Gradients and activations come on top of that, and are not counted: no training that would run is refused.
 
     Raises:
-        UsageError: They are; the text names the first mode of `--shard` that would fit, gradients included.
+        UsageError: They are; the text names the first mode of `--shard` that would fit, gradients included, and the
+            first that would with `--offload`.
     """
     held = _together(training, training.mode, memory)
-    if memory.size is None or held.between_steps <= memory.size:
+    kept = 0 if is_off_device(training.offload, memory.host is not None) else held.optimizer
+    least = held.parameters + kept
+    if memory.size is None or least <= memory.size:
         return
     whose = "" if len(memory.workers) * memory.copies == 1 else f" for {_holders(memory)}"
+    state = f" and {_size(kept)} of what {training.optimizer} keeps beside them" if kept else ""
+    offload = "" if training.offload == "none" else f" --offload {training.offload}"
     raise UsageError(
-        f"Too little memory{whose} with --shard {training.mode}. Expected at least {_size(held.between_steps)}: "
-        f"{_size(held.parameters)} of weights and {_size(held.optimizer)} of what {training.optimizer} keeps beside "
-        f"them; gradients ({_size(held.gradients)}) and activations come on top. Received: {memory.name} has "
-        f"{_size(memory.size)}. {_remedy(training, memory, memory.size)}"
+        f"Too little memory{whose} with --shard {training.mode}{offload}. Expected at least {_size(least)}: "
+        f"{_size(held.parameters)} of weights{state}; gradients ({_size(held.gradients)}) and activations come on top. "
+        f"Received: {memory.name} has {_size(memory.size)}. {' '.join(_remedies(training, memory, memory.size))}"
     )
 
 
 def _together(training: Training, mode: str, memory: SharedMemorySize) -> HeldState:
-    """What the workers of a memory hold together."""
+    """What the workers of a memory hold together, on their devices and elsewhere."""
     all_of_them = held_states(mode, training.weights, training.kind, training.workers)
     held = [all_of_them[worker] for worker in memory.workers]
     return HeldState(
@@ -83,20 +91,61 @@ def _together(training: Training, mode: str, memory: SharedMemorySize) -> HeldSt
     )
 
 
-def _remedy(training: Training, memory: SharedMemorySize, size: int) -> str:
-    others = "A lower precision, another optimizer or a smaller model need less."
-    if training.kind is None:
-        return others
-    if memory.copies > 1:
-        return f"--shard shares a model out to workers of one device each. {others}"
-    if training.workers == 1:
-        return f"More workers (--nproc, --workers) share a model out with --shard. {others}"
-    modes = get_args(ShardMode)
-    for mode in modes[modes.index(training.mode) + 1 :]:
-        total = _together(training, mode, memory).total
-        if total <= size:
-            return f"--shard {mode} would fit: it needs {_size(total)}, gradients included, and activations on top."
-    return f"No further mode of --shard fits on {training.workers} workers, and more of them hold less each. {others}"
+def _remedies(training: Training, memory: SharedMemorySize, size: int) -> Iterator[str]:
+    """Sentences, the best remedy first."""
+    if training.kind is not None and memory.copies > 1:
+        yield "--shard shares a model out to workers of one device each."
+    elif training.kind is not None:
+        mode = _first_mode(training, memory, size, training.offload)
+        if mode is not None:
+            total = _size(_on_device(training, mode, memory, training.offload))
+            yield f"--shard {mode} would fit: it needs {total}, gradients included, and activations on top."
+        elif training.workers > 1:
+            yield f"No further mode of --shard fits on {training.workers} workers, and more of them hold less each."
+        yield from _with_offload(training, memory, size, mode)
+        if training.workers == 1:
+            yield "More workers (--nproc, --workers) share a model out with --shard."
+        if mode is not None:
+            return
+    yield _OTHERS
+
+
+def _with_offload(
+    training: Training, memory: SharedMemorySize, size: int, fitting: ShardMode | None
+) -> Iterator[str]:
+    """What `--offload` would make of it, unless a mode fits as soon without it."""
+    for offload in further_offloads(training.offload, memory.host is not None):
+        mode = _first_mode(training, memory, size, offload)
+        if mode is not None and mode != fitting:
+            held = _together(training, mode, memory)
+            chosen = f"--offload {offload}" if mode == training.mode else f"--shard {mode} --offload {offload}"
+            too = " as well" if fitting else ""
+            where = "on the disk of the run directory" if offload == "optimizer:disk" else "in the host's memory"
+            on_device = _size(held.total - held.optimizer)
+            yield f"{chosen} would fit{too}: it needs {on_device}, and keeps {_size(held.optimizer)} {where}."
+            return
+
+
+def _first_mode(training: Training, memory: SharedMemorySize, size: int, offload: Offload) -> ShardMode | None:
+    """The first mode of `--shard`, from that of the training on, that would fit, gradients included."""
+    modes: tuple[ShardMode, ...] = get_args(ShardMode)
+    further = modes[modes.index(training.mode) :] if training.workers > 1 else (training.mode,)
+    has_tables = training.workers > 1 and any(weight.by_rows for weight in training.weights)
+    allowed = (mode for mode in further if offload == "none" or goes_with_offload(mode, has_tables))
+    return next((mode for mode in allowed if _fits(training, mode, memory, size, offload)), None)
+
+
+def _fits(training: Training, mode: ShardMode, memory: SharedMemorySize, size: int, offload: Offload) -> bool:
+    host = memory.host if offload == "optimizer" else None
+    if host is not None and host.size is not None and _together(training, mode, host).optimizer > host.size:
+        return False
+    return _on_device(training, mode, memory, offload) <= size
+
+
+def _on_device(training: Training, mode: ShardMode, memory: SharedMemorySize, offload: Offload) -> int:
+    """Bytes that a mode takes of a memory, gradients included."""
+    held = _together(training, mode, memory)
+    return held.total - (held.optimizer if is_off_device(offload, memory.host is not None) else 0)
 
 
 def _holders(memory: SharedMemorySize) -> str:

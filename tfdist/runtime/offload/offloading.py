@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from tfdist.runtime.offload.disk_tensor import DiskTensor, Turns
 from tfdist.runtime.offload.scratch_file import ScratchFile
+from tfdist.sharding.sharding_mode import Offload
 
 ON_DISK_FROM = 1 << 14
 """Elements from which on a tensor goes to disk: what smaller ones take in memory is less than it costs to read them."""
@@ -38,6 +39,11 @@ class Offloading:
     """
 
     disk: Disk | None = None
+
+    @property
+    def choice(self) -> Offload:
+        """What `--offload` was."""
+        return "optimizer" if self.disk is None else "optimizer:disk"
 
     def __str__(self) -> str:
         """`on disk`."""

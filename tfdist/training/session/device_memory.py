@@ -24,16 +24,20 @@ def memory_of(index: int, request: DeviceRequest, names: Sequence[str]) -> Share
         request: The devices that it asked for.
         names: The devices of its replicas.
     """
+    here = _of_host(index, request, copies=len(names))
     if names[0].startswith("/device:GPU"):
         if request.memory_limit is not None:
-            return SharedMemorySize(
-                request.memory_limit * _MIB, "a device as --memory-limit has it", (index,), is_host=False
-            )
+            size = request.memory_limit * _MIB
+            return SharedMemorySize(size, "a device as --memory-limit has it", (index,), host=here)
         known = [total_memory(number) for number in range(len(tf.config.list_physical_devices("GPU")))]
         size = max((found for found in known if found is not None), default=None)
-        return SharedMemorySize(size, "a GPU of this host", (index,), copies=request.logical or 1, is_host=False)
+        return SharedMemorySize(size, "a GPU of this host", (index,), copies=request.logical or 1, host=here)
+    return here
+
+
+def _of_host(index: int, request: DeviceRequest, copies: int) -> SharedMemorySize:
     first = index - request.local_rank
     # Workers that do not share their cores may be in control groups of their own.
     is_shared = request.sharing in (None, request.local_size) and first >= 0
     workers = tuple(range(first, first + request.local_size)) if is_shared else (index,)
-    return SharedMemorySize(most_memory(), "this host, its limits and swap included,", workers, copies=len(names))
+    return SharedMemorySize(most_memory(), "this host, its limits and swap included,", workers, copies=copies)
