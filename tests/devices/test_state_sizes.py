@@ -43,13 +43,34 @@ def optimizers() -> list[Any]:
 @pytest.mark.parametrize("number", range(7))
 def test_sizes_are_those_of_what_is_made(number: int) -> None:
     optimizer = optimizers()[number]
-    variables = [keras.Variable("zeros", shape=shape, name=f"w{len(shape)}") for shape in [(4, 3), (5,)]]
+    # Muon goes by names as well: what it keeps for the third is not what it keeps for the first.
+    named = [("w", (4, 3)), ("b", (5,)), ("embeddings", (4, 3)), ("c", (5,))]
+    variables = [keras.Variable("zeros", shape=shape, name=name) for name, shape in named]
     told = state_sizes._slots(optimizer, variables)
     before = len(optimizer.variables)
     optimizer.build(variables)
     made = optimizer.variables[before:]
     assert sum(size.bytes for kept in told for size in kept) == sum(state_sizes.tensor_size(v).bytes for v in made)
     assert sorted(size.shape for kept in told for size in kept) == sorted(tuple(v.shape) for v in made)
+
+
+@pytest.mark.parametrize(
+    ("kind", "most"), [(keras.optimizers.Adam, 4), (keras.optimizers.Nadam, 4), (keras.optimizers.Muon, 14)]
+)
+def test_an_optimizer_is_asked_once_for_what_is_alike(kind: Any, most: int) -> None:
+    keras_repairs.install()
+    made: list[Any] = []
+
+    def make() -> Any:
+        made.append(kind())
+        return made[-1]
+
+    with tf.Graph().as_default():
+        names = ["w"] * 9 + ["embeddings"]
+        variables = [keras.Variable("zeros", shape=(4 + number % 2, 3), name=name) for number, name in enumerate(names)]
+        told = state_sizes.slots_of(make, variables)
+        assert len(made) == most
+        assert told == [each for variable in variables for each in state_sizes.slots_of(kind, [variable])]
 
 
 def test_a_training_without_memory_for_it_ends_before_it_begins(settings: StrategySettings) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -61,6 +62,13 @@ def is_asked() -> bool:
     return _is_asked.get()
 
 
+def track_size(optimizer: Any, shape: Sequence[int], dtype: Any) -> keras.KerasTensor:
+    """What stands for a variable of an optimizer of which nothing but sizes is asked, and is among its variables."""
+    made = keras.KerasTensor(tuple(shape), dtype or keras.config.floatx(), name="size")
+    optimizer._track_variable(made)
+    return made
+
+
 def _may_be_too_large(variables: Sequence[Any], memory: SharedMemorySize | None) -> bool:
     if memory is None or memory.size is None:
         return False
@@ -83,16 +91,44 @@ def _training(optimizer: Any, weights: Sequence[WeightSizes]) -> Training:
     )
 
 
-def slots_of(optimizer: Any, variable: keras.Variable) -> tuple[TensorSize, ...]:
-    """What an optimizer keeps for a variable.
+def slots_of(make: Callable[[], Any], variables: Sequence[keras.Variable]) -> list[tuple[TensorSize, ...]]:
+    """What an optimizer keeps for each of some variables; it is asked once for those of a shape and type.
 
     Args:
-        optimizer: Not built, and made in this graph; it is built for the variable alone.
-        variable: Made in this graph, in which variables have no memory.
+        make: Makes an optimizer that is not built, in this graph.
+        variables: Made in this graph, in which variables have no memory.
     """
+    alike: dict[tuple[Any, ...], keras.Variable] = {}
+    for variable in variables:
+        alike.setdefault(_shape_and_type(variable), variable)
+    if len(alike) < len(variables):
+        kept = {key: _kept(make(), [variable]) for key, variable in alike.items()}
+        found = [kept[_shape_and_type(variable)] for variable in variables]
+        if _is_all(found, make, variables):
+            return found
+    # It goes by the names of variables, as Muon does for embeddings.
+    return [_kept(make(), [variable]) for variable in variables]
+
+
+def _is_all(
+    found: Sequence[tuple[TensorSize, ...]], make: Callable[[], Any], variables: Sequence[keras.Variable]
+) -> bool:
+    """Whether an optimizer keeps for variables together what is said of each."""
+    together, apart = Counter(_kept(make(), variables)), Counter(size for each in found for size in each)
+    # What belongs to no variable, such as a product of Nadam's, is counted once for each that is asked for alone.
+    of_none = Counter(_kept(make(), []))
+    return apart == together + Counter({size: count * (len(variables) - 1) for size, count in of_none.items()})
+
+
+def _kept(optimizer: Any, variables: Sequence[keras.Variable]) -> tuple[TensorSize, ...]:
     before = len(optimizer.variables)
-    optimizer.build([variable])
+    with setting(_is_asked, True):
+        optimizer.build(variables)
     return tuple(tensor_size(slot) for slot in optimizer.variables[before:])
+
+
+def _shape_and_type(variable: keras.Variable) -> tuple[Any, ...]:
+    return tuple(variable.shape), variable.dtype
 
 
 def tensor_size(variable: Any) -> TensorSize:
@@ -106,8 +142,8 @@ def _slots(optimizer: Any, variables: Sequence[Any]) -> list[tuple[TensorSize, .
     try:
         with tf.init_scope():
             config = optimizer.get_config()
-        with setting(_is_asked, True), tf.Graph().as_default(), tf.name_scope("sized"):
-            return [slots_of(kind.from_config(config), _stand_in(variable)) for variable in variables]
+        with tf.Graph().as_default(), tf.name_scope("sized"):
+            return slots_of(lambda: kind.from_config(config), [_stand_in(variable) for variable in variables])
     except Exception:  # What an optimizer of the user's own does in its constructor and its build is not known.
         return [()] * len(variables)
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 
 from tfdist.keras_repairs.base.context_variables import setting
-from tfdist.keras_repairs.optimizer.state_sizes import check_memory, is_asked
+from tfdist.keras_repairs.optimizer.state_sizes import check_memory, is_asked, track_size
 from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
 from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import Slot, begin, parts_while_built
 from tfdist.keras_repairs.sharded_parameters.cut_variable import is_cut_variable
@@ -44,6 +44,8 @@ def add_variable(original: Function) -> Function:
     """Repairs `BaseOptimizer.add_variable`."""
 
     def repaired(self: Any, shape: Any, initializer: Any = "zeros", *args: Any, **kwargs: Any) -> Any:
+        if is_asked():
+            return track_size(self, shape, args[0] if args else kwargs.get("dtype"))
         parts = parts_while_built(self)
         if parts is None or (parts.kind == "elements" and _cut.get() is None):
             return original(self, shape, initializer, *args, **kwargs)

@@ -172,7 +172,7 @@ def _sharded_tables(model: keras.Model, most_rows: int | None) -> set[int]:
 def _slots(model: keras.Model, section: Any) -> tuple[list[tuple[TensorSize, ...]], str | None, str]:
     """What the optimizer keeps for each weight, how that can be cut, and why it cannot be.
 
-    One is made and built for each weight alone, which tells what it keeps for which.
+    Others are made and built for some weights alone, which tells what one keeps for which.
 
     Args:
         model: The model.
@@ -182,11 +182,11 @@ def _slots(model: keras.Model, section: Any) -> tuple[list[tuple[TensorSize, ...
         cut, why = kind_of(_updating(model.optimizer)), ""
     except UnsupportedError as error:
         cut, why = None, str(error)
-    slots = [
-        slots_of(_updating(make_optimizer(section, "compile.optimizer")), variable)
-        for variable in model.trainable_variables
-    ]
-    return slots, cut, why
+
+    def make() -> Any:
+        return _updating(make_optimizer(section, "compile.optimizer"))
+
+    return slots_of(make, model.trainable_variables), cut, why
 
 
 def _updating(optimizer: Any) -> Any:
