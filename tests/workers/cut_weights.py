@@ -1,6 +1,7 @@
 """Runs a module or a script, with every weight cut that has two elements: `cut_weights MODULE ...` or `FILE.py ...`.
 
-With `--unsummed` before it the gradients of cut weights are not summed: the repair that a test takes out.
+With `--unsummed` before it the gradients of cut weights are not summed, with `--apart` not between groups of workers:
+the repair that a test takes out.
 
 Weights of the models of tests are smaller than those that `--shard zero3` cuts.
 """
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from tfdist.runtime.strategy_settings import settings_of
-from tfdist.runtime.transport import part_sums
+from tfdist.runtime.transport import part_sums, shard_groups
 from tfdist.runtime.workers import worker_rank
 from tfdist.sharding.cut import Cut
 
@@ -35,6 +36,9 @@ def main() -> None:
     cut_all()
     if sys.argv[1] == "--unsummed":
         part_sums.sum_gradients_into_parts = own_parts
+        del sys.argv[1]
+    elif sys.argv[1] == "--apart":
+        shard_groups.sum_between_groups = lambda parts, settings: list(parts)
         del sys.argv[1]
     del sys.argv[0]
     if sys.argv[0].endswith(".py"):

@@ -161,6 +161,14 @@ shard = click.option(
 )
 
 
+shard_over = click.option(
+    "--shard-over",
+    metavar="all|host|N",
+    help="Which workers share one copy of what --shard cuts: all of the job, those of each host, so that what is put "
+    "together again crosses no network, or N neighbors. Default: the config's, or all.",
+)
+
+
 shard_embeddings = click.option(
     "--shard-embeddings",
     type=RowsParam(),

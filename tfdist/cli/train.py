@@ -14,6 +14,9 @@ from tfdist.errors import UsageError
 if TYPE_CHECKING:
     from tfdist.launch.job_spec import JobSpec
 
+_OF_CONFIGS = ("batch_norm", "kernels", "shard", "shard_over", "shard_embeddings", "offload")
+"""Options that a config has, too."""
+
 
 @click.command(cls=shared.TargetVerb, options_metavar="[OPTIONS]")
 @shared.target("Train")
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 @shared.compression
 @shared.kernels
 @shared.shard
+@shared.shard_over
 @shared.shard_embeddings
 @shared.offload
 @click.option("--run-dir", metavar="DIR", help="Where the run writes; default runs/NAME-DATE-TIME.")
@@ -185,7 +189,7 @@ def _job(target: Target, **options: Any) -> JobSpec:
     from tfdist.launch.job_spec import JobSpec
 
     overrides = options.pop("overrides")
-    chosen = {name: options.pop(name) for name in ("batch_norm", "kernels", "shard", "shard_embeddings", "offload")}
+    chosen = {name: options.pop(name) for name in _OF_CONFIGS}
     check_overrides(target, overrides)
     if target.kind != "config":
         options |= {name: value for name, value in chosen.items() if value is not None}

@@ -92,6 +92,8 @@ class RunConfig(Section):
             up to rounding; auto takes oneDNN's where the processor gains by them.
         shard: What each of several workers holds a part of, so that larger models fit: the state of the optimizer
             (zero1), the gradients too (zero2), and the weights (zero3).
+        shard_over: Which workers share one copy of what shard cuts: all of them, those of each host, or so many that
+            follow one another.
         shard_embeddings: The most rows of a keras.layers.Embedding that each of several workers has whole; of larger
             ones each has some rows. All are whole where it is null.
         offload: Where the optimizer's state, or a worker's part of it, is kept and updated instead of on the device: in
@@ -129,6 +131,7 @@ class RunConfig(Section):
     batch_norm: Literal["synchronized", "replica"] = "synchronized"
     kernels: Literal["auto", "tensorflow", "onednn"] = "auto"
     shard: Literal["none", "zero1", "zero2", "zero3"] = "none"
+    shard_over: PositiveInt | Literal["all", "host"] = "all"
     shard_embeddings: PositiveInt | None = None
     offload: Literal["none", "optimizer", "optimizer:disk"] = "none"
     gather: bool = True

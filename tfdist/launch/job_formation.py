@@ -23,6 +23,7 @@ from tfdist.launch.worker.kernel_choice import KernelChoice
 from tfdist.rundir.bounded_disk import BoundedDisk
 from tfdist.rundir.layout import RunDir
 from tfdist.rundir.run_dir_creation import DEFAULT_PARENT
+from tfdist.sharding.sharding_mode import sharding_of
 
 if TYPE_CHECKING:
     from tfdist.launch.rendezvous.join_barrier import FormedCluster
@@ -66,9 +67,12 @@ def formed_job(spec: JobSpec, membership: Membership, runs: RunLock, signals: Si
     Raises:
         FormingError: The launchers did not find one another in time, or do not agree.
         RunDirError: The run directory cannot be used.
+        UsageError: The workers cannot share what is cut as `--shard-over` says.
         TfdistError: What `spec.check` raises.
         LauncherStopped: A signal came.
     """
+    if membership.cluster is not None:
+        sharding_of(spec.shard, spec.shard_over, [address.host for address in membership.cluster.workers])
     disk = BoundedDisk(spec.run_dir or DEFAULT_PARENT, _START_SECONDS)
 
     def make() -> RunLocation:

@@ -141,6 +141,7 @@ class JobSpec(WorkerOptions):
             batch_norm=config.batch_norm,
             kernels=config.kernels,
             shard=config.shard,
+            shard_over=config.shard_over,
             shard_embeddings=config.shard_embeddings,
             offload=config.offload,
             logical_devices=logical_devices or config.devices.logical,

@@ -12,6 +12,7 @@ from tfdist.launch.recording_request import RecordingRequest
 from tfdist.launch.trace_request import TraceRequest
 from tfdist.launch.worker.kernel_choice import Kernels
 from tfdist.rundir.run_dir_creation import Resume
+from tfdist.sharding.shard_groups import check_over
 from tfdist.sharding.sharding_mode import Offload, ShardMode, check_devices, check_rows
 
 BatchNorm = Literal["synchronized", "replica"]
@@ -27,7 +28,8 @@ _CHOICES = {
     "resume": Resume,
     "shard": ShardMode,
 }
-_IN_COMMON = ("batch_norm", "communication", "compression", "kernels", "shard", "shard_embeddings", "offload")
+_SHARED_MODEL = ("shard", "shard_over", "shard_embeddings", "offload")
+_IN_COMMON = ("batch_norm", "communication", "compression", "kernels", *_SHARED_MODEL)
 """Decide which collectives the workers run, or how they round, so that they must be the same on every host."""
 
 _SECONDS = ("first_step_timeout", "step_timeout", "grace")
@@ -47,6 +49,7 @@ class WorkerOptions:
         compression: The type in which gradients are sent between workers; "none" for their own.
         kernels: By which kernels workers compute on the CPU.
         shard: What each worker holds a part of; "none" where all of them hold all.
+        shard_over: Which workers share one copy of what is cut: `"all"`, those of each `"host"`, or so many neighbors.
         shard_embeddings: The most rows of an embedding that each worker has whole; None where all are whole.
         offload: What is kept in the host's memory or on its disk, and updated there; "none" for nothing.
         first_step_timeout: Seconds that the first step of a `fit`, `evaluate` or `predict` may take, and any one call
@@ -75,6 +78,7 @@ class WorkerOptions:
     compression: Compression = "none"
     kernels: Kernels = "auto"
     shard: ShardMode = "none"
+    shard_over: str | int = "all"
     shard_embeddings: int | None = None
     offload: Offload = "none"
     first_step_timeout: float = 1800.0
@@ -96,6 +100,7 @@ class WorkerOptions:
         for name in _SECONDS:
             check_seconds(name, getattr(self, name))
         check_rows(self.shard_embeddings)
+        check_over(self.shard_over, self.shard_embeddings)
         devices, which = self.logical_devices or 1, f"--logical-devices {self.logical_devices}"
         check_devices(self.shard, devices, which, self.shard_embeddings, self.offload)
 

@@ -34,6 +34,7 @@ NAMES = (
     "seed",
     "shard",
     "shard_embeddings",
+    "shard_over",
     "show",
     "step_timeout",
     "verbose",

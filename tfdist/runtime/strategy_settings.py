@@ -10,6 +10,8 @@ from weakref import WeakKeyDictionary
 
 import tensorflow as tf
 
+from tfdist.runtime.workers import worker_count, worker_rank
+
 if TYPE_CHECKING:
     from tfdist.plan.memory.state_check import SharedMemorySize
     from tfdist.runtime.collectives.traced_progress import TracedProgress
@@ -66,6 +68,14 @@ class StrategySettings:
 
 
 _settings: WeakKeyDictionary[tf.distribute.Strategy, StrategySettings] = WeakKeyDictionary()
+
+
+def shares_of(strategy: tf.distribute.Strategy) -> tuple[int, int]:
+    """How many parts there are of what is cut, and which this worker has: its place, where all workers share it."""
+    shard = settings_of(strategy).shard
+    if shard is None:
+        return worker_count(strategy), worker_rank(strategy)
+    return shard.shares, shard.share(worker_rank(strategy))
 
 
 def settings_of(strategy: tf.distribute.Strategy) -> StrategySettings:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tfdist.errors import UsageError
 
@@ -77,6 +77,10 @@ class Cut:
         if size == self.size:
             return self.shape
         return (size // max(1, self.row_size), *self.shape[1:])
+
+    def among(self, workers: int) -> Cut:
+        """The same parts with the first of so many workers; the others have none."""
+        return replace(self, bounds=(*self.bounds, *[self.size] * (workers - self.workers)))
 
     @property
     def largest_part(self) -> int:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, get_args
 
 from tfdist.errors import UsageError
 from tfdist.sharding.mesh import Mesh
+from tfdist.sharding.shard_groups import mesh_over
 
 ShardMode = Literal["none", "zero1", "zero2", "zero3"]
 """The modes that `--shard` trains in, from the most memory to the least."""
@@ -60,6 +61,15 @@ class Sharding:
         if self.mode not in modes:
             raise UsageError(f"A sharding's mode is one of {', '.join(modes)}. Received: {self.mode!r}")
 
+    @property
+    def shares(self) -> int:
+        """How many parts there are of what is cut."""
+        return self.mesh.size("shard")
+
+    def share(self, worker: int) -> int:
+        """Which of them a worker has."""
+        return self.mesh.place("shard", worker)
+
     def cuts(self, holding: Holding) -> bool:
         """Whether each worker holds a part of these tensors alone."""
         return holding in CUT[self.mode]
@@ -70,14 +80,18 @@ class Sharding:
         return f"{self.mode} over {shard} workers" + (f" in each of {data} groups" if data > 1 else "")
 
 
-def sharding_of(mode: ShardMode, workers: int) -> Sharding | None:
-    """How so many workers shard in a mode; None where nothing is cut, as in a worker alone.
+def sharding_of(mode: ShardMode, over: str | int, hosts: Sequence[str]) -> Sharding | None:
+    """How workers shard in a mode; None where nothing is cut, as in a worker alone.
 
     Args:
         mode: Of `--shard`.
-        workers: Those of the job, on however many hosts.
+        over: Of `--shard-over`.
+        hosts: The host of each worker of the job, in the order of the cluster.
+
+    Raises:
+        UsageError: The workers cannot be put into the groups of `--shard-over`.
     """
-    return None if mode == "none" or workers == 1 else Sharding(mode, Mesh.of(shard=workers))
+    return None if mode == "none" or len(hosts) < 2 else Sharding(mode, mesh_over(over, hosts))
 
 
 def is_off_device(offload: Offload, gpu: bool) -> bool:

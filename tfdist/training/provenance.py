@@ -33,6 +33,7 @@ def write_script(session: LaunchedSession, assignment: Assignment) -> None:
         "replicas": session.strategy.num_replicas_in_sync,
         "kernels": replica_kernels() or None,
         "shard": None if settings.shard is None else settings.shard.mode,
+        "shard_over": assignment.shard_over,
         "shard_embeddings": settings.shard_embeddings,
         "offload": assignment.offload,
         "versions": versions(),

@@ -71,6 +71,7 @@ def test_the_flags_are_a_contract() -> None:
         "--compression",
         "--kernels",
         "--shard",
+        "--shard-over",
         "--shard-embeddings",
         "--offload",
         "--run-dir",

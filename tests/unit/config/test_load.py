@@ -43,6 +43,7 @@ def test_a_config_with_its_defaults(config_file: Path, tmp_path: Path) -> None:
         "batch_norm": "synchronized",
         "kernels": "auto",
         "shard": "none",
+        "shard_over": "all",
         "shard_embeddings": None,
         "offload": "none",
         "gather": True,

@@ -37,9 +37,16 @@ def test_no_mode(mode: Any) -> None:
 
 
 def test_a_run_shards_over_all_of_its_workers() -> None:
-    assert sharding_of("zero1", 4) == Sharding("zero1", FOUR)
-    assert sharding_of("zero1", 1) is None
-    assert sharding_of("none", 4) is None
+    assert sharding_of("zero1", "all", ["h1", "h2", "h3", "h4"]) == Sharding("zero1", FOUR)
+    assert sharding_of("zero1", "all", ["h1"]) is None
+    assert sharding_of("none", "all", ["h1"] * 4) is None
+
+
+def test_groups_of_a_run_share_a_copy_each() -> None:
+    sharding = sharding_of("zero1", "host", ["h1", "h1", "h2", "h2"])
+    assert sharding == Sharding("zero1", Mesh.of(data=2, shard=2))
+    assert sharding.shares == 2
+    assert [sharding.share(worker) for worker in range(4)] == [0, 1, 0, 1]
 
 
 def test_in_words() -> None:

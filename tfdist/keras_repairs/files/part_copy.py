@@ -92,6 +92,8 @@ class PartCopy:
         begin = 0
         for each in filter(None, shared):
             end = begin + each.part_size(self._worker)
+            if begin == end:
+                continue
             np.copyto(self._own[begin:end], bytes_of(each.read()))
             begin = end
 
@@ -118,7 +120,9 @@ class PartCopy:
         for value in values_of(groups):
             part = held.get(id(value))
             if part is not None and part.cut.size:
-                found.append(_Shared(part.cut, _dtype(part.stored), part.stored.read_value))
+                # Of groups of workers that have the same parts, the first writes them.
+                cut = part.cut.among(self._workers)
+                found.append(_Shared(cut, _dtype(part.stored), part.stored.read_value))
             elif part is None and id(value) in trained and _is_large(value):
                 found.append(self._whole_on_all(value))
             else:

@@ -17,8 +17,7 @@ from tfdist.keras_repairs.sharded_optimizer.cut_kinds import is_container, kind_
 from tfdist.plan.memory.held_state import held_states
 from tfdist.plan.memory.state_check import SharedMemorySize, Training, check_state_fits
 from tfdist.plan.memory.step_sizes import TensorSize, WeightSizes
-from tfdist.runtime.strategy_settings import settings_of
-from tfdist.runtime.workers import worker_count, worker_rank
+from tfdist.runtime.strategy_settings import settings_of, shares_of
 
 _MOST_SLOTS = 8
 """No optimizer of Keras keeps as many tensors for a weight: below so many times the weights nothing is looked at."""
@@ -51,7 +50,7 @@ def check_memory(optimizer: Any, variables: Sequence[Any]) -> None:
     training = _training(optimizer, weights)
     if disk is not None:
         held = held_states(training.mode, weights, training.kind, training.workers)
-        own = held[worker_rank(optimizer._distribution_strategy)]
+        own = held[shares_of(optimizer._distribution_strategy)[1]]
         disk.file.prepare(own.optimizer, f"which this worker's part of the state of {optimizer.name} takes")
     if memory is not None:
         check_state_fits(training, memory)
@@ -86,7 +85,7 @@ def _training(optimizer: Any, weights: Sequence[WeightSizes]) -> Training:
         weights,
         _kind(optimizer),
         mode,
-        worker_count(strategy),
+        shares_of(strategy)[0],
         "none" if offload is None else offload.choice,
     )
 

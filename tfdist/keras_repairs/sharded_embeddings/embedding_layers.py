@@ -91,6 +91,13 @@ def _check(layer: Any) -> None:
             f"The embedding {layer.name!r} is sharded between workers of one device each: --nproc N gives a GPU to "
             f"each. Received: {strategy.num_replicas_in_sync} devices on {workers} workers."
         )
+    shard = settings_of(strategy).shard
+    if shard is not None and shard.shares != workers:
+        raise UnsupportedError(
+            f"The embedding {layer.name!r} is sharded by rows over all {workers} workers, and --shard-over has groups "
+            f"of {shard.shares} workers hold a copy each of what is cut. Train with --shard-over all, or with "
+            "keras.layers.Embedding, and without --shard-embeddings."
+        )
     if layer.input_dim < workers:
         raise UsageError(
             f"The embedding {layer.name!r} is sharded by rows, and each worker has one at least. Received: "

@@ -16,9 +16,8 @@ from tfdist.keras_repairs.sharded_parameters.cut_variable import is_cut_variable
 from tfdist.keras_repairs.sharded_parameters.part_storage import PartStorage
 from tfdist.runtime.local_variables import local_variables
 from tfdist.runtime.offload.offloading import Offloading, on_host
-from tfdist.runtime.strategy_settings import settings_of
+from tfdist.runtime.strategy_settings import settings_of, shares_of
 from tfdist.runtime.transport.part_sums import cut_out
-from tfdist.runtime.workers import worker_count, worker_rank
 from tfdist.sharding import cut as cuts
 from tfdist.sharding.cut import Cut
 
@@ -188,7 +187,7 @@ def begin(optimizer: Any, variables: Sequence[Any]) -> None:
         raise refusal(optimizer, "--offload optimizer and sharded embeddings expect --shard zero1, zero2 or zero3, too")
     if tables and kind != "elements":
         raise refusal(optimizer, f"it may need the whole table of the embedding {tables[0].owner!r} to update a row")
-    workers, worker = worker_count(strategy), worker_rank(strategy)
+    workers, worker = shares_of(strategy)
     if offload is not None and sharding is None:
         workers, worker = 1, 0  # Each worker has all parts there are.
     made = OptimizerParts(kind, worker, workers)

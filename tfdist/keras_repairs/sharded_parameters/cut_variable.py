@@ -18,8 +18,8 @@ from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.sharded_parameters.gathered_reads import read
 from tfdist.keras_repairs.sharded_parameters.part_storage import PartStorage
 from tfdist.runtime.local_variables import local_variables
+from tfdist.runtime.strategy_settings import shares_of
 from tfdist.runtime.transport.part_sums import cut_off
-from tfdist.runtime.workers import worker_count, worker_rank
 from tfdist.sharding.cut import evenly
 
 _STORAGE: AttachedValue[PartStorage] = AttachedValue("part_storage")
@@ -74,7 +74,8 @@ def storage_of(variable: CutVariable) -> PartStorage:
 def cut_variable(variable: keras.Variable, strategy: tf.distribute.Strategy) -> None:
     """Makes a variable, which has its first value on all workers, one of which each worker holds a part."""
     whole = tf.convert_to_tensor(variable._value)
-    cut, worker = evenly(tuple(whole.shape), worker_count(strategy)), worker_rank(strategy)
+    shares, worker = shares_of(strategy)
+    cut = evenly(tuple(whole.shape), shares)
     with tf.init_scope(), local_variables():
         part = tf.Variable(cut_off(whole, cut, worker), trainable=True, name=variable.name)
     variable._value = part

@@ -43,7 +43,7 @@ class Training:
         weights: The weights that it trains, and its state beside them.
         kind: How that can be cut: between `elements`, or between `variables`; None where it cannot be.
         mode: Of `--shard`.
-        workers: Those of the job.
+        workers: Those that share one copy of what is cut.
         offload: What is kept elsewhere than on the devices.
     """
 
@@ -82,7 +82,8 @@ def check_state_fits(training: Training, memory: SharedMemorySize) -> None:
 def _together(training: Training, mode: str, memory: SharedMemorySize) -> HeldState:
     """What the workers of a memory hold together, on their devices and elsewhere."""
     all_of_them = held_states(mode, training.weights, training.kind, training.workers)
-    held = [all_of_them[worker] for worker in memory.workers]
+    # Groups of workers, one after another, hold the same.
+    held = [all_of_them[worker % training.workers] for worker in memory.workers]
     return HeldState(
         *(
             memory.copies * sum(getattr(of_one, name) for of_one in held)

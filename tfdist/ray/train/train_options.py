@@ -19,6 +19,7 @@ NAMES = (
     "offload",
     "shard",
     "shard_embeddings",
+    "shard_over",
     "step_timeout",
 )
 

@@ -1,8 +1,11 @@
 """Sums of which each worker gets a part, and tensors put together of the workers' parts, inside of a replica's step.
 
 Where the workers share memory, a worker reads of a sum its own part alone. Over TensorFlow's collectives a sum of parts
-is an all-to-all whose pieces are added here; where it is NCCL's, or several hosts sum in memory first, whole sums are
-taken and cut. One replica a worker.
+is an all-to-all whose pieces are added here; where it is NCCL's, or the workers of several hosts share what is cut and
+each host sums in memory first, whole sums are taken and cut. One replica a worker.
+
+Where groups of workers have a copy each (`--shard-over`), parts are summed in the group first, and then between the
+workers that have the same part: of what crosses a network a worker sends its part alone.
 """
 
 from __future__ import annotations
@@ -15,12 +18,13 @@ import tensorflow as tf
 
 from tfdist.runtime.collectives.wire.engine import Channel
 from tfdist.runtime.collectives.wire.tensorflow_engine import TensorFlowEngine
-from tfdist.runtime.strategy_settings import StrategySettings, settings_of
+from tfdist.runtime.strategy_settings import StrategySettings, settings_of, shares_of
+from tfdist.runtime.transport import shard_groups
 from tfdist.runtime.transport.replica_sums import compression, sum_over_replicas
 from tfdist.runtime.transport.ring_all_reduce import Ring
 from tfdist.runtime.transport.tensor_groups import last_first
 from tfdist.runtime.transport.worker_lane import channel_of
-from tfdist.runtime.workers import worker_rank
+from tfdist.runtime.workers import worker_count
 from tfdist.sharding.cut import Cut
 
 Group = Callable[[list[tf.Tensor], list[Cut]], list[tf.Tensor]]
@@ -50,9 +54,11 @@ def join(parts: Sequence[tf.Tensor], cuts: Sequence[Cut]) -> list[tf.Tensor]:
     if all(cut.workers == 1 for cut in cuts):
         return [tf.reshape(part, cut.shape) for part, cut in zip(parts, cuts, strict=True)]
 
+    memory = shard_groups.memory_of_group(settings)
+
     def joint(flat: list[tf.Tensor], cuts: list[Cut]) -> list[tf.Tensor]:
-        if settings.memory is not None:
-            wholes = settings.memory.of_functions.join_parts(flat, [cut.bounds for cut in cuts])
+        if memory is not None:
+            wholes = memory.join_parts(flat, [cut.bounds for cut in cuts])
             # A variable would keep what it is assigned: memory beside TensorFlow's own, which does not give back what
             # the variable had, so that the process would hold every variable twice.
             return [tf.raw_ops.DeepCopy(x=whole) for whole in wholes]
@@ -69,18 +75,28 @@ def join_one(part: tf.Tensor, cut: Cut) -> tf.Tensor:
     """
     settings = settings_of(tf.distribute.get_strategy())
     flat = _flat(part)
-    if settings.memory is not None:
-        (whole,) = settings.memory.of_functions.join_parts([flat], [cut.bounds])
+    memory = shard_groups.memory_of_group(settings)
+    if memory is not None:
+        (whole,) = memory.join_parts([flat], [cut.bounds])
     else:
         (whole,) = _join_rows([flat], [cut], settings)
     return tf.reshape(whole, cut.shape)
 
 
 def sum_small(tensor: tf.Tensor) -> tf.Tensor:
-    """The sum of a small tensor over the workers; also in a branch that all of them take."""
-    settings = settings_of(tf.distribute.get_strategy())
-    if tf.distribute.get_strategy().num_replicas_in_sync == 1:
+    """The sum of a small tensor over the workers that share what is cut; also in a branch that all of them take."""
+    strategy = tf.distribute.get_strategy()
+    settings = settings_of(strategy)
+    if strategy.num_replicas_in_sync == 1:
         return tensor
+    groups = worker_count(strategy) // shares_of(strategy)[0]
+    if groups > 1:
+        memory, flat = shard_groups.memory_of_group(settings), _flat(tensor)
+        if memory is not None:
+            (total,) = memory.reduce([flat])
+        else:
+            total = TensorFlowEngine().all_reduce(flat, "sum", _channel("shard sum", flat))
+        return tf.reshape(total, tensor.shape)
     if settings.sums is not None and settings.sums.takes(tensor):
         (total,) = settings.sums.sum([tensor])
         return total
@@ -128,19 +144,26 @@ def cut_off(tensor: tf.Tensor, cut: Cut, worker: int) -> tf.Tensor:
 def _sum_into_parts(
     gradients: Sequence[tf.Tensor], cuts: Sequence[Cut], settings: StrategySettings
 ) -> list[tf.Tensor]:
+    sum_in_group = _sum_in_group(settings)
+    if sum_in_group is None:
+        totals = sum_over_replicas(gradients, sent_as=compression())
+        return [_flat(cut_out(total, cut, _share())) for total, cut in zip(totals, cuts, strict=True)]
+
+    def summed(flat: list[tf.Tensor], cuts: list[Cut]) -> list[tf.Tensor]:
+        return shard_groups.sum_between_groups(sum_in_group(flat, cuts), settings)
+
+    return _in_groups([_flat(gradient) for gradient in gradients], cuts, summed)
+
+
+def _sum_in_group(settings: StrategySettings) -> Group | None:
+    """How the workers that share what is cut sum it into parts; None where whole sums of all workers are cut."""
     assert settings.shard is not None, "a run that shards"
-    is_reduced_whole = not settings.shard.cuts("gradients")
-    memory, worker = settings.memory, _worker()
-    if memory is not None and not is_reduced_whole:
-
-        def in_memory(flat: list[tf.Tensor], cuts: list[Cut]) -> list[tf.Tensor]:
-            return memory.of_functions.sum_parts(flat, [cut.bounds for cut in cuts])
-
-        return _in_groups([_flat(gradient) for gradient in gradients], cuts, in_memory)
-    if isinstance(settings.sums, Ring) and not is_reduced_whole and compression() is None:
-        return _in_groups([_flat(gradient) for gradient in gradients], cuts, _sum_rows)
-    totals = sum_over_replicas(gradients, sent_as=compression())
-    return [_flat(cut_out(total, cut, worker)) for total, cut in zip(totals, cuts, strict=True)]
+    if not settings.shard.cuts("gradients"):
+        return None
+    memory = shard_groups.memory_of_group(settings)
+    if memory is not None:
+        return lambda flat, cuts: memory.sum_parts(flat, [cut.bounds for cut in cuts])
+    return _sum_rows if isinstance(settings.sums, Ring) and compression() is None else None
 
 
 def _in_groups(tensors: Sequence[tf.Tensor], cuts: Sequence[Cut], exchange: Group) -> list[tf.Tensor]:
@@ -163,7 +186,7 @@ class _Sized:
 
 def _sum_rows(flat: list[tf.Tensor], cuts: list[Cut]) -> list[tf.Tensor]:
     """Sums by TensorFlow's collectives: a row for each worker, of its parts one after another, all as long."""
-    worker, workers = _worker(), cuts[0].workers
+    share, workers = _share(), cuts[0].workers
     pieces = [
         _padded(tensor[slice(*cut.span(place))], cut)
         for place in range(workers)
@@ -172,7 +195,7 @@ def _sum_rows(flat: list[tf.Tensor], cuts: list[Cut]) -> list[tf.Tensor]:
     table = tf.concat(pieces, 0)
     mine = TensorFlowEngine().reduce_scatter(table, "sum", _channel("shard scatter", table))
     pieces = tf.split(mine, [cut.largest_part for cut in cuts])
-    return [piece[: cut.part_size(worker)] for piece, cut in zip(pieces, cuts, strict=True)]
+    return [piece[: cut.part_size(share)] for piece, cut in zip(pieces, cuts, strict=True)]
 
 
 def _join_rows(parts: list[tf.Tensor], cuts: list[Cut], settings: StrategySettings) -> list[tf.Tensor]:
@@ -180,6 +203,8 @@ def _join_rows(parts: list[tf.Tensor], cuts: list[Cut], settings: StrategySettin
     if settings.sums is None:
         context = tf.distribute.get_replica_context()
         table = context.all_gather(tf.expand_dims(row, 0), axis=0)
+        if cuts[0].workers < table.shape[0]:
+            table = tf.gather(table, shard_groups.group_of(settings))
     else:
         # TensorFlow gathers no bfloat16, and copies other 16 bits as they are.
         sent = tf.bitcast(row, tf.float16) if row.dtype == tf.bfloat16 else row
@@ -199,11 +224,12 @@ def _padded(part: tf.Tensor, cut: Cut) -> tf.Tensor:
 
 
 def _channel(carried: str, flat: tf.Tensor) -> Channel:
-    return channel_of(carried, flat.dtype, int(flat.shape[0]))
+    group = shard_groups.group_of(settings_of(tf.distribute.get_strategy()))
+    return channel_of(carried, flat.dtype, int(flat.shape[0]), group)
 
 
-def _worker() -> int:
-    return worker_rank(tf.distribute.get_strategy())
+def _share() -> int:
+    return shares_of(tf.distribute.get_strategy())[1]
 
 
 def _flat(tensor: tf.Tensor) -> tf.Tensor:

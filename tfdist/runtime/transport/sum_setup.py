@@ -60,5 +60,6 @@ def set_up_sums(
         unused.pop_all()
         for ends in linked[1:]:
             ends.close()
-        settings.sums = HostSums(operations_over(linked[0]) if linked else None, hosts)
+        operations = operations_over(linked[0]) if linked else None
+        settings.sums = HostSums(operations, hosts, linked[0].linked if linked else ())
         return hosts

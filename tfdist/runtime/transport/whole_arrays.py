@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from tfdist.runtime.collectives.decisions import all_gather
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport.chief_broadcast import PIECE_BYTES
+from tfdist.runtime.workers import worker_count, worker_rank
 from tfdist.sharding.cut import Cut
 
 
@@ -17,6 +18,11 @@ def joined_array(part: NDArray, cut: Cut, strategy: tf.distribute.Strategy) -> N
     part = np.ascontiguousarray(part).reshape(-1)
     if cut.workers == 1:
         return part.reshape(cut.shape)
+    workers = worker_count(strategy)
+    if cut.workers < workers:
+        # Groups of workers have the same; the first is that of the first workers.
+        part = part if worker_rank(strategy) < cut.workers else part[:0]
+        cut = cut.among(workers)
     memory = settings_of(strategy).memory
     if memory is not None:
         (whole,) = memory.of_functions.join_parts([tf.constant(part)], [cut.bounds])

@@ -13,6 +13,7 @@ def idle_options(
     compression: str,
     communication: str,
     shard: ShardMode = "none",
+    shard_over: str | int = "all",
     shard_embeddings: int | None = None,
 ) -> list[str]:
     """A sentence for each option that was given and changes nothing.
@@ -24,6 +25,7 @@ def idle_options(
         compression: The type in which gradients are to be sent; "none" for their own.
         communication: The collectives that were asked for; "auto" for none in particular.
         shard: What workers were to hold a part of; "none" for nothing.
+        shard_over: Which workers were to share one copy of that; "all" for no groups.
         shard_embeddings: Of embeddings of more rows workers were to have some rows each; None for no embeddings.
     """
     found = []
@@ -31,6 +33,11 @@ def idle_options(
         found.append(
             f"The memory limit of {memory_limit} MiB (--memory-limit, or devices.memory_limit in a config) has no "
             "effect: it limits GPUs, and this run computes on CPUs."
+        )
+    if shard_over != "all" and shard == "none":
+        found.append(
+            f"--shard-over {shard_over} has no effect: it says which workers share what --shard cuts, and --shard none "
+            "cuts nothing."
         )
     if workers > 1:
         return found

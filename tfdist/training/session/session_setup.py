@@ -167,7 +167,7 @@ def _make_strategy(context: WorkerContext, request: devices.DeviceRequest, link:
     _log.info("strategy %s, collectives %s: %s", choice.kind, choice.communication, choice.reason)
     settings_of(strategy).memory_size = memory_of(context.index, request, names)
     settings_of(strategy).batch_norm = context.batch_norm
-    settings_of(strategy).shard = sharding_of(context.shard, context.num_workers)
+    settings_of(strategy).shard = sharding_of(context.shard, context.shard_over, context.hosts)
     settings_of(strategy).shard_embeddings = context.shard_embeddings if several else None
     settings_of(strategy).offload = offloading_of(context.offload, context.scratch_folder)
     if several and context.compression != "none":
@@ -187,6 +187,7 @@ def _warn_of_idle_options(context: WorkerContext, request: devices.DeviceRequest
         compression=context.compression,
         communication=context.communication,
         shard=context.shard,
+        shard_over=context.shard_over,
         shard_embeddings=context.shard_embeddings,
     ):
         _log.warning(text)

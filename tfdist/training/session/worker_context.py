@@ -38,6 +38,7 @@ class WorkerContext:
         communication: Which collectives to use.
         compression: The format in which workers send gradients; "none" for their own dtype.
         shard: What each worker holds a part of; "none" where all of them hold all.
+        shard_over: Which workers share one copy of that; "all" for no groups.
         shard_embeddings: The most rows of an embedding that each worker has whole; None where all are whole.
         offload: What is kept in the host's memory or on its disk; "none" for nothing.
         links: Its ends of the sets of links to the other workers of its host.
@@ -51,6 +52,7 @@ class WorkerContext:
     communication: str = "auto"
     compression: str = "none"
     shard: ShardMode = "none"
+    shard_over: str | int = "all"
     shard_embeddings: int | None = None
     offload: Offload = "none"
     links: tuple[LinkEnds, ...] = ()
@@ -66,6 +68,11 @@ class WorkerContext:
     def scratch_folder(self) -> Path:
         """Where what `--offload` keeps on disk has its file."""
         return Path.cwd()
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The host of each worker."""
+        return ("",) if self.cluster is None else tuple(address.host for address in self.cluster.workers)
 
     @property
     def num_workers(self) -> int:
@@ -105,6 +112,7 @@ def context_of(assignment: Assignment) -> LaunchedWorkerContext:
         communication=assignment.communication,
         compression=assignment.compression,
         shard=assignment.shard,
+        shard_over=assignment.shard_over,
         shard_embeddings=assignment.shard_embeddings,
         offload=assignment.offload,
         links=tuple(LinkEnds.of(assignment.index, assignment.linked, fds) for fds in assignment.links),

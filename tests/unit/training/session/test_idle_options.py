@@ -31,6 +31,8 @@ def test_nothing_was_asked_for(workers: int, on_gpus: bool) -> None:
         (1, False, {"communication": "shm"}, ["--communication shm has no effect"]),
         (1, False, {"shard": "zero1"}, ["--shard zero1 has no effect", "this run has one", "--nproc N or --workers"]),
         (2, False, {"shard": "zero2"}, []),
+        (2, False, {"shard": "zero2", "shard_over": "host"}, []),
+        (2, False, {"shard_over": "host"}, ["--shard-over host has no effect", "--shard none cuts nothing"]),
         (1, False, {"shard_embeddings": 9}, ["--shard-embeddings 9 has no effect", "this run has one"]),
         (2, False, {"shard_embeddings": 9}, []),
     ],

@@ -70,10 +70,16 @@ class HostSums:
     Args:
         operations: Exchanges between the workers of this host; None where this is the only one.
         hosts: How many hosts there are.
+        workers: The indices of the workers of this host that share memory.
+
+    Attributes:
+        operations: As given.
+        workers: As given.
     """
 
-    def __init__(self, operations: MemoryOperations | None, hosts: int) -> None:
-        self._operations = operations
+    def __init__(self, operations: MemoryOperations | None, hosts: int, workers: Sequence[int] = ()) -> None:
+        self.operations = operations
+        self.workers = tuple(workers)
         self._ring = Ring(hosts, of_hosts=True)
 
     def takes(self, tensor: tf.Tensor | tf.IndexedSlices) -> bool:
@@ -91,19 +97,19 @@ class HostSums:
         groups = last_first(tensors)
         # All sums before the first copy: while one is on the way the next is taken.
         totals = [self._sum_of_host([_flat(tensors[i]) for i in group]) for group in groups]
-        if self._operations is None or self._operations.is_first:
+        if self.operations is None or self.operations.is_first:
             totals = [self._ring.sum(group, sent_as) for group in totals]
-        if self._operations is not None:
-            totals = [self._operations.copy(group) for group in totals]
+        if self.operations is not None:
+            totals = [self.operations.copy(group) for group in totals]
         for group, of_group in zip(groups, totals, strict=True):
             for i, total in zip(group, of_group, strict=True):
                 result[i] = _shaped(total, tensors[i])
         return result
 
     def _sum_of_host(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        if self._operations is None:
+        if self.operations is None:
             return list(tensors)
-        totals = self._operations.reduce(tensors)
+        totals = self.operations.reduce(tensors)
         return [tf.ensure_shape(total, tensor.shape) for total, tensor in zip(totals, tensors, strict=True)]
 
 

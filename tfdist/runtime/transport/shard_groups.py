@@ -1,0 +1,64 @@
+"""How a worker exchanges with those that it shares what `--shard` cuts with, and with those that have the same part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from tfdist.runtime.collectives.wire.tensorflow_engine import TensorFlowEngine
+from tfdist.runtime.strategy_settings import StrategySettings
+from tfdist.runtime.transport.replica_sums import compression
+from tfdist.runtime.transport.shared_memory.memory_operations import MemoryOperations
+from tfdist.runtime.transport.shared_memory.shared_memory_sums import HostSums
+from tfdist.runtime.transport.worker_lane import channel_of
+from tfdist.runtime.workers import worker_count, worker_rank
+
+Workers = tuple[int, ...]
+
+
+def group_of(settings: StrategySettings) -> Workers:
+    """The workers that share one copy of what is cut, in their order, this one among them."""
+    strategy = tf.distribute.get_strategy()
+    if settings.shard is None:
+        return tuple(range(worker_count(strategy)))
+    return settings.shard.mesh.group("shard", worker_rank(strategy))
+
+
+def memory_of_group(settings: StrategySettings) -> MemoryOperations | None:
+    """Exchanges of those workers in shared memory; None where they share none."""
+    return _memory_of(group_of(settings), settings)
+
+
+def sum_between_groups(parts: Sequence[tf.Tensor], settings: StrategySettings) -> list[tf.Tensor]:
+    """The sums of parts, flat and of one dtype, over the groups: between the workers that have the same part.
+
+    Call it in a function, on all workers.
+    """
+    assert settings.shard is not None, "a run that shards"
+    workers = settings.shard.mesh.group("data", worker_rank(tf.distribute.get_strategy()))
+    if len(workers) == 1:
+        return list(parts)
+    memory = _memory_of(workers, settings)
+    if memory is not None:
+        totals = memory.reduce(parts)
+        return [tf.ensure_shape(total, part.shape) for total, part in zip(totals, parts, strict=True)]
+    together = tf.concat(parts, 0)
+    sent_as = compression() or together.dtype
+    sent = tf.cast(together, sent_as)
+    channel = channel_of("sum of shards", sent_as, int(sent.shape[0]), workers)
+    total = tf.cast(TensorFlowEngine().all_reduce(sent, "sum", channel), together.dtype)
+    return list(tf.split(total, [int(part.shape[0]) for part in parts]))
+
+
+def _memory_of(workers: Workers, settings: StrategySettings) -> MemoryOperations | None:
+    """Exchanges of workers in shared memory, in functions; None where they share none, or not by themselves."""
+    if settings.memory is None:
+        sums = settings.sums
+        return sums.operations if isinstance(sums, HostSums) and sums.workers == workers else None
+    strategy = tf.distribute.get_strategy()
+    if len(workers) == worker_count(strategy):
+        return settings.memory.of_functions
+    place = workers.index(worker_rank(strategy))
+    part = f"shards of workers {', '.join(map(str, workers))}"
+    return settings.memory.of_parts.of(part, workers, place, is_pair=False)
