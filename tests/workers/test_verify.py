@@ -90,7 +90,7 @@ def test_gradients_that_workers_send_in_16_bits(tmp_path: Path, tolerance: list[
     (comparison,) = report["comparisons"]
     assert (comparison["run"], comparison["verdict"]) == ("2 workers, bfloat16", verdict)
     assert [cause["key"] for cause in comparison["causes"]] == (["compression"] if verdict == "parted" else [])
-    unsharded = {"shard": "none", "shard_embeddings": None, "offload": "none"}
+    unsharded = {"shard": "none", "shard_over": "all", "shard_embeddings": None, "offload": "none"}
     usual = {"batch_norm": "synchronized", "communication": "auto", **unsharded}
     assert report["options"] == {**usual, "compression": "bfloat16"}
 

@@ -38,6 +38,7 @@ class TargetSpec:
         batch_norm: Whose statistics BatchNormalization takes in a script or a module; a config says it itself.
         kernels: By which kernels runs of a script or a module compute on the CPU; a config says it itself.
         shard: What each worker of a run of a script or a module holds a part of; a config says it itself.
+        shard_over: Which workers of such a run share one copy of that; a config says it itself.
         shard_embeddings: Of embeddings of more rows each worker of a run of a script or a module has some rows; None
             for no embeddings; a config says it itself.
         offload: What several workers of a run of a script or a module keep elsewhere than on their devices; a config
@@ -63,6 +64,7 @@ class TargetSpec:
     batch_norm: BatchNorm = "synchronized"
     kernels: Kernels = "auto"
     shard: ShardMode = "none"
+    shard_over: str | int = "all"
     shard_embeddings: int | None = None
     offload: Offload = "none"
     communication: Communication = "auto"
@@ -82,6 +84,7 @@ class TargetSpec:
             "communication": self.communication,
             "compression": self.compression,
             "shard": self.shard_mode,
+            "shard_over": self.sharded_over,
             "shard_embeddings": self.sharded_from,
             "offload": self.offload_choice,
         }
@@ -90,6 +93,11 @@ class TargetSpec:
     def shard_mode(self) -> ShardMode:
         """What each of several workers holds a part of."""
         return self.shard if self.config is None else self.config.shard
+
+    @property
+    def sharded_over(self) -> str | int:
+        """Which of several workers share one copy of that."""
+        return self.shard_over if self.config is None else self.config.shard_over
 
     @property
     def sharded_from(self) -> int | None:
@@ -128,12 +136,14 @@ class TargetSpec:
         # A worker alone, with whatever replicas, holds all of everything, where it is asked for nothing else.
         offload = options.pop("offload", "none" if workers == 1 else self.offload_choice)
         shard = "none" if workers == 1 else self.shard_mode
+        over = "all" if workers == 1 else self.sharded_over
         rows = None if workers == 1 else self.sharded_from
+        sharing = {"shard": shard, "shard_over": over, "shard_embeddings": rows, "offload": offload}
         if self.config is None:
             options |= {"batch_norm": self.batch_norm, "kernels": self.kernels}
-            options |= {"shard": shard, "shard_embeddings": rows, "offload": offload}
+            options |= sharing
             options.setdefault("quiet", True)
             return JobSpec(target_kind=self.target_kind, args=self.args, name=self.name, **options)
         checkpoint = replace(self.config.checkpoint, directory=None)
-        own = replace(self.config, shard=shard, shard_embeddings=rows, offload=offload, checkpoint=checkpoint)
+        own = replace(self.config, checkpoint=checkpoint, **sharing)
         return JobSpec.for_config(own, document=self.document, **options)

@@ -83,6 +83,7 @@ def test_the_flags_are_a_contract() -> None:
         "--kernels",
         "--shard",
         "--shard-embeddings",
+        "--shard-over",
         "--offload",
         "--set",
         "--start-timeout",
@@ -193,7 +194,7 @@ def test_how_gradients_are_sent(
     assert (job.compression, job.communication) == ("bfloat16", "ring")
     options = json.loads(Path("report.json").read_text())["options"]
     sent = {"communication": "ring", "compression": "bfloat16"}
-    unsharded = {"shard": "none", "shard_embeddings": None, "offload": "none"}
+    unsharded = {"shard": "none", "shard_over": "all", "shard_embeddings": None, "offload": "none"}
     assert options == {"batch_norm": "synchronized", **unsharded, **sent}
 
 
@@ -230,6 +231,14 @@ def test_what_workers_keep_elsewhere(
     }
     assert all(job.config is None or job.config.offload == job.offload for job in jobs.values())
     assert json.loads(Path("report.json").read_text())["options"]["offload"] == "optimizer:disk"
+
+
+@pytest.mark.parametrize("target", ["digits.yaml", "train.py"])
+def test_groups_of_workers(asked: list[VerifySpec], tmp_path: Path, target: str) -> None:
+    run(f"--nproc 4 --shard zero2 --shard-over 2 --report report.json {target}")
+    (spec,) = asked
+    assert [str(spec.job(workers, tmp_path).shard_over) for workers in (4, 1)] == ["2", "all"]
+    assert str(json.loads(Path("report.json").read_text())["options"]["shard_over"]) == "2"
 
 
 @pytest.mark.parametrize("option", ["--shard zero1", "--shard-embeddings 9", "--offload optimizer"])

@@ -14,7 +14,7 @@ from tfdist.cli.verify.verify_modes import NOT_WITH_HOSTS, NOT_WITH_KILL, WITH_H
 from tfdist.errors import UsageError
 
 _SEED, _STEPS, _WORKERS = 1, 5, 2
-_CHOSEN = ("batch_norm", "kernels", "shard", "shard_embeddings", "offload")
+_CHOSEN = ("batch_norm", "kernels", "shard", "shard_over", "shard_embeddings", "offload")
 """Options that a config has, too: its own holds unless they are given."""
 
 
@@ -71,6 +71,7 @@ class ToleranceParam(click.ParamType):
 @shared.compression
 @shared.kernels
 @shared.shard
+@shared.shard_over
 @shared.shard_embeddings
 @shared.offload
 @shared.overrides
