@@ -16,7 +16,7 @@ from tests.workers.cli_process import begun, tfdist
 from tests.workers.outcome_jobs import OutcomeJobs
 from tests.workers.resumable_model import write_config
 from tests.workers.test_resume import end_of, last_step, same, same_but_for_rounding, train, train_and_kill
-from tests.workers.test_sharding import BOUND, SCRIPTS, SLOW
+from tests.workers.test_sharding import BOUND, SCRIPTS, SLOW, assert_as_alone
 from tests.workers.test_sharding import NAMES as ALL_NAMES
 from tfdist.rundir import RunDir
 from tfdist.verify.hosts.namespace_hosts import NamespaceHost
@@ -57,9 +57,7 @@ def test_numbers_of_one_device(
 ) -> None:  # fmt: skip
     (one,) = alone.outcomes(1, 65)
     for index, worker in enumerate(in_groups[mode, communication].outcomes(workers, 65)):
-        assert name in worker, f"worker {index} did not come to it"
-        assert "raised" not in worker[name], worker[name]["raised"]
-        assert_same_case(name, one[name], worker[name], f"worker {index}: {name}")
+        assert_as_alone(name, one, worker, mode, f"worker {index}: {name}")
 
 
 @pytest.mark.bound(BOUND + 260)
@@ -87,8 +85,7 @@ def test_each_host_has_a_copy(
     for index in range(4):
         worker = dict(map(json.loads, Path(f"{tmp_path / 'said'}.{index}").read_text().splitlines()))
         for name in names:
-            assert "raised" not in worker[name], worker[name]["raised"]
-            assert_same_case(name, one[name], worker[name], f"worker {index}: {name}")
+            assert_as_alone(name, one, worker, mode, f"worker {index}: {name}")
 
 
 @pytest.mark.slow

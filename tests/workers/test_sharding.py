@@ -39,6 +39,7 @@ NAMES = (
         "loss_scaling_with_an_overflow_and_accumulation",
         "constraints",
         "adafactor",
+        "sharpness_aware",
     ]
 )
 JOBS = [("zero2", 2), ("zero3", 3)]
@@ -71,9 +72,16 @@ def test_numbers_of_one_device(
 ) -> None:
     (one,) = alone.outcomes(1, 65)
     for index, worker in enumerate(sharing[mode].outcomes(workers, 65)):
-        assert name in worker, f"worker {index} did not come to it"
-        assert "raised" not in worker[name], worker[name]["raised"]
-        assert_same_case(name, one[name], worker[name], f"worker {index}: {name}")
+        assert_as_alone(name, one, worker, mode, f"worker {index}: {name}")
+
+
+def assert_as_alone(name: str, one: dict[str, Any], worker: dict[str, Any], mode: str, where: str) -> None:
+    """Asserts that a worker has the outcome of one device; zero3 refuses what XLA compiles as a whole."""
+    assert name in worker, f"{where}: it did not come to it"
+    raised = worker[name].get("raised", "")
+    if mode != "zero3" or "Leave jit_compile out, or train with --shard zero2" not in raised:
+        assert not raised, raised
+        assert_same_case(name, one[name], worker[name], where)
 
 
 def run(folder: Path, workers: int, mode: str, *arguments: object, script: str = "sharded.py",

@@ -23,7 +23,7 @@ from tfdist.keras_repairs.optimizer.gradient_sums import reduce_gradients, weigh
 from tfdist.keras_repairs.sharded_optimizer import sharded_update
 from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import is_cut
 from tfdist.keras_repairs.sharded_parameters.cut_variable import is_cut_variable
-from tfdist.keras_repairs.sharded_parameters.summed_gradients import checked_sum
+from tfdist.keras_repairs.sharded_parameters.summed_gradients import checked_sum, is_whole, keep_whole
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport import replica_sums
 
@@ -101,11 +101,16 @@ def _apply(
 def _weighted(optimizer: Any, grads: Sequence[Gradient], variables: Sequence[Any] | None) -> list[Gradient]:
     """The gradients, weighted by samples; those of variables that are cut are summed already, and checked."""
     chosen = optimizer._trainable_variables if variables is None else variables
-    rest = iter(weighted([g for g, variable in zip(grads, chosen, strict=True) if not is_cut_variable(variable)]))
-    return [
-        checked_sum(gradient, variable) if is_cut_variable(variable) else next(rest)
-        for gradient, variable in zip(grads, chosen, strict=True)
-    ]
+    is_sum = [is_cut_variable(variable) and not is_whole(g) for g, variable in zip(grads, chosen, strict=True)]
+    rest = iter(weighted([g for g, summed in zip(grads, is_sum, strict=True) if not summed]))
+
+    def of(gradient: Gradient, variable: Any, summed: bool) -> Gradient:
+        if summed:
+            return checked_sum(gradient, variable)
+        found = next(rest)
+        return keep_whole(found) if is_whole(gradient) else found
+
+    return [of(*each) for each in zip(grads, chosen, is_sum, strict=True)]
 
 
 def _apply_cut(

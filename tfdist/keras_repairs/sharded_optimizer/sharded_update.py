@@ -30,7 +30,7 @@ from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import (
     updating_optimizers,
 )
 from tfdist.keras_repairs.sharded_parameters.cut_variable import is_cut_variable, storage_of
-from tfdist.keras_repairs.sharded_parameters.summed_gradients import whole_sum
+from tfdist.keras_repairs.sharded_parameters.summed_gradients import is_whole, whole_sum
 from tfdist.runtime.offload.offloading import on_host
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport import part_sums
@@ -51,7 +51,8 @@ def parts_of_sums(
 
     Args:
         optimizer: Built.
-        grads: This worker's, one a variable, or None. Those of variables that are cut are parts of sums already.
+        grads: This worker's, one a variable, or None. Those of variables that are cut are parts of sums already, but
+            where code in `tfdist.gathered` has taken them.
         variables: The model's.
         reduce_whole: Sums gradients over the workers for all of them: those of variables that all have, and sparse
             ones, whose rows are few.
@@ -75,7 +76,7 @@ def _of_stored(gradient: Gradient, part: VariablePart | None, optimizer: Any) ->
 
     Those by weights come as the sums of what the workers store of them, those by embeddings as each worker's slices.
     """
-    if part is None or part.storage is None or gradient is None:
+    if part is None or part.storage is None or gradient is None or is_whole(gradient):
         return None
     if isinstance(part.whole, TableVariable):
         if isinstance(gradient, tf.IndexedSlices):

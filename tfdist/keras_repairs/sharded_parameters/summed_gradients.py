@@ -1,7 +1,8 @@
 """Gradients by weights of which each worker holds a part are parts of sums already where a tape returns them.
 
 What code does to them before an optimizer has them would be done to parts, and to sums: clipped by a norm, they would
-be others than on one device. So an optimizer takes them as the tape has returned them, or not at all.
+be others than on one device. So an optimizer takes them as the tape has returned them, or not at all. Those that code
+in `tfdist.gathered` takes are whole, of the global batch, on every replica: an optimizer sums them as any others.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.attached_value import AttachedValue
+from tfdist.keras_repairs.base.replica_step import is_alone
 from tfdist.keras_repairs.sharded_parameters.part_storage import PartStorage
 from tfdist.runtime.transport import part_sums
 
@@ -20,6 +22,7 @@ Function = Callable[..., Any]
 
 _TOTAL: AttachedValue[tf.IndexedSlices] = AttachedValue("total_of_slices")
 _IS_SUMMED: AttachedValue[bool] = AttachedValue("is_part_of_sum")
+_IS_WHOLE: AttachedValue[bool] = AttachedValue("is_whole_gradient")
 
 
 def gradient(original: Function, is_cut: Callable[[Any], bool]) -> Function:
@@ -34,7 +37,7 @@ def gradient(original: Function, is_cut: Callable[[Any], bool]) -> Function:
         gradients = original(self, target, sources, *args, **kwargs)
         for source, found in zip(_flat(sources), _flat(gradients), strict=True):
             if found is not None and is_cut(source):
-                _IS_SUMMED.set(found.values if isinstance(found, tf.IndexedSlices) else found, True)
+                (_IS_WHOLE if is_alone() else _IS_SUMMED).set(_marked(found), True)
         return gradients
 
     return repaired
@@ -46,8 +49,7 @@ def checked_sum(gradient: Any, variable: Any) -> Any:
     Raises:
         UnsupportedError: Something was done to it since.
     """
-    found = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
-    if found is None or _IS_SUMMED.get(found):
+    if gradient is None or _IS_SUMMED.get(_marked(gradient)):
         return gradient
     raise UnsupportedError(
         f"With --shard zero3 the gradient by {variable.path} is summed in parts where a tape takes it, and an "
@@ -55,6 +57,17 @@ def checked_sum(gradient: Any, variable: Any) -> Any:
         "(clipnorm, global_clipnorm, clipvalue), accumulate it (gradient_accumulation_steps) or scale it, or train "
         "with --shard zero2."
     )
+
+
+def is_whole(gradient: Any) -> bool:
+    """Whether a gradient by a weight that is cut is whole, and still to be summed over the replicas."""
+    return gradient is not None and bool(_IS_WHOLE.get(_marked(gradient)))
+
+
+def keep_whole(gradient: Any) -> Any:
+    """A gradient made of one that is whole, marked as that."""
+    _IS_WHOLE.set(_marked(gradient), True)
+    return gradient
 
 
 def keep_slices(rows: tf.IndexedSlices, total: tf.IndexedSlices) -> tf.IndexedSlices:
@@ -82,6 +95,11 @@ def whole_sum(part: tf.Tensor | tf.IndexedSlices, storage: PartStorage) -> tf.Te
             "several times in a step, for an optimizer that updates whole variables. Train with --shard zero2."
         )
     return total
+
+
+def _marked(gradient: Any) -> tf.Tensor:
+    """What a mark of a gradient is attached to."""
+    return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
 
 
 def _flat(values: Any) -> Sequence[Any]:
