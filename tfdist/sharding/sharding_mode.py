@@ -111,7 +111,7 @@ def further_offloads(offload: Offload, gpu: bool) -> tuple[Offload, ...]:
     return ("optimizer", "optimizer:disk") if gpu else ("optimizer:disk",)
 
 
-def goes_with_offload(mode: ShardMode, has_tables: bool) -> bool:
+def goes_with_offload(mode: str, has_tables: bool) -> bool:
     """Whether a run can offload in a mode, where workers share tables of embeddings, or do not."""
     return mode != "none" or not has_tables
 

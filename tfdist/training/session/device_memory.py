@@ -27,8 +27,8 @@ def memory_of(index: int, request: DeviceRequest, names: Sequence[str]) -> Share
     here = _of_host(index, request, copies=len(names))
     if names[0].startswith("/device:GPU"):
         if request.memory_limit is not None:
-            size = request.memory_limit * _MIB
-            return SharedMemorySize(size, "a device as --memory-limit has it", (index,), host=here)
+            limit = request.memory_limit * _MIB
+            return SharedMemorySize(limit, "a device as --memory-limit has it", (index,), host=here)
         known = [total_memory(number) for number in range(len(tf.config.list_physical_devices("GPU")))]
         size = max((found for found in known if found is not None), default=None)
         return SharedMemorySize(size, "a GPU of this host", (index,), copies=request.logical or 1, host=here)
