@@ -13,6 +13,7 @@ from typing import Any
 
 from benchmarks.comparison.common_options import add_common, cores_of, folder_of, positive, torch_of
 from benchmarks.comparison.contestants import ABOUT, Contestant, Task
+from benchmarks.comparison.core_distance import CoreDistance
 from benchmarks.comparison.failure_section import exit_code
 from benchmarks.comparison.host_facts import describe, host_facts, starts_with_onednn
 from benchmarks.comparison.other_work import OtherWork
@@ -83,6 +84,7 @@ def _run(
     options: argparse.Namespace, contestants: list[Contestant], torch: TorchPython | None, folder: ResultFolder
 ) -> list[Cell]:
     facts, cores, cells, others = host_facts(), cores_of(options), [], OtherWork()
+    distance = CoreDistance(cores)
     heading = _heading(options, contestants, cores, describe(facts, torch and torch.facts))
     print("\n".join([*heading, "", f"Results are written to {folder.path}", ""]), flush=True)
     for workers in options.workers:
@@ -90,19 +92,21 @@ def _run(
             steps = options.steps or _STEPS[model]
             train = tuple(options.train_options)
             task = Task(model, workers, steps, BATCH, cores, options.limit, torch, train)
-            cell = _run_cell(contestants, task, options.rounds)
+            cell = _run_cell(contestants, task, options.rounds, distance)
             cells.append(cell)
             figures = _figures(facts, torch, options, cores, cells)
-            page = report([*heading, others.describe(), ""], cells)
-            folder.write(page, picture(cells), {**figures, "others": others.cores()})
+            page = report([*heading, f"{others.describe()} {distance.describe()}".strip(), ""], cells)
+            noise = {"others": others.cores(), "write_microseconds": distance.microseconds}
+            folder.write(page, picture(cells), {**figures, **noise})
     return cells
 
 
-def _run_cell(contestants: list[Contestant], task: Task, rounds: int) -> Cell:
+def _run_cell(contestants: list[Contestant], task: Task, rounds: int, distance: CoreDistance) -> Cell:
     place = f"{task.model}, {format_count(task.workers, 'worker')}"
 
     def say(number: int, name: str, record: Record) -> None:
         print(progress(place, number, rounds, name, record), flush=True)
+        distance.measure()
 
     processes = {contestant.name: partial(contestant.processes, task) for contestant in contestants}
     cell = Cell(task.model, task.workers, task.steps, run_rounds(processes, rounds, task.seconds, say))

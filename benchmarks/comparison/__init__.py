@@ -5,6 +5,7 @@
     torch_python        the interpreter that has PyTorch
     host_facts          processor, versions, kernels: what a figure depends on
     other_work          how much of the machine others took meanwhile
+    core_distance       how fast a core hands memory to another
     rounds              each contestant once a round, in alternating order
     turns               the same with jobs that start once and then work in turn
     process_group       starts processes and bounds them
