@@ -46,6 +46,19 @@ class RowsParam(click.ParamType):
         return int(rows)
 
 
+class ShardOverParam(click.ParamType):
+    """`all`, `host`, or how many workers, from 2."""
+
+    name = "workers"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str | int:
+        if value in ("all", "host"):
+            return str(value)
+        if not (str(value).isascii() and str(value).isdigit() and int(value) > 1):
+            self.fail(f"expected all, host, or a number of workers from 2. Received: {value}", param, ctx)
+        return int(value)
+
+
 class LocalPath(click.Path):
     """A path of this machine; a URL, which would be taken for a relative path, is refused."""
 
@@ -163,6 +176,7 @@ shard = click.option(
 
 shard_over = click.option(
     "--shard-over",
+    type=ShardOverParam(),
     metavar="all|host|N",
     help="Which workers share one copy of what --shard cuts: all of the job, those of each host, so that what is put "
     "together again crosses no network, or N neighbors. Default: the config's, or all.",

@@ -46,8 +46,8 @@ def mesh_over(over: str | int, hosts: Sequence[str]) -> Mesh:
         return _within_hosts(hosts)
     if size < 2 or len(hosts) % size:
         raise UsageError(
-            "--shard-over N expects a number of workers from 2, of which the job has one or several times as many. "
-            f"Received: --shard-over {size} with {len(hosts)} workers"
+            "--shard-over N makes groups of N workers, at least 2, and expects as many workers as fill one or several "
+            f"groups. Received: --shard-over {size} with {len(hosts)} workers"
         )
     return Mesh.of(data=len(hosts) // size, shard=size)
 
@@ -62,8 +62,9 @@ def _within_hosts(hosts: Sequence[str]) -> Mesh:
     sizes = [count for _, count in runs]
     if set(sizes) == {1}:
         raise UsageError(
-            "--shard-over host shares what is cut out to the workers of one host, and each host has one. Start "
-            "several on each (--nproc, --local), or leave --shard-over out, so that all workers share it."
+            "--shard-over host shares what is cut out to the workers of one host, and each host has one. Give "
+            "each several (--workers h1:20000,h1:20001,h2:20000,h2:20001), or leave --shard-over out, so that all "
+            "workers share it."
         )
     return Mesh.within_hosts(sizes)
 

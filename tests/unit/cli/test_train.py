@@ -276,6 +276,8 @@ def test_a_public_address_is_warned_of_once(jobs: list[JobSpec], monkeypatch: py
         ("--step-timeout inf train.py", "expected a number of seconds above 0. Received: inf"),
         ("--step-timeout nan train.py", "expected a number of seconds above 0. Received: nan"),
         ("--run-dir= train.py", "error: --run-dir is empty."),
+        ("--shard zero1 --shard-over node train.py", "or a number of workers from 2. Received: node"),
+        ("--shard zero1 --shard-over 1 train.py", "or a number of workers from 2. Received: 1"),
         ("--shard zero4 train.py", "'zero4' is not one of 'none', 'zero1', 'zero2', 'zero3'"),
         ("--shard zero1 --logical-devices 3 train.py", "Received: --shard zero1 with --logical-devices 3"),
         ("--shard zero1 digits.yaml", "gives a GPU to each. Received: --shard zero1 with --logical-devices 2"),
