@@ -1,8 +1,8 @@
 """Copies what this worker writes of a checkpoint whose weights and optimizer's state the workers share.
 
 The parts are ranges of the file that one device would write. Keras's own store writes that file once on the chief, in
-memory, without the values that are shared: their places in it are what is kept. Weights that every worker has whole are
-shared, too, so that each writes as much as the others.
+memory, without the values that are shared: their places in it are what is kept. Weights and slots that every worker has
+whole are shared, too, so that each writes as much as the others.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from tfdist.keras_repairs.files.weights_walk import (
     values_of,
     write_groups,
 )
+from tfdist.keras_repairs.optimizer.model_optimizers import optimizers_of
 from tfdist.keras_repairs.sharded_optimizer.held_parts import held_parts
 from tfdist.runtime.transport.part_sums import cut_out
 from tfdist.runtime.workers import worker_count, worker_rank
@@ -41,6 +42,19 @@ from tfdist.sharding.sharding_mode import WHOLE_BELOW
 def is_shared(model: Any, strategy: tf.distribute.Strategy) -> bool:
     """Whether workers hold parts of a built model or of its optimizers; the same on all of them."""
     return worker_count(strategy) > 1 and bool(held_parts(model))
+
+
+def ids_of_alike(model: Any) -> set[int]:
+    """The ids of variables with the same values on all workers, where these have them whole: weights and their slots.
+
+    What gradients are accumulated in is left out: a worker may have its own sums.
+    """
+    found = {id(variable) for variable in model.trainable_weights}
+    for optimizer in optimizers_of(model):
+        found |= {id(variable) for variable in optimizer.variables}
+    for optimizer in optimizers_of(model):
+        found -= {id(variable) for variable in getattr(optimizer, "_accumulated_gradients", None) or ()}
+    return found
 
 
 @dataclass(frozen=True)
@@ -115,7 +129,7 @@ class PartCopy:
     def _shared(self, groups: Sequence[Group]) -> list[_Shared | None]:
         """For each value of the file how it is shared; None for one that the chief writes."""
         held = {id(part.variable): part for part in held_parts(self._model)}
-        trained = {id(variable) for variable in self._model.trainable_weights}
+        alike = ids_of_alike(self._model)
         found: list[_Shared | None] = []
         for value in values_of(groups):
             part = held.get(id(value))
@@ -123,7 +137,7 @@ class PartCopy:
                 # Of groups of workers that have the same parts, the first writes them.
                 cut = part.cut.among(self._workers)
                 found.append(_Shared(cut, _dtype(part.stored), part.stored.read_value))
-            elif part is None and id(value) in trained and _is_large(value):
+            elif part is None and id(value) in alike and _is_large(value):
                 found.append(self._whole_on_all(value))
             else:
                 found.append(None)
