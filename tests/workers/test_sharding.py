@@ -185,17 +185,31 @@ def test_sums_of_gradients_taken_out_are_noticed(tmp_path: Path) -> None:
         assert_same_case("plain", one["plain"], first["plain"], "plain")
 
 
+def check_that_a_killed_run_ends_as_the_one_that_was_not(folder: Path, model: Any, mode: str, workers: int) -> None:
+    """To the bit: both runs are of so many workers in one mode."""
+    config, whole, killed = write_config(folder, seed=3, **model), RunDir(folder / "whole"), RunDir(folder / "killed")
+    options = ("--nproc", str(workers), "--shard", mode)
+    assert train(config, whole, *options).returncode == 0
+    last = train_and_kill(config, killed, workers // 2, 30, *options)
+    resumed = train(config, killed, *options, "--resume", "must")
+    assert resumed.returncode == 0 and f"resumes after step {last}" in resumed.stdout
+    same(end_of(whole), end_of(killed))
+
+
+@pytest.mark.slow
+@pytest.mark.bound(600)
+@pytest.mark.parametrize("mode", ["zero2", "zero3"])
+def test_a_killed_run_of_four_workers_ends_as_the_one_that_was_not(mode: str, tmp_path: Path) -> None:
+    # Of 72, 12, 48 and 4 elements: parts are of 1 to 18.
+    cut = {"model": {"build": "tests.workers.resumable_model.model", "args": {"cut": True}}}
+    check_that_a_killed_run_ends_as_the_one_that_was_not(tmp_path, cut, mode, 4)
+
+
 @pytest.mark.slow
 @pytest.mark.bound(900)
 def test_a_killed_run_with_cut_weights_ends_as_the_one_that_was_not_and_goes_on_in_any_mode(tmp_path: Path) -> None:
     cut = {"build": "tests.workers.resumable_model.model", "args": {"cut": True}}
-    config, whole, killed = write_config(tmp_path, seed=3, model=cut), RunDir(tmp_path / "w"), RunDir(tmp_path / "k")
-    options = ("--nproc", "2", "--shard", "zero3")
-    assert train(config, whole, *options).returncode == 0
-    last = train_and_kill(config, killed, 1, 30, *options)
-    resumed = train(config, killed, *options, "--resume", "must")
-    assert resumed.returncode == 0 and f"resumes after step {last}" in resumed.stdout
-    same(end_of(whole), end_of(killed))
+    check_that_a_killed_run_ends_as_the_one_that_was_not(tmp_path, {"model": cut}, "zero3", 2)
 
     plain = write_config(tmp_path, seed=3, model={**cut, "args": {"cut": True, "plain": True}})
     one, moved = RunDir(tmp_path / "one"), RunDir(tmp_path / "moved")
@@ -210,13 +224,7 @@ def test_a_killed_run_with_cut_weights_ends_as_the_one_that_was_not_and_goes_on_
 @pytest.mark.slow
 @pytest.mark.bound(900)
 def test_a_killed_run_ends_as_the_one_that_was_not_and_goes_on_in_any_mode(tmp_path: Path) -> None:
-    config, whole, killed = write_config(tmp_path, seed=3), RunDir(tmp_path / "whole"), RunDir(tmp_path / "killed")
-    options = ("--nproc", "2", "--shard", "zero2")
-    assert train(config, whole, *options).returncode == 0
-    last = train_and_kill(config, killed, 1, 30, *options)
-    resumed = train(config, killed, *options, "--resume", "must")
-    assert resumed.returncode == 0 and f"resumes after step {last}" in resumed.stdout
-    same(end_of(whole), end_of(killed))
+    check_that_a_killed_run_ends_as_the_one_that_was_not(tmp_path, {}, "zero2", 2)
 
     plain = write_config(tmp_path, seed=3, model={"build": "tests.workers.resumable_model.model",
                                                   "args": {"plain": True}})  # fmt: skip
