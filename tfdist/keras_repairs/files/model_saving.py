@@ -23,6 +23,7 @@ from keras.src.saving import saving_lib
 from keras.src.utils import io_utils
 
 from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.files.late_arrays import late_values
 from tfdist.keras_repairs.files.models_in_buckets import copied_here, is_in_bucket, write_through
 from tfdist.keras_repairs.loop.fit_listeners import FitListener
 from tfdist.keras_repairs.sharded_embeddings.table_variable import tables_of
@@ -96,7 +97,7 @@ def reader(original: Function) -> Function:
     def repaired(*args: Any, **kwargs: Any) -> Any:
         barrier()
         given = inspect.signature(original).bind(*args, **kwargs)
-        with copied_here(given.args) as positional:
+        with copied_here(given.args) as positional, late_values():
             return original(*positional, **given.kwargs)
 
     return repaired

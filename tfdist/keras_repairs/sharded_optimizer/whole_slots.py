@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from tfdist.keras_repairs.files.stored_values import read_part, stored_value
 from tfdist.keras_repairs.optimizer.model_optimizers import optimizers_of
 from tfdist.keras_repairs.sharded_embeddings.table_variable import tables_of
 from tfdist.keras_repairs.sharded_optimizer.cut_kinds import is_container
@@ -123,7 +124,8 @@ def load_own_variables(original: Function) -> Function:
                 stacklevel=2,
             )
             return
-        _load(self, [store[str(number)] for number in range(len(self.variables))])
+        # One after another: together they are as much as all workers hold of it.
+        _load(self, (stored_value(store, str(number)) for number in range(len(self.variables))))
 
     return repaired
 
@@ -145,7 +147,7 @@ def _is_cut(optimizer: Any) -> bool:
     return any(parts_of(each) is not None for each in updating_optimizers(optimizer))
 
 
-def _load(optimizer: Any, values: Sequence[Any]) -> None:
+def _load(optimizer: Any, values: Iterable[Any]) -> None:
     parts = [found for each in updating_optimizers(optimizer) if (found := parts_of(each)) is not None]
     for variable, value in zip(optimizer.variables, values, strict=False):
         shape = whole_shape(optimizer, variable)
@@ -154,8 +156,12 @@ def _load(optimizer: Any, values: Sequence[Any]) -> None:
                 f"Optimizer variable {variable.path} has shape {shape} not compatible with provided weight shape "
                 f"{tuple(value.shape)}."
             )
-        holder = next((found for found in parts if _slot_of(found, variable) is not None), parts[0])
-        variable.assign(own_part(holder, variable, np.asarray(value)))
+        held = ((slot, found.worker) for found in parts if (slot := _slot_of(found, variable)) is not None)
+        slot, worker = next(held, (None, 0))
+        if slot is None:
+            variable.assign(np.asarray(value))
+        else:
+            variable.assign(read_part(value, _cut_of(slot), worker))
 
 
 def _slot_of(found: OptimizerParts, variable: Any) -> Slot | None:

@@ -15,6 +15,8 @@ import tensorflow as tf
 from keras.src.backend.common import stateless_scope, variables
 
 from tfdist.keras_repairs.base.attached_value import AttachedValue
+from tfdist.keras_repairs.files.late_arrays import LateArray
+from tfdist.keras_repairs.files.stored_values import read_part
 from tfdist.keras_repairs.sharded_parameters.gathered_reads import read
 from tfdist.keras_repairs.sharded_parameters.part_storage import PartStorage
 from tfdist.runtime.local_variables import local_variables
@@ -49,6 +51,15 @@ class CutVariable(keras.Variable):
     def numpy(self) -> np.ndarray:
         """The whole. All workers call this together."""
         return np.asarray(self.value)
+
+    def assign(self, value: Any) -> Any:
+        """Takes this worker's part of a whole value, of which nothing else is read where it is in a file."""
+        storage = _storage(self)
+        if not isinstance(value, LateArray) or tuple(value.shape) != storage.cut.shape:
+            return super().assign(value)
+        part = keras.ops.convert_to_tensor(read_part(value.dataset, storage.cut, storage.worker), dtype=self._dtype)
+        self._value.assign(tf.cast(part, self._value.dtype), read_value=False)
+        return part
 
     def _direct_assign(self, value: Any) -> None:
         storage = _storage(self)
