@@ -29,13 +29,13 @@ def main() -> None:
     # What kernels, pools and the exchange between workers take once is no part of the model's.
     _train(sharded_models.build_small(name), name, 2)
     gc.collect()
-    before = _status("VmRSS")
-    _CLEAR.write_text("5")
+    before = memory("VmRSS")
+    clear_most()
     model = sharded_models.build(name)
-    built = _status("VmHWM") - before
+    built = memory("VmHWM") - before
     losses = [_train(model, name, 2)]
     # Of steps that have their traces.
-    _CLEAR.write_text("5")
+    clear_most()
     begun = time.perf_counter()
     losses.append(_train(model, name, steps))
     seconds = (time.perf_counter() - begun) / steps
@@ -44,7 +44,7 @@ def main() -> None:
         stored=_stored(model.weights),
         state=_stored(model.optimizer.variables),
         building=built,
-        peak=_status("VmHWM") - before,
+        peak=memory("VmHWM") - before,
         seconds=seconds,
         losses=losses,
     )
@@ -64,7 +64,12 @@ def _stored(variables: Any) -> int:
     return sum(int(np.prod(value.shape)) * value.dtype.size for value in values)
 
 
-def _status(name: str) -> int:
+def clear_most() -> None:
+    """Begins `VmHWM` anew."""
+    _CLEAR.write_text("5")
+
+
+def memory(name: str) -> int:
     """Bytes of memory: resident now (VmRSS), or the most since `clear_refs` (VmHWM)."""
     line = next(line for line in _STATUS.read_text().splitlines() if line.startswith(f"{name}:"))
     return int(line.split()[1]) << 10

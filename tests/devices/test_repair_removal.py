@@ -10,6 +10,7 @@ from tests.devices import (
     test_own_steps,
     test_python_draws,
     test_random_numbers,
+    test_recomputation,
     test_single_repairs,
     test_thread_attributes,
     test_unseeded_draws,
@@ -146,6 +147,11 @@ UNSEEDED = {
 }  # fmt: skip
 """The repair, and the test of `test_unseeded_draws` that takes it out."""
 
+RECOMPUTED = {
+    "keras.src.backend.tensorflow.core.remat": "test_without_the_repair_keras_refuses",
+}
+"""The repair, and the test of `test_recomputation` that takes it out."""
+
 IN_THREADS = {
     "tensorflow.python.distribute.mirrored_run._call_for_each_replica": "test_the_dtype_policy_in_a_step",
     "keras.src.random.seed_generator.global_seed_generator":
@@ -226,12 +232,13 @@ def test_case_fails_without_its_repair(path: str, name: str, monkeypatch: pytest
 
 def test_every_repair_is_tested_once() -> None:
     elsewhere = [*IN_OTHER_TESTS, *IN_STEPS, *UNSEEDED, *IN_THREADS, *OF_TENSORFLOW, *OF_PYTHON, *ON_WORKERS]
-    elsewhere += SAME_NUMBERS
+    elsewhere += [*SAME_NUMBERS, *RECOMPUTED]
     listed = [*(path for path, _ in TAKEN_OUT), *elsewhere]
     assert sorted(listed) == sorted(repair.path for repair in repairs())
     assert set(IN_OTHER_TESTS.values()) <= set(vars(test_single_repairs))
     assert set(IN_STEPS.values()) <= set(vars(test_own_steps))
     assert set(UNSEEDED.values()) <= set(vars(test_unseeded_draws))
+    assert set(RECOMPUTED.values()) <= set(vars(test_recomputation))
     assert set(IN_THREADS.values()) <= set(vars(test_thread_attributes))
     assert set(OF_TENSORFLOW.values()) <= set(vars(test_random_numbers))
     assert set(OF_PYTHON.values()) <= set(vars(test_python_draws))

@@ -16,6 +16,7 @@ it where one replica trains. Repairs stand in the room of their subject; in the 
 - `optimizer/`: gradients reduced once, accumulated, and applied by each replica
 - `sharded_optimizer/`: optimizers of which each worker holds a part
 - `sharded_parameters/`: weights of which each worker holds a part, put together where they are read
+- `recomputation/`: activations that are computed again in the backward pass
 - `sharded_embeddings/`: embedding tables of which each worker has some rows
 - `callbacks/`: which run where, and how all workers follow the chief's decisions
 - `files/`: what is saved, loaded and downloaded

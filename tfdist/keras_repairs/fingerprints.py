@@ -188,6 +188,7 @@ FINGERPRINTS: dict[str, dict[str, str]] = {
     "keras.src.activations.activations.sigmoid": {"6e6372aeb38fb5ce": "3.12 3.13 3.14 3.15"},
     "keras.src.activations.activations.softmax": {"c72af56d4591569b": "3.12 3.13 3.14 3.15"},
     "keras.src.backend.common.global_state.clear_session": {"50df48c29bd60095": "3.12 3.13 3.14 3.15"},
+    "keras.src.backend.tensorflow.core.remat": {"8b93ab090e425d99": "3.12 3.13 3.14 3.15"},
     "keras.src.backend.tensorflow.core.shape": {"f38a1f0177554a8b": "3.12 3.13 3.14 3.15"},
     "keras.src.backend.tensorflow.nn._compute_moments": {"5cff23b4a7f592b1": "3.12 3.13 3.14 3.15"},
     "keras.src.backend.tensorflow.nn._compute_moments_sync": {"efb2dc08b03dd287": "3.12 3.13 3.14 3.15"},

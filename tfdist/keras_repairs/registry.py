@@ -99,6 +99,7 @@ from tfdist.keras_repairs.random_numbers import (
     unseeded_draws,
     unshared_draws,
 )
+from tfdist.keras_repairs.recomputation import copied_operations, recomputed_calls
 from tfdist.keras_repairs.sharded_embeddings import embedding_layers, sparse_updates
 from tfdist.keras_repairs.sharded_optimizer import averages, clipping, slot_making, whole_slots
 from tfdist.keras_repairs.sharded_parameters import layer_scopes, second_gathers, summed_gradients, weight_making
@@ -278,6 +279,7 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
     """Repairs of layers, losses and metrics."""
     return (
         Repair(layer_module.Layer, "__call__", _layer_call),
+        Repair(core, "remat", recomputed_calls.remat),
         Repair(layer_module.Layer, "add_weight", weight_making.add_weight, is_checked=False),
         Repair(layer_module.Layer, "add_loss", added_losses.add_loss),
         Repair(layer_module.Layer, "_get_own_losses", added_losses.get_own_losses),
@@ -374,7 +376,7 @@ def _of_gradients(hooks: RepairHooks) -> tuple[Repair, ...]:
 
 
 def _gradient(original: Function) -> Function:
-    passed = second_gathers.gradient(step_capture.gradient(original))
+    passed = second_gathers.gradient(copied_operations.gradient(step_capture.gradient(original)))
     return summed_gradients.gradient(passed, is_cut_variable)
 
 

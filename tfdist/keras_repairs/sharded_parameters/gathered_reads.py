@@ -13,7 +13,7 @@ from tfdist.keras_repairs.base.replica_step import is_alone
 from tfdist.keras_repairs.optimizer.gradient_sums import reduce_gradients, weighted
 from tfdist.keras_repairs.sharded_parameters.layer_scopes import LayerScope, reading_scope
 from tfdist.keras_repairs.sharded_parameters.part_storage import PartStorage
-from tfdist.keras_repairs.sharded_parameters.second_gathers import WholeRead, gather_again
+from tfdist.keras_repairs.sharded_parameters.second_gathers import WholeRead, gather_again, note_whole
 from tfdist.keras_repairs.sharded_parameters.summed_gradients import keep_slices
 from tfdist.runtime.transport import part_sums
 from tfdist.runtime.transport.emulated_replicas import emulated_replica
@@ -56,6 +56,7 @@ def _read_in(scope: LayerScope, storage: PartStorage, dtype: tf.DType) -> WholeR
             return _joined(made.part, storage), gradient
 
         made.whole = whole_of(storage.variable.read_value())
+        note_whole(made)
     return made
 
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 import contextvars
 import itertools
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import tensorflow as tf
 
+from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.context_variables import setting
 
 Function = Callable[..., Any]
@@ -34,16 +35,18 @@ class _BackwardPass:
     Attributes:
         graph: In which.
         begin: The number of the last operation before it.
+        copied: The reads of weights that were put together again for operations that are computed again.
     """
 
     graph: Any
     begin: int
+    copied: list[WholeRead] = field(default_factory=list)
 
 
 _pass: contextvars.ContextVar[_BackwardPass | None] = contextvars.ContextVar("tfdist_backward_pass", default=None)
 
 
-@dataclass
+@dataclass(eq=False)
 class WholeRead:
     """A weight that was put together.
 
@@ -56,6 +59,30 @@ class WholeRead:
     join: Callable[[tf.Tensor], tf.Tensor]
     part: Any = None
     whole: Any = None
+
+
+_READS: AttachedValue[dict[tuple[int, int], WholeRead]] = AttachedValue("reads_of_weights")
+"""Of a graph: the weights that were put together there, by the number of the operation and which output it is."""
+
+
+def note_whole(read: WholeRead) -> None:
+    """Notes what a weight was put together as, for `read_of`."""
+    graph = getattr(read.whole, "graph", None)
+    if graph is not None:
+        _READS.get_or_make(graph, dict)[read.whole.op._id, read.whole.value_index] = read
+
+
+def read_of(tensor: tf.Tensor) -> WholeRead | None:
+    """The weight that a tensor of a graph is the whole of; None where it is something else."""
+    return (_READS.get(tensor.graph) or {}).get((tensor.op._id, tensor.value_index))
+
+
+def gather_for_copy(read: WholeRead) -> tf.Tensor:
+    """A weight, put together again in the backward pass that is traced, for all who read it there."""
+    now = _pass.get()
+    assert now is not None, "operations are computed again in a backward pass"
+    now.copied.append(read)
+    return read.join(tf.identity(read.part))
 
 
 def gradient(original: Function) -> Function:
@@ -82,6 +109,8 @@ def gather_again(reads: Iterable[WholeRead]) -> None:
     if now is None:
         return
     for read in reads:
+        if read in now.copied:
+            continue
         if read.whole is not None and getattr(read.whole, "graph", None) is now.graph:
             _gather_again(read, now)
 

@@ -1,0 +1,38 @@
+"""Workers whose activations are computed again have the numbers of one device, in every mode of `--shard`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.exactness.comparison import assert_same
+from tests.marks import slow
+from tests.workers.outcome_jobs import OutcomeJobs
+from tests.workers.recomputed_cases import CASES
+
+SLOW = bool(os.environ.get("TFDIST_SLOW_TESTS"))
+NAMES = [name for name in CASES if name != "xla"] if SLOW else ["list_of_layers"]
+BOUND = 900 if SLOW else 200
+
+
+@pytest.mark.bound(2 * BOUND + 60)
+@pytest.mark.parametrize(("mode", "workers"), [("zero3", 2), slow("none", 2), slow("zero2", 2), slow("zero3", 3)])
+def test_numbers_of_one_device(tmp_path: Path, mode: str, workers: int) -> None:
+    """XLA, which `zero3` refuses, is compared on devices."""
+    module = "tests.workers.recomputed_cases"
+    folders = [tmp_path / "one", tmp_path / "several"]
+    for folder in folders:
+        folder.mkdir()
+    (one,) = OutcomeJobs(folders[0], module, NAMES, BOUND).outcomes(1, 65)
+    cut = f"tests.workers.cut_weights {module}" if mode == "zero3" else module
+    said = OutcomeJobs(folders[1], cut, NAMES, BOUND, ["--shard", mode]).outcomes(workers, 65)
+    for index, worker in enumerate(said):
+        for name in NAMES:
+            assert name in worker, f"worker {index} did not come to it"
+            assert "raised" not in worker[name], worker[name]["raised"]
+            precision = CASES[name].precision
+            for part, numbers in one[name].items():
+                relative = precision.weights if part == "weights" else precision.losses
+                assert_same(numbers, worker[name][part], f"worker {index}: {name}.{part}", relative)

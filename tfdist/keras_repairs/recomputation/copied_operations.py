@@ -1,0 +1,181 @@
+"""The second computation of a call: its operations once more, for the backward pass to read.
+
+Copied are operations that compute the same from the same inputs. What has a state (seeds that are drawn, statistics
+that are gathered, averages that move) runs once, and both computations read what it gave. So dropout has the mask of
+the forward pass. Loops and branches are kept as well, whose gradients read what they have saved themselves.
+
+A copy waits for the gradient of what the call returned, so that it is not computed at once. Weights of which each
+worker holds a part are put together again: all workers trace that in the same order, before their gradients' sums.
+"""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import tensorflow as tf
+
+from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.sharded_parameters import second_gathers
+
+Function = Callable[..., Any]
+Place: TypeAlias = tuple[int, int]
+"""Of a tensor in a graph: its operation's number, and which output it is."""
+
+_KEPT = frozenset({"Const", "Placeholder", "While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"})
+
+_COMPILED = "_XlaMustCompile"
+"""Of a function that XLA compiles, which draws other numbers than TensorFlow would: it is kept."""
+
+_OF_SHAPES = frozenset({"Shape", "ShapeN", "Size", "Rank"})
+"""Operations that need nothing computed: they read what the forward pass has, while it has it."""
+
+
+@dataclass(eq=False)
+class RecomputedCall:
+    """A call in a graph.
+
+    Attributes:
+        graph: In which it is traced.
+        begin: The number of the last operation before it.
+        outputs: What it returned.
+        device: On which it was called. What ran elsewhere, such as another replica's part of a sum, runs once.
+    """
+
+    graph: Any
+    begin: int
+    outputs: list[tf.Tensor] = field(default_factory=list)
+    device: str = ""
+
+    def add_output(self, output: tf.Tensor, device: str) -> None:
+        """Notes an output, and where the caller reads it."""
+        self.outputs.append(output)
+        self.device = device
+
+
+@dataclass(frozen=True)
+class _Copies:
+    """A call that is computed again.
+
+    Attributes:
+        tensors: Pairs of a tensor of the forward pass and the one that has its values again.
+        end: The number of the last operation of the copies.
+    """
+
+    tensors: Sequence[tuple[tf.Tensor, tf.Tensor]]
+    end: int
+
+
+_pass: contextvars.ContextVar[dict[RecomputedCall, _Copies] | None] = contextvars.ContextVar(
+    "tfdist_second_computations", default=None
+)
+"""The calls that the backward pass has computed again so far."""
+
+
+def gradient(original: Function) -> Function:
+    """Repairs `tf.GradientTape.gradient`: what is traced inside reads what is computed again."""
+
+    def repaired(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if tf.executing_eagerly():
+            return original(self, *args, **kwargs)
+        found: dict[RecomputedCall, _Copies] = {}
+        with setting(_pass, found):
+            gradients = original(self, *args, **kwargs)
+        for call, copies in found.items():
+            _let_read(copies, {_place(output) for output in call.outputs})
+        return gradients
+
+    return repaired
+
+
+def compute_again(call: RecomputedCall, upstream: tf.Tensor | tf.IndexedSlices) -> None:
+    """Computes a call again in the backward pass that is traced, once for all its outputs.
+
+    Args:
+        call: Which. In another graph than the one that is traced, such as that of a loop, it is left as it is.
+        upstream: The gradient of an output, for which the second computation waits.
+    """
+    found = _pass.get()
+    if found is None or call in found or tf.compat.v1.get_default_graph() is not call.graph:
+        return
+    wait = upstream.values if isinstance(upstream, tf.IndexedSlices) else upstream
+    with tf.device(call.device), tf.name_scope("recomputed"):
+        found[call] = _Copying(call, wait).copies()
+
+
+class _Copying:
+    def __init__(self, call: RecomputedCall, wait: tf.Tensor) -> None:
+        self._call, self._wait = call, wait
+        self._again: dict[Place, tf.Tensor] = {}
+        self._pairs: list[tuple[tf.Tensor, tf.Tensor]] = []
+
+    def copies(self) -> _Copies:
+        operations = self._operations()
+        for number in sorted(operations):
+            self._copy(operations[number])
+        return _Copies(self._pairs, tf.no_op()._id)
+
+    def _operations(self) -> dict[int, Any]:
+        """What the outputs were computed by, by number."""
+        waiting, found = [output.op for output in self._call.outputs], {}
+        while waiting:
+            op = waiting.pop()
+            if op._id in found or not self._can_be_copied(op):
+                continue
+            found[op._id] = op
+            waiting += [tensor.op for tensor in op.inputs if second_gathers.read_of(tensor) is None]
+        return found
+
+    def _can_be_copied(self, op: Any) -> bool:
+        is_of_call = op._id > self._call.begin and op.device == self._call.device
+        if not is_of_call or op.type in _KEPT or op.op_def.is_stateful or op.node_def.attr[_COMPILED].b:
+            return False
+        return not any(output.dtype in (tf.resource, tf.variant) for output in op.outputs)
+
+    def _copy(self, op: Any) -> None:
+        inputs = [self._input(tensor) for tensor in op.inputs]
+        attributes = {name: op.node_def.attr[name] for name in op.node_def.attr if not name.startswith("_")}
+        dtypes = [output.dtype for output in op.outputs]
+        made = op.graph.create_op(op.type, inputs, dtypes, attrs=attributes, op_def=op.op_def)
+        for output, again in zip(op.outputs, made.outputs, strict=True):
+            self._note(output, again)
+
+    def _input(self, tensor: tf.Tensor) -> tf.Tensor:
+        """What a copy reads: a copy, a weight put together again, or what is kept, which then waits."""
+        place = _place(tensor)
+        if place in self._again:
+            return self._again[place]
+        if tensor.op.type == "Const":
+            return tensor
+        read = second_gathers.read_of(tensor)
+        with tf.control_dependencies([self._wait]):
+            if read is not None and tensor.op._id > self._call.begin:
+                again = second_gathers.gather_for_copy(read)
+                self._note(tensor, again)
+            else:
+                again = self._again[place] = tf.identity(tensor)
+        return again
+
+    def _note(self, tensor: tf.Tensor, again: tf.Tensor) -> None:
+        again.set_shape(tensor.shape)
+        self._again[_place(tensor)] = again
+        self._pairs.append((tensor, again))
+
+
+def _let_read(copies: _Copies, kept: set[Place]) -> None:
+    """Has the backward pass read copies; what the call returned is kept, as whoever called it needs it."""
+    for tensor, again in copies.tensors:
+        if _place(tensor) in kept:
+            continue
+        for op in tensor.consumers():
+            if op._id <= copies.end or op.type in _OF_SHAPES:
+                continue
+            for position, source in enumerate(op.inputs):
+                if _place(source) == _place(tensor):
+                    op._update_input(position, again)
+
+
+def _place(tensor: tf.Tensor) -> Place:
+    return tensor.op._id, tensor.value_index
