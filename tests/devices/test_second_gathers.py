@@ -9,7 +9,8 @@ import pytest
 import tensorflow as tf
 
 from tfdist.keras_repairs.sharded_parameters import second_gathers
-from tfdist.keras_repairs.sharded_parameters.second_gathers import WholeRead, gather_again
+from tfdist.keras_repairs.sharded_parameters.second_gathers import gather_again
+from tfdist.keras_repairs.sharded_parameters.whole_reads import WholeRead
 
 WEIGHTS = tf.random.stateless_normal((4, 6, 6), (1, 2), dtype=tf.float64)
 
@@ -35,7 +36,7 @@ class Stack:
         def whole_of(part: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
             def gradient(upstream: tf.Tensor) -> tf.Tensor:
                 if self._is_swapped:
-                    gather_again([made])
+                    gather_again([made], made)
                 return join(upstream)
 
             made.part = part

@@ -157,7 +157,14 @@ def test_what_is_refused(tmp_path: Path) -> None:
 @pytest.mark.bound(2 * BOUND + 60)
 @pytest.mark.parametrize("mode", ["zero2", "zero3"])
 def test_numbers_by_tensorflows_collectives(mode: str, tmp_path: Path) -> None:
-    names = ["plain", "mixed_bfloat16", "loss_scaling_with_an_overflow_and_accumulation"]
+    names = [
+        "plain",
+        "attention_and_layer_normalization",
+        "recurrent_layers",
+        "shared_layers_and_nested_models",
+        "mixed_bfloat16",
+        "loss_scaling_with_an_overflow_and_accumulation",
+    ]
     one, two = tmp_path / "one", tmp_path / "two"
     one.mkdir()
     two.mkdir()

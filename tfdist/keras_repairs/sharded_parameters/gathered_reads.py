@@ -7,16 +7,20 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import tensorflow as tf
+from tensorflow.python.eager import record
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.replica_step import is_alone
 from tfdist.keras_repairs.optimizer.gradient_sums import reduce_gradients, weighted
 from tfdist.keras_repairs.sharded_parameters.layer_scopes import LayerScope, reading_scope
 from tfdist.keras_repairs.sharded_parameters.part_storage import PartStorage
-from tfdist.keras_repairs.sharded_parameters.second_gathers import WholeRead, gather_again, note_whole
+from tfdist.keras_repairs.sharded_parameters.second_gathers import gather_again, note_whole
 from tfdist.keras_repairs.sharded_parameters.summed_gradients import keep_slices
+from tfdist.keras_repairs.sharded_parameters.whole_reads import WholeRead, last_read, note_read
+from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport import part_sums
 from tfdist.runtime.transport.emulated_replicas import emulated_replica
+from tfdist.runtime.transport.shard_groups import memory_of_group
 from tfdist.runtime.transport.whole_arrays import joined_array
 
 Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
@@ -35,21 +39,25 @@ def read(storage: PartStorage, dtype: tf.DType) -> tf.Tensor:
     return found.whole
 
 
-def _waits_for(scope: LayerScope) -> list[Any]:
-    """What comes before a weight is put together: the layer's inputs, and who reads the weight before it."""
-    before = next(reversed(scope.reads.values()), None) if scope.graph is not None else None
-    return [*scope.inputs, *(() if before is None else before.whole.consumers())]
+def is_sent_ahead() -> bool:
+    """Whether the weights of the next layer are sent while a layer computes: by TensorFlow's collectives on CPUs.
+
+    Workers that share memory copy weights by the cores that compute, and do not wait for a network.
+    """
+    settings = settings_of(tf.distribute.get_strategy())
+    return settings.sums is not None and memory_of_group(settings) is None
 
 
 def _read_in(scope: LayerScope, storage: PartStorage, dtype: tf.DType) -> WholeRead:
-    made = WholeRead(lambda part: _joined(part, storage))
+    made = _noted(scope, WholeRead(lambda part: _joined(part, storage)))
+    is_ahead = scope.graph is not None and is_sent_ahead()
     around = contextlib.nullcontext() if scope.graph is None else scope.graph.as_default()
-    with around, tf.control_dependencies(_waits_for(scope)):
+    with around, tf.control_dependencies(made.begins_after(is_ahead=is_ahead)):
 
         @tf.custom_gradient
         def whole_of(part: tf.Tensor) -> tuple[tf.Tensor, Callable[[Gradient], Gradient]]:
             def gradient(upstream: Gradient) -> Gradient:
-                gather_again([made] if scope.is_outside else scope.reads.values())
+                gather_again([made] if scope.is_outside else scope.reads.values(), made, is_ahead=is_ahead)
                 return _part_of_sum(upstream, storage)
 
             made.part = tf.cast(part, dtype)
@@ -58,6 +66,22 @@ def _read_in(scope: LayerScope, storage: PartStorage, dtype: tf.DType) -> WholeR
         made.whole = whole_of(storage.variable.read_value())
         note_whole(made)
     return made
+
+
+def _noted(scope: LayerScope, read: WholeRead) -> WholeRead:
+    """The read with what comes before it: the layer's inputs, and who reads the layer's weight before it."""
+    read.needs = scope.inputs
+    if scope.graph is None:
+        return read
+    before = next(reversed(scope.reads.values()), None)
+    if before is not None:
+        read.needs = [*scope.inputs, *before.whole.consumers()]
+    if not scope.is_outside:
+        read.earlier = last_read(scope.graph)
+        # Of the first layer a backward pass takes no gradient by its inputs, for which it would read the weight.
+        read.is_read_again = before is not None or bool(record.should_record_backprop(scope.inputs))
+        note_read(scope.graph, read)
+    return read
 
 
 def _joined(part: tf.Tensor, storage: PartStorage) -> tf.Tensor:

@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.sharded_parameters.whole_reads import WholeRead, note_read
 
 Function = Callable[..., Any]
 
@@ -28,7 +29,7 @@ _HARMLESS = frozenset({"ReadVariableOp"})
 """Operations with a state that do not wait for other workers."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class _BackwardPass:
     """A backward pass that is being traced.
 
@@ -36,29 +37,18 @@ class _BackwardPass:
         graph: In which.
         begin: The number of the last operation before it.
         copied: The reads of weights that were put together again for operations that are computed again.
+        over: The reads that were put together again, and those whose gradient is complete.
+        ahead: The one that is put together for a layer to which the pass has not come yet, and its whole.
     """
 
     graph: Any
     begin: int
     copied: list[WholeRead] = field(default_factory=list)
+    over: set[WholeRead] = field(default_factory=set)
+    ahead: tuple[WholeRead, tf.Tensor] | None = None
 
 
 _pass: contextvars.ContextVar[_BackwardPass | None] = contextvars.ContextVar("tfdist_backward_pass", default=None)
-
-
-@dataclass(eq=False)
-class WholeRead:
-    """A weight that was put together.
-
-    Attributes:
-        join: Puts a whole together of this worker's part.
-        part: This worker's part.
-        whole: What was read.
-    """
-
-    join: Callable[[tf.Tensor], tf.Tensor]
-    part: Any = None
-    whole: Any = None
 
 
 _READS: AttachedValue[dict[tuple[int, int], WholeRead]] = AttachedValue("reads_of_weights")
@@ -82,6 +72,10 @@ def gather_for_copy(read: WholeRead) -> tf.Tensor:
     now = _pass.get()
     assert now is not None, "operations are computed again in a backward pass"
     now.copied.append(read)
+    now.over.add(read)
+    if now.ahead is not None and now.ahead[0] is read:
+        whole, now.ahead = now.ahead[1], None
+        return whole
     return read.join(tf.identity(read.part))
 
 
@@ -94,40 +88,61 @@ def gradient(original: Function) -> Function:
         graph = tf.compat.v1.get_default_graph()
         operations = graph.get_operations()
         with setting(_pass, _BackwardPass(graph, operations[-1]._id if operations else -1)):
-            return original(self, *args, **kwargs)
+            try:
+                return original(self, *args, **kwargs)
+            finally:
+                note_read(graph, None)
 
     return repaired
 
 
-def gather_again(reads: Iterable[WholeRead]) -> None:
+def gather_again(reads: Iterable[WholeRead], complete: WholeRead, *, is_ahead: bool = False) -> None:
     """Lets the backward pass that is traced read weights of one layer that are put together again.
 
     Args:
         reads: Of the layer. Those whose readers are not there yet have another turn.
+        complete: The one whose gradient is complete.
+        is_ahead: Whether the weight to which the pass comes next is put together while it computes with these. That is
+            traced here, before the sum of this gradient, as workers meet in the order in which it is traced.
     """
     now = _pass.get()
     if now is None:
         return
-    for read in reads:
-        if read in now.copied:
-            continue
-        if read.whole is not None and getattr(read.whole, "graph", None) is now.graph:
-            _gather_again(read, now)
+    here = [read for read in reads if getattr(read.whole, "graph", None) is now.graph and read not in now.copied]
+    found = [_gather_again(read, now) for read in here]
+    now.over.add(complete)
+    if now.ahead is not None and now.ahead[0] is complete:
+        now.ahead = None
+    begins = [wanted for wanted in found if wanted is not None]
+    if is_ahead and begins and now.ahead is None:
+        _gather_ahead(complete, begins[-1], now)
 
 
-def _gather_again(read: WholeRead, now: _BackwardPass) -> None:
+def _gather_ahead(complete: WholeRead, begin: list[tf.Tensor], now: _BackwardPass) -> None:
+    """Puts the weight together that was read before, when `begin` is there; one at a time, and none without readers."""
+    read = complete.earlier
+    while read is not None and read in now.over:
+        read = read.earlier
+    if read is not None and read.is_read_again:
+        with now.graph.as_default(), tf.control_dependencies(begin):
+            now.ahead = read, read.join(tf.identity(read.part))
+
+
+def _gather_again(read: WholeRead, now: _BackwardPass) -> list[tf.Tensor] | None:
+    """What the first of the readers waits for besides; None where there are none."""
     sources = list(_of_weight_alone(read.whole, now.begin))
     readers = {op._id: op for source in sources for op in source.consumers() if op._id > now.begin}
     if not readers:
-        return
-    needed = _needed_by_meetings(now.graph, min(readers))
+        return None
+    ahead = now.ahead[1] if now.ahead is not None and now.ahead[0] is read else None
+    needed = _needed_by_meetings(now.graph, min(readers), None if ahead is None else ahead.op._id)
     readers = {number: op for number, op in readers.items() if number not in needed}
     if not readers:
-        return
+        return None
     first = readers[min(readers)]
     wanted = [tensor for tensor in first.inputs if tensor.op._id > now.begin]
     with now.graph.as_default(), tf.control_dependencies(wanted):
-        again = {id(read.whole): read.join(tf.identity(read.part))}
+        again = {id(read.whole): read.join(tf.identity(read.part)) if ahead is None else ahead}
         for source in sources[1:]:
             again[id(source)] = _made_again(source, again)
     by_id = {id(source): source for source in sources}
@@ -136,6 +151,8 @@ def _gather_again(read: WholeRead, now: _BackwardPass) -> None:
             source = next((key for key, known in by_id.items() if known is tensor), None)
             if source is not None:
                 op._update_input(place, again[source])
+    now.over.add(read)
+    return wanted
 
 
 def _of_weight_alone(whole: tf.Tensor, begin: int) -> Iterator[tf.Tensor]:
@@ -156,14 +173,15 @@ def _made_again(source: tf.Tensor, again: dict[int, tf.Tensor]) -> tf.Tensor:
     return made.outputs[0]
 
 
-def _needed_by_meetings(graph: Any, begin: int) -> set[int]:
-    """The numbers of those operations from `begin` on that must run before workers meet: what is in the graph already.
+def _needed_by_meetings(graph: Any, begin: int, end: int | None) -> set[int]:
+    """The numbers of those operations from `begin` on that must run before workers meet, in operations up to `end`.
 
-    TensorFlow runs meetings in the order in which they are traced. What is put together now comes after all of them,
-    and cannot be waited for by what they wait for.
+    TensorFlow runs meetings in the order in which they are traced. What is put together in one comes after all that
+    were traced before it, those up to `end` or where it is None all, and cannot be waited for by what they wait for.
     """
     recent = list(itertools.takewhile(lambda op: op._id >= begin, reversed(graph.get_operations())))
-    waiting = [op for op in recent if op.op_def.is_stateful and op.type not in _HARMLESS]
+    met = [op for op in recent if end is None or op._id <= end]
+    waiting = [op for op in met if op.op_def.is_stateful and op.type not in _HARMLESS]
     found: set[int] = set()
     while waiting:
         op = waiting.pop()
