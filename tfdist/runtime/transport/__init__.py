@@ -3,9 +3,9 @@
 - `replica_sums`: sums over the replicas inside of a step, between CPU workers over `shared_memory/` on one host and
   over `ring_all_reduce` between hosts; `tensor_groups` says which tensors travel together
 - `part_sums`: sums of which each worker gets a part, and tensors put together of the workers' parts;
-  `whole_arrays`: the same outside of functions
+  `shard_groups`: with whom a worker does that; `whole_arrays`: the same outside of functions
 - `row_exchange`: rows of which each worker gives any number to each other one
-- `worker_lane`: the keys of collectives that these run among all workers
+- `worker_lane`: the keys of collectives that these run among workers
 - `sum_setup`: which of these a strategy has
 - `worker_sums`: sums over the workers outside of steps
 - `emulated_replicas`: replicas in threads, where a step is tried out
