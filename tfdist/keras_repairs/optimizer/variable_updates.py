@@ -14,6 +14,7 @@ from typing import Any
 
 import keras
 import tensorflow as tf
+from keras.src.backend.common import variables as keras_variables
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 
 from tfdist.keras_repairs.base.attached_value import AttachedValue
@@ -56,7 +57,11 @@ def own_copy(variable: Any) -> Any:
     """This replica's copy of a Keras or TensorFlow variable."""
     if isinstance(variable, TableVariable):
         return variable.part
-    value = variable.value if isinstance(variable, keras.Variable) else variable
+    value = variable
+    if isinstance(variable, keras.Variable):
+        # As it is stored: in a layer's call in mixed precision Keras would cast it.
+        with keras_variables.AutocastScope(None):
+            value = variable.value
     if not isinstance(value, tf.distribute.DistributedValues):
         return value
     context = tf.distribute.get_replica_context()
