@@ -89,6 +89,7 @@ def test_the_options_reach_the_workers(tmp_path: Path, monkeypatch: pytest.Monke
         "--shard": "none",
         "--offload": "none",
         "--shard-embeddings": "none",
+        "--shard-over": "all",
     }
 
 
