@@ -92,7 +92,7 @@ def _memory(config: RunConfig, made: DataPlan, device_memory: int | None, second
     gpus = count_gpus()
     known, device = _device_memory(made.layout, device_memory)
     sizes = StepSizes.from_json(ask_step_sizes(config, made.train.batch.largest, seconds))
-    return plan_memory(made, sizes, known, device, gpus > 0, config.offload)
+    return plan_memory(made, sizes, known, device, gpus > 0, config.offload, config.shard_over)
 
 
 def _device_memory(layout: ClusterSize, given: int | None) -> tuple[int | None, str]:

@@ -34,6 +34,19 @@ def planned(
     return plan_memory(plan(source(40, held_bytes=7000), layout=layout), made, memory, "the device", gpu)
 
 
+def test_groups_share_less() -> None:
+    made = plan(source(40), layout=ClusterSize(4, 4, 2))
+    of = {over: plan_memory(made, sizes(), None, "the device", True, over=over).modes for over in ("all", "host", 2)}
+    alone = plan_memory(plan(source(40), layout=ClusterSize(2, 2)), sizes(), None, "the device", True).modes
+    for mode, in_hosts, in_pairs, of_two in zip(of["all"], of["host"], of[2], alone, strict=True):
+        held = (in_hosts.parameters, in_hosts.gradients, in_hosts.optimizer)
+        assert held == (in_pairs.parameters, in_pairs.gradients, in_pairs.optimizer)
+        assert held == (of_two.parameters, of_two.gradients, of_two.optimizer)
+        assert mode.mode == "none" or mode.optimizer < in_hosts.optimizer
+    with pytest.raises(UsageError, match="Received: --shard-over 3 with 4 workers"):
+        plan_memory(made, sizes(), None, "the device", True, over=3)
+
+
 def test_one_device_holds_all_of_it() -> None:
     (mode,) = planned(sizes()).modes
     assert (mode.parameters, mode.gradients, mode.optimizer) == (4040, 4040, 8080)

@@ -9,6 +9,7 @@ from tfdist.errors import UsageError
 from tfdist.plan.memory.held_state import held_state
 from tfdist.plan.memory.step_sizes import StepSizes
 from tfdist.plan.plan import DataPlan
+from tfdist.sharding.shard_groups import mesh_over
 from tfdist.sharding.sharding_mode import (
     CUT,
     ONE_DEVICE_A_WORKER,
@@ -123,6 +124,7 @@ def plan_memory(
     device: str,
     gpu: bool,
     offload: Offload = "none",
+    over: str | int = "all",
 ) -> MemoryPlan:
     """Shares the sizes of a model and a step out to the devices of a run.
 
@@ -133,9 +135,11 @@ def plan_memory(
         device: Which device that is, in words.
         gpu: Whether devices have memory of their own, beside that of their workers' processes.
         offload: What is kept elsewhere than on the devices.
+        over: Which workers share one copy of what is cut, as `--shard-over` has it.
 
     Raises:
-        UsageError: Workers of several devices were to share tables of embeddings, or to offload.
+        UsageError: Workers of several devices were to share tables of embeddings, or to offload; or they do not make
+            the groups of `over`.
     """
     layout = plan.layout
     if layout.workers > 1 and layout.per_worker > 1 and any(weight.by_rows for weight in sizes.weights):
@@ -146,11 +150,13 @@ def plan_memory(
     further: tuple[Offload, ...] = further_offloads(offload, gpu) if can_offload else ()
     why = _why_one_mode(sizes, layout.workers, layout.per_worker)
     modes = ("none",) if why else get_args(ShardMode)
+    hosts = [str(worker * layout.hosts // layout.workers) for worker in range(layout.workers)]
+    shares = layout.workers if why else mesh_over(over, hosts).size("shard")
     return MemoryPlan(
         sizes=sizes,
         share=plan.train.batch.largest,
         devices=layout.replicas,
-        modes=tuple(_mode(mode, sizes, plan, gpu, is_elsewhere) for mode in modes),
+        modes=tuple(_mode(mode, sizes, plan, shares, gpu, is_elsewhere) for mode in modes),
         why_one_mode=why,
         device_memory=device_memory,
         device=device,
@@ -166,9 +172,8 @@ def _why_one_mode(sizes: StepSizes, workers: int, per_worker: int) -> str:
     return "" if sizes.cut is not None else sizes.why_not_cut
 
 
-def _mode(mode: str, sizes: StepSizes, plan: DataPlan, gpu: bool, is_elsewhere: bool) -> ModeMemory:
-    workers = plan.layout.workers
-    held = held_state(mode, sizes.weights, sizes.cut, workers)
+def _mode(mode: str, sizes: StepSizes, plan: DataPlan, shares: int, gpu: bool, is_elsewhere: bool) -> ModeMemory:
+    held = held_state(mode, sizes.weights, sizes.cut, shares)
     memory = plan.train.memory
     return ModeMemory(
         mode=mode,
@@ -179,13 +184,13 @@ def _mode(mode: str, sizes: StepSizes, plan: DataPlan, gpu: bool, is_elsewhere: 
         whole_layer=held.whole_layer,
         frozen=sizes.frozen,
         batches=memory.batches // plan.layout.per_worker,
-        activations=_activations(sizes, workers, CUT[mode]),
+        activations=_activations(sizes, shares, CUT[mode]),
         process=0 if gpu else sizes.process + memory.held // plan.layout.per_worker,
     )
 
 
-def _activations(sizes: StepSizes, workers: int, cut: frozenset[str]) -> int | None:
+def _activations(sizes: StepSizes, shares: int, cut: frozenset[str]) -> int | None:
     """Bytes of a step's fullest moment: the first weights are updated while the last gradients are computed."""
     if sizes.activations is None:
         return None
-    return sizes.activations + (sizes.update // workers if "optimizer" in cut else sizes.update)
+    return sizes.activations + (sizes.update // shares if "optimizer" in cut else sizes.update)
