@@ -62,12 +62,10 @@ def test_numbers_of_one_device(
 
 @pytest.mark.bound(BOUND + 260)
 @pytest.mark.parametrize("mode", ["zero3", slow("zero2")])
-def test_each_host_has_a_copy(
-    mode: str, hosts: tuple[NamespaceHost, NamespaceHost], tmp_path: Path, alone: OutcomeJobs
-) -> None:
+def test_each_host_has_a_copy(mode: str, hosts: tuple[NamespaceHost, NamespaceHost], tmp_path: Path) -> None:
     """Two workers on each of two hosts: parts are put together in memory, and summed between the hosts."""
-    (one,) = alone.outcomes(1, 65)
     names = ["plain", "gradient_accumulation_and_clipping"]
+    (one,) = OutcomeJobs(tmp_path, "tests.exactness", names, BOUND).outcomes(1, 65)
     workers = ",".join(f"{host.ipv4}:{port}" for host in hosts for port in (20000, 20001))
     options = ["--workers", workers, "--shard", mode, "--shard-over", "host"]
     target = ["-m", *(["tests.workers.cut_weights"] if mode == "zero3" else []), "tests.exactness"]
@@ -90,8 +88,8 @@ def test_each_host_has_a_copy(
 
 @pytest.mark.slow
 @pytest.mark.bound(2 * BOUND + 60)
-def test_groups_that_are_not_summed_have_other_numbers(tmp_path: Path, alone: OutcomeJobs) -> None:
-    (one,) = alone.outcomes(1, 65)
+def test_groups_that_are_not_summed_have_other_numbers(tmp_path: Path) -> None:
+    (one,) = OutcomeJobs(tmp_path, "tests.exactness", ["plain"], BOUND).outcomes(1, 65)
     for worker in grouped(tmp_path, "zero3", "shm", "--apart", ["plain"]).outcomes(4, 65):
         with pytest.raises(AssertionError):
             assert_same_case("plain", one["plain"], worker["plain"], "apart")

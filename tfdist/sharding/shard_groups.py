@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from tfdist.errors import UsageError
 from tfdist.sharding.mesh import Mesh
 
-EXPECTED = "all, host, or how many workers"
-
 
 def check_over(over: str | int, rows: int | None = None) -> None:
     """Raises `UsageError` unless it is a value of `--shard-over`, whatever the workers are.
@@ -19,7 +17,7 @@ def check_over(over: str | int, rows: int | None = None) -> None:
         rows: Of `--shard-embeddings`; None where no embedding is to be sharded.
     """
     if over not in ("all", "host") and _count(over) is None:
-        raise UsageError(f"--shard-over expects {EXPECTED}. Received: {over!r}")
+        raise UsageError(f"--shard-over expects all, host, or how many workers. Received: {over!r}")
     if over != "all" and rows is not None:
         raise UsageError(
             "--shard-embeddings shares the rows out to all workers, and --shard-over has groups of them hold a copy "
@@ -69,9 +67,9 @@ def _within_hosts(hosts: Sequence[str]) -> Mesh:
     return Mesh.within_hosts(sizes)
 
 
-def _count(over: str | int) -> int | None:
-    if isinstance(over, bool):
+def _count(over: object) -> int | None:
+    """The number of workers that a value names, whatever was given; None where it names none."""
+    if isinstance(over, bool) or not isinstance(over, str | int):
         return None
-    if isinstance(over, int):
-        return over if over > 0 else None
-    return int(over) if over.isascii() and over.isdigit() and int(over) > 0 else None
+    text = str(over)
+    return int(text) if text.isascii() and text.isdigit() and int(text) > 0 else None

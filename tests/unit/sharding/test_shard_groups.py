@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from tfdist.errors import UsageError
@@ -29,6 +31,9 @@ def test_groups(over: str | int, hosts: list[str], mesh: Mesh) -> None:
         ("node", FOUR, "--shard-over expects all, host, or how many workers. Received: 'node'"),
         ("0", FOUR, "Received: '0'"),
         (True, FOUR, "Received: True"),
+        (-2, FOUR, "Received: -2"),
+        (2.5, FOUR, "Received: 2.5"),
+        ([2], FOUR, r"Received: [2]"),
         ("1", FOUR, "as many workers as fill one or several groups. Received: --shard-over 1 with 4"),
         (3, FOUR, "Received: --shard-over 3 with 4 workers"),
         (8, FOUR, "Received: --shard-over 8 with 4 workers"),
@@ -37,7 +42,7 @@ def test_groups(over: str | int, hosts: list[str], mesh: Mesh) -> None:
         ("host", ["h1", "h1", "h2"], "expects as many workers on every host"),
     ],
 )
-def test_no_groups(over: str | int, hosts: list[str], message: str) -> None:
+def test_no_groups(over: Any, hosts: list[str], message: str) -> None:
     with pytest.raises(UsageError) as raised:
         mesh_over(over, hosts)
     assert message in str(raised.value)
