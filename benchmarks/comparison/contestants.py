@@ -7,6 +7,7 @@ it would start with.
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -30,6 +31,7 @@ ABOUT = {
     "tensorflow": "a hand-written TensorFlow loop under MultiWorkerMirroredStrategy",
     "apart": "TensorFlow workers that do not communicate, each with its share of the batch and the memory settings of "
     "tfdist's workers; the slowest of them counts",
+    "in-step": "as apart, each waiting for the others after every step: the most that training in step reaches",
 }
 """What can take part, by name."""
 
@@ -140,10 +142,12 @@ def _tensorflow(task: Task, folder: Path, kernels: Mapping[str, str]) -> Iterato
 
 
 @contextlib.contextmanager
-def _apart(task: Task, folder: Path, kernels: Mapping[str, str]) -> Iterator[list[Command]]:
+def _apart(
+    task: Task, folder: Path, kernels: Mapping[str, str], *, in_step: bool = False
+) -> Iterator[list[Command]]:
     program = (sys.executable, "-m", "benchmarks.workers.tensorflow_loop")
     memory = environment_defaults.allocator_settings({})
-    yield _loops(task, folder, program, lambda _: {**_QUIET, **memory, **kernels}, apart=True)
+    yield _loops(task, folder, program, lambda _: {**_QUIET, **memory, **kernels}, apart=True, in_step=in_step)
 
 
 @contextlib.contextmanager
@@ -163,10 +167,12 @@ def _loops(
     program: tuple[str, ...],
     environment: Callable[[int], Mapping[str, str | None]],
     apart: bool = False,
+    in_step: bool = False,
 ) -> list[Command]:
     commands = []
     for index in range(task.workers):
-        spec = LoopSpec(task.model, task.workers, index, task.steps, task.batch, task.seconds, str(folder), apart)
+        sizes = (task.model, task.workers, index, task.steps, task.batch, task.seconds)
+        spec = LoopSpec(*sizes, str(folder), apart, in_step)
         commands.append(Command((*program, spec.argument()), (task.core(index),), environment(index)))
     return commands
 
@@ -177,4 +183,5 @@ _PROCESSES: dict[str, Callable[[Task, Path, Mapping[str, str]], AbstractContextM
     "ddp": _ddp,
     "tensorflow": _tensorflow,
     "apart": _apart,
+    "in-step": functools.partial(_apart, in_step=True),
 }

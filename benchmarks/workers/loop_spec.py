@@ -27,6 +27,7 @@ class LoopSpec:
         seconds: How long a wait for the others may take.
         folder: A folder that the workers share.
         apart: Whether the workers do not communicate.
+        in_step: Whether workers apart wait for each other after every step.
     """
 
     model: str
@@ -37,6 +38,7 @@ class LoopSpec:
     seconds: float
     folder: str
     apart: bool = False
+    in_step: bool = False
 
     def argument(self) -> str:
         """The program's one argument."""

@@ -1,7 +1,8 @@
 """A hand-written TensorFlow loop, as TensorFlow's guides write it for several workers: `... tensorflow_loop SPEC`.
 
 With `apart` the same loop under no strategy, on this worker's share of the batch: what the processor does where nothing
-is communicated. Each prints one line of JSON with its steps a second.
+is communicated. With `in_step`, too, each waits for the others after every step. Each prints one line of JSON with its
+steps a second.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks.workers.loop_spec import WARM_STEPS, LoopSpec, Moments, say
+from benchmarks.workers.step_meeting import StepMeeting
 
 
 def main() -> None:
@@ -41,13 +43,19 @@ def main() -> None:
     moments.note("again")
     for _ in range(WARM_STEPS - 2):
         step()
+    wait = StepMeeting(spec) if spec.in_step and spec.workers > 1 else _go_on
     if spec.apart:
         spec.meet()
     begun = time.perf_counter()
     for _ in range(spec.steps):
         step()
+        wait()
     rate = spec.steps / (time.perf_counter() - begun)
     say(steps_per_second=rate, parameters=model.count_params(), onednn=uses_onednn(), moments=moments.times)
+
+
+def _go_on() -> None:
+    """What workers do after a step that do not wait."""
 
 
 def _step(strategy: Any, model: Any, optimizer: Any, spec: LoopSpec) -> Callable[[], None]:

@@ -86,6 +86,7 @@ def test_by_default_all_take_part_and_the_ceiling_with_onednn_where_tensorflow_l
         *(["ddp"] if with_torch else []),
         "tensorflow",
         "apart",
+        "in-step",
         *([] if onednn else ["apart+onednn"]),
     ]
     assert ran == [(expected, 5, "900")]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import concurrent.futures
+import contextlib
 import json
 import sys
 from dataclasses import replace
@@ -11,6 +13,7 @@ from benchmarks.comparison.contestants import ABOUT, Contestant, Task
 from benchmarks.comparison.process_group import Command
 from benchmarks.comparison.torch_python import TorchPython
 from benchmarks.workers.loop_spec import LoopSpec
+from benchmarks.workers.step_meeting import StepMeeting
 from tfdist.cluster.tf_config import parse_tf_config
 
 TASK = Task("cnn", 3, 7, 256, (4, 5), 60.0, TorchPython("torch-python", {}), ("--kernels", "onednn"))
@@ -32,7 +35,8 @@ def test_each_worker_of_a_loop_is_a_process_on_a_core(name: str, tmp_path: Path)
     found = commands(name, tmp_path)
     assert [command.cores for command in found] == [(4,), (5,), (4,)]
     specs = [LoopSpec.parse(command.arguments[-1]) for command in found]
-    first = LoopSpec("cnn", 3, 0, 7, 256, 60.0, str(tmp_path), apart=name == "apart")
+    alone = name in ("apart", "in-step")
+    first = LoopSpec("cnn", 3, 0, 7, 256, 60.0, str(tmp_path), apart=alone, in_step=name == "in-step")
     assert specs == [replace(first, index=index) for index in range(3)]
     assert found[0].arguments[0] == ("torch-python" if name == "ddp" else sys.executable)
 
@@ -71,3 +75,26 @@ def test_workers_meet(tmp_path: Path) -> None:
     with pytest.raises(TimeoutError, match=r"workers \[1\] were not ready within 0.05 s"):
         specs[0].meet()
     specs[1].meet()
+
+
+def test_workers_in_step_wait_for_each_other(tmp_path: Path) -> None:
+    """Each says where it is before it waits: nobody is a step ahead of another."""
+    specs = [LoopSpec("mlp", 3, index, 5, 256, 30.0, str(tmp_path), in_step=True) for index in range(3)]
+    steps, seen = [0, 0, 0], []
+
+    def run(spec: LoopSpec) -> None:
+        with contextlib.closing(StepMeeting(spec)) as wait:
+            for _ in range(spec.steps):
+                steps[spec.index] += 1
+                wait()
+                seen.append((steps[spec.index], min(steps)))
+
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        list(pool.map(run, specs, timeout=60))
+    assert steps == [5, 5, 5] and len(seen) == 15 and all(least >= own for own, least in seen)
+
+
+def test_a_worker_in_step_does_not_wait_for_ever(tmp_path: Path) -> None:
+    for index in range(2):
+        with pytest.raises(TimeoutError):
+            StepMeeting(LoopSpec("mlp", 2, index, 5, 256, 0.05, str(tmp_path), in_step=True))
