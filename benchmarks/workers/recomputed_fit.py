@@ -49,10 +49,10 @@ def main() -> None:
     """Parses the command line, trains and prints."""
     mode, (blocks, width, batch, steps) = sys.argv[1], map(int, sys.argv[2:])
     keras.utils.set_random_seed(1)
-    _train(_model("keep", 1, 8), 8, 16, 2)
+    _train(network("keep", 1, 8), 8, 16, 2)
     gc.collect()
     before = memory("VmRSS")
-    model = _model(mode, blocks, width)
+    model = network(mode, blocks, width)
     _train(model, width, batch, 2)
     clear_most()
     begun = time.perf_counter()
@@ -61,7 +61,8 @@ def main() -> None:
     say(mode=mode, parameters=model.count_params(), peak=memory("VmHWM") - before, seconds=seconds, loss=loss)
 
 
-def _model(mode: str, blocks: int, width: int) -> keras.Model:
+def network(mode: str, blocks: int, width: int) -> keras.Model:
+    """The compiled model: `benchmarks.workers.recomputed_fit.network` in a config that `tfdist plan --memory` reads."""
     with contextlib.nullcontext() if mode == "keep" else keras.RematScope(mode):
         x = inputs = keras.Input((width,))
         for _ in range(blocks):

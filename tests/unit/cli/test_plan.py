@@ -116,7 +116,8 @@ def test_a_plan_that_cannot_be_made_does_not_end_a_run() -> None:
 
 def test_memory_is_planned_by_the_sizes_that_another_process_tells(monkeypatch: pytest.MonkeyPatch) -> None:
     value = {"shape": (100, 10), "itemsize": 4}
-    weight = {"path": "kernel", "value": value, "gradient": 4000, "slots": [value, value], "by_rows": False}
+    weight = {"path": "kernel", "value": value, "gradient": 4000, "slots": [value, value]}
+    weight |= {"by_rows": False, "recomputed_in": None}
     sizes = StepSizes.from_json(
         {
             "weights": [weight],

@@ -84,6 +84,8 @@ def test_of_weights_that_are_cut_one_layer_is_whole_and_small_ones_stay() -> Non
     assert zero3.parameters == 2 * (20_000 + 40)
     assert zero3.gradients == zero3.optimizer == 2 * (20_000 + 12)
     assert zero3.whole_layer == 2 * 80_000
+    again = tuple(replace(weight, recomputed_in=3) for weight in weights)
+    assert planned(replace(made, weights=again), 4).modes[-1].whole_layer == (2 + 1) * 80_000
 
 
 def test_tables_are_shared_by_rows_in_every_mode() -> None:

@@ -11,12 +11,13 @@ worker holds a part are put together again: all workers trace that in the same o
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import tensorflow as tf
 
+from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.sharded_parameters import second_gathers
 
@@ -73,6 +74,28 @@ _pass: contextvars.ContextVar[dict[RecomputedCall, _Copies] | None] = contextvar
 )
 """The calls that the backward pass has computed again so far."""
 
+_READ: AttachedValue[list[list[tf.Tensor]]] = AttachedValue("variables_of_recomputed_calls")
+"""Of a graph: for each call that is computed again the handles of the variables that it reads."""
+
+
+def recomputed_calls_of(graph: Any, variables: Sequence[Any]) -> list[int | None]:
+    """For each variable the number of the call that reads it and that a graph computes again, the last of several.
+
+    Args:
+        graph: In which a backward pass is traced.
+        variables: Of Keras.
+
+    Returns:
+        A number each; None where no such call reads it.
+    """
+    outside = {id(inner): outer for outer, inner in getattr(graph, "captures", ())}
+    call_of = {
+        id(outside.get(id(handle), handle)): number
+        for number, handles in enumerate(_READ.get(graph) or ())
+        for handle in handles
+    }
+    return [call_of.get(id(variable._value.handle)) for variable in variables]
+
 
 def gradient(original: Function) -> Function:
     """Repairs `tf.GradientTape.gradient`: what is traced inside reads what is computed again."""
@@ -115,7 +138,13 @@ class _Copying:
         operations = self._operations()
         for number in sorted(operations):
             self._copy(operations[number])
+        self._note_variables(operations.values())
         return _Copies(self._pairs, tf.no_op()._id)
+
+    def _note_variables(self, operations: Iterable[Any]) -> None:
+        sources = [tensor.op for operation in operations for tensor in operation.inputs]
+        reads = [op.inputs[0] for op in sources if op.type == "ReadVariableOp" and op._id > self._call.begin]
+        _READ.get_or_make(self._call.graph, list).append(reads)
 
     def _operations(self) -> dict[int, Any]:
         """What the outputs were computed by, by number."""

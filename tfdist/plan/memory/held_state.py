@@ -20,8 +20,8 @@ class HeldState:
         parameters: Weights that are trained.
         gradients: Their gradients.
         optimizer: The optimizer's state beside them.
-        whole_layer: Weights of the largest layer and their gradients, which are whole while it is computed; 0 where
-            weights are not cut.
+        whole_layer: Weights of the largest layer, or of the largest block that is computed again, and gradients of a
+            layer, which are whole meanwhile; 0 where weights are not cut.
     """
 
     parameters: int
@@ -93,12 +93,19 @@ def _held(
 
 
 def _largest_layer(weights: Sequence[WeightSizes]) -> int:
-    """Bytes of the weights that are cut of one layer, and of their gradients, at most."""
-    layers: dict[str, int] = defaultdict(int)
+    """Bytes at most of the weights of one layer that are cut, and of their gradients.
+
+    What is computed again has all its weights whole for its backward pass, and one layer's gradients after another.
+    """
+    values: dict[str | int, int] = defaultdict(int)
+    gradients: dict[str | int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for weight in weights:
         if math.prod(weight.value.shape) >= WHOLE_BELOW and not weight.by_rows:
-            layers[weight.path.rpartition("/")[0]] += weight.value.bytes + weight.gradient
-    return max(layers.values(), default=0)
+            layer = weight.path.rpartition("/")[0]
+            together = layer if weight.recomputed_in is None else weight.recomputed_in
+            values[together] += weight.value.bytes
+            gradients[together][layer] += weight.gradient
+    return max((values[together] + max(gradients[together].values()) for together in values), default=0)
 
 
 def _slot_share(slot: TensorSize, value: TensorSize, part: int, all_of_it: int, is_cut: bool) -> int:

@@ -34,8 +34,7 @@ class ModeMemory:
         parameters: Weights that are trained.
         gradients: Their gradients.
         optimizer: The optimizer's state beside them.
-        whole_layer: Weights of the largest layer and their gradients, which are whole while it is computed; 0 where
-            weights are not cut.
+        whole_layer: Weights that are whole at a time, and their gradients; 0 where weights are not cut.
         frozen: Other variables.
         batches: Batches that wait or are trained on.
         activations: What a step computes besides, and its updates of weights; None where it cannot be told.

@@ -41,6 +41,7 @@ class WeightSizes:
         gradient: Bytes of its gradient; of a sparse one those of the rows of a batch.
         slots: What the optimizer keeps for it.
         by_rows: Whether it is a table that workers share by rows in every mode (`--shard-embeddings`).
+        recomputed_in: The number of the call that reads it and is computed again; None where there is none.
     """
 
     path: str
@@ -48,6 +49,7 @@ class WeightSizes:
     gradient: int
     slots: tuple[TensorSize, ...]
     by_rows: bool = False
+    recomputed_in: int | None = None
 
     @property
     def slot_bytes(self) -> int:
@@ -99,6 +101,7 @@ class StepSizes:
                 entry["gradient"],
                 tuple(TensorSize.from_json(slot) for slot in entry["slots"]),
                 entry["by_rows"],
+                entry["recomputed_in"],
             )
             for entry in value["weights"]
         )

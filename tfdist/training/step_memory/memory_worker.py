@@ -15,12 +15,15 @@ def main() -> None:
 def _sizes(question: tuple[Any, int]) -> dict[str, Any]:
     import keras
 
+    from tfdist import keras_repairs
     from tfdist.errors import TfdistError
     from tfdist.training.step_memory.symbolic_step import step_sizes
 
     config, share = question
     keras.config.set_dtype_policy(config.precision)
     try:
+        # The graph is to be the one that a run traces: without them Keras recomputes no activations.
+        keras_repairs.install()
         return step_sizes(config, share).to_json()
     except TfdistError as error:
         return {"error": str(error), "code": error.exit_code}

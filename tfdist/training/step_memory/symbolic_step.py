@@ -17,6 +17,7 @@ from tfdist.data.format_registry import sample_specs
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.model_checks.model_layers import layers_of
 from tfdist.keras_repairs.optimizer.state_sizes import slots_of, tensor_size
+from tfdist.keras_repairs.recomputation.copied_operations import recomputed_calls_of
 from tfdist.keras_repairs.sharded_embeddings.embedding_layers import is_sharded_by
 from tfdist.keras_repairs.sharded_optimizer.cut_kinds import kind_of
 from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import updating_optimizers
@@ -106,13 +107,19 @@ def _sizes(model: keras.Model, config: RunConfig, step: _Step | None, why: str, 
     tables = _sharded_tables(model, config.shard_embeddings)
     slots, cut, why_not_cut = _slots(model, config.compile.optimizer)
     gradients = [None] * len(variables) if step is None else step.gradients
+    calls = [None] * len(variables) if step is None else recomputed_calls_of(step.loss.graph, variables)
     computing, updating = (None, None) if step is None or why else _live(step)
     return StepSizes(
         weights=tuple(
             WeightSizes(
-                variable.path, tensor_size(variable), _gradient_bytes(gradient, variable), kept, id(variable) in tables
+                path=variable.path,
+                value=tensor_size(variable),
+                gradient=_gradient_bytes(gradient, variable),
+                slots=kept,
+                by_rows=id(variable) in tables,
+                recomputed_in=call,
             )
-            for variable, gradient, kept in zip(variables, gradients, slots, strict=True)
+            for variable, gradient, kept, call in zip(variables, gradients, slots, calls, strict=True)
         ),
         frozen=sum(tensor_size(variable).bytes for variable in model.non_trainable_variables),
         cut=cut,
