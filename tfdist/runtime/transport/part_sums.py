@@ -152,7 +152,9 @@ def _sum_into_parts(
     def summed(flat: list[tf.Tensor], cuts: list[Cut]) -> list[tf.Tensor]:
         return shard_groups.sum_between_groups(sum_in_group(flat, cuts), settings)
 
-    return _in_groups([_flat(gradient) for gradient in gradients], cuts, summed)
+    # A gradient may not know its shape, such as one of a loop or of a branch.
+    flat = [tf.reshape(gradient, [cut.size]) for gradient, cut in zip(gradients, cuts, strict=True)]
+    return _in_groups(flat, cuts, summed)
 
 
 def _sum_in_group(settings: StrategySettings) -> Group | None:

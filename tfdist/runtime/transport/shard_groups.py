@@ -44,6 +44,9 @@ def sum_between_groups(parts: Sequence[tf.Tensor], settings: StrategySettings) -
         totals = memory.reduce(parts)
         return [tf.ensure_shape(total, part.shape) for total, part in zip(totals, parts, strict=True)]
     together = tf.concat(parts, 0)
+    if together.shape[0] == 0:
+        # A variable may have fewer elements than the group has workers. TensorFlow would abort what has none to send.
+        return list(parts)
     sent_as = compression() or together.dtype
     sent = tf.cast(together, sent_as)
     channel = channel_of("sum of shards", sent_as, int(sent.shape[0]), workers)

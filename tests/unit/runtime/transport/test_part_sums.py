@@ -1,0 +1,54 @@
+"""Tests of sums of which each worker gets a part, over TensorFlow's collectives, as a worker traces them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from tfdist.runtime import strategy_settings
+from tfdist.runtime.strategy_settings import settings_of
+from tfdist.runtime.transport import part_sums, shard_groups, worker_lane
+from tfdist.runtime.transport.ring_all_reduce import Ring
+from tfdist.sharding import Mesh, Sharding
+from tfdist.sharding.cut import evenly
+
+
+def traced(sizes: list[int | None], shape: tuple[int, ...], rank: int, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The graph in which worker `rank` of four, in two groups, sums a gradient of `shape`, known by `sizes`."""
+    for module in (strategy_settings, shard_groups, worker_lane):
+        monkeypatch.setattr(module, "worker_rank", lambda strategy: rank)
+    monkeypatch.setattr(worker_lane, "worker_count", lambda strategy: 4)
+    strategy = tf.distribute.OneDeviceStrategy("CPU:0")
+    settings = settings_of(strategy)
+    settings.shard, settings.sums = Sharding("zero2", Mesh.of(data=2, shard=2)), Ring(4)
+    with strategy.scope():
+
+        def summed(gradient: tf.Tensor) -> list[tf.Tensor]:
+            return part_sums.sum_gradients_into_parts([gradient], [evenly(shape, 2)])
+
+        return tf.function(summed).get_concrete_function(tf.TensorSpec(sizes, tf.float64))
+
+
+def kinds(function: Any) -> list[str]:
+    return [op.type for op in function.graph.get_operations() if op.type.startswith("Collective")]
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_gradient_that_does_not_know_its_shape(rank: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    function = traced([None, None], (3, 5), rank, monkeypatch)
+    assert function.output_shapes == [(evenly((3, 5), 2).part_size(rank),)]
+    assert kinds(function) == ["CollectiveAllToAllV2", "CollectiveReduceV2"]
+
+
+@pytest.mark.parametrize(
+    ("rank", "size", "between"),
+    [(0, 0, []), (1, 1, ["CollectiveReduceV2"]), (2, 0, []), (3, 1, ["CollectiveReduceV2"])],
+)
+def test_nothing_is_sent_between_workers_whose_part_is_empty(
+    rank: int, size: int, between: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    function = traced([1], (1,), rank, monkeypatch)
+    assert function.output_shapes == [(size,)]
+    assert kinds(function) == ["CollectiveAllToAllV2", *between]
