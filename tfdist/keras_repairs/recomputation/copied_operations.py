@@ -104,10 +104,13 @@ def gradient(original: Function) -> Function:
         if tf.executing_eagerly():
             return original(self, *args, **kwargs)
         found: dict[RecomputedCall, _Copies] = {}
+        begin = tf.no_op()._id
         with setting(_pass, found):
             gradients = original(self, *args, **kwargs)
         for call, copies in found.items():
-            _let_read(copies, {_place(output) for output in call.outputs})
+            again = [tensor.op for _, tensor in copies.tensors]
+            earlier = second_gathers.needed_by(call.graph, again, begin)
+            _let_read(copies, {_place(output) for output in call.outputs}, earlier)
         return gradients
 
     return repaired
@@ -158,8 +161,10 @@ class _Copying:
         return found
 
     def _can_be_copied(self, op: Any) -> bool:
-        is_of_call = op._id > self._call.begin and op.device == self._call.device
-        if not is_of_call or op.type in _KEPT or op.op_def.is_stateful or op.node_def.attr[_COMPILED].b:
+        is_of_call = op._id > self._call.begin or second_gathers.is_of_weight_alone(op)
+        if not is_of_call or op.device != self._call.device or op.type in _KEPT:
+            return False
+        if op.op_def.is_stateful or op.node_def.attr[_COMPILED].b:
             return False
         return not any(output.dtype in (tf.resource, tf.variant) for output in op.outputs)
 
@@ -180,7 +185,7 @@ class _Copying:
             return tensor
         read = second_gathers.read_of(tensor)
         with tf.control_dependencies([self._wait]):
-            if read is not None and tensor.op._id > self._call.begin:
+            if read is not None:
                 again = second_gathers.gather_for_copy(read)
                 self._note(tensor, again)
             else:
@@ -193,13 +198,19 @@ class _Copying:
         self._pairs.append((tensor, again))
 
 
-def _let_read(copies: _Copies, kept: set[Place]) -> None:
-    """Has the backward pass read copies; what the call returned is kept, as whoever called it needs it."""
+def _let_read(copies: _Copies, kept: set[Place], earlier: set[int]) -> None:
+    """Has the backward pass read copies; what the call returned is kept, as whoever called it needs it.
+
+    Args:
+        copies: Of a call.
+        kept: Its outputs.
+        earlier: The numbers of operations that come before a copy, and cannot wait for it.
+    """
     for tensor, again in copies.tensors:
         if _place(tensor) in kept:
             continue
         for op in tensor.consumers():
-            if op._id <= copies.end or op.type in _OF_SHAPES:
+            if op._id <= copies.end or op._id in earlier or op.type in _OF_SHAPES:
                 continue
             for position, source in enumerate(op.inputs):
                 if _place(source) == _place(tensor):

@@ -67,6 +67,13 @@ def read_of(tensor: tf.Tensor) -> WholeRead | None:
     return (_READS.get(tensor.graph) or {}).get((tensor.op._id, tensor.value_index))
 
 
+def is_of_weight_alone(op: Any) -> bool:
+    """Whether an operation makes something of nothing but a weight that was put together, such as its transpose."""
+    if op.type not in _OF_ONE_TENSOR or not all(tensor.op.type == "Const" for tensor in op.inputs[1:]):
+        return False
+    return read_of(op.inputs[0]) is not None or is_of_weight_alone(op.inputs[0].op)
+
+
 def gather_for_copy(read: WholeRead) -> tf.Tensor:
     """A weight, put together again in the backward pass that is traced, for all who read it there."""
     now = _pass.get()
@@ -181,7 +188,37 @@ def _needed_by_meetings(graph: Any, begin: int, end: int | None) -> set[int]:
     """
     recent = list(itertools.takewhile(lambda op: op._id >= begin, reversed(graph.get_operations())))
     met = [op for op in recent if end is None or op._id <= end]
-    waiting = [op for op in met if op.op_def.is_stateful and op.type not in _HARMLESS]
+    return _before([op for op in met if _is_meeting(op)], begin)
+
+
+def needed_by(graph: Any, operations: Iterable[Any], begin: int) -> set[int]:
+    """The numbers of the operations from `begin` on that run before some others, by what they read or by the meetings.
+
+    A weight that is put together again is read by operations that were traced before it was: their numbers do not tell.
+
+    Args:
+        graph: In which they are traced.
+        operations: The others, which are among them.
+        begin: The number of the first operation that counts.
+
+    Returns:
+        None of them where no weights are put together in the graph: then each is before those that are traced later.
+    """
+    if not _READS.get(graph):
+        return set()
+    found = _before(list(operations), begin)
+    traced = itertools.takewhile(lambda op: op._id >= begin, reversed(graph.get_operations()))
+    meetings = [op for op in traced if _is_meeting(op)]
+    last = max((op._id for op in meetings if op._id in found), default=-1)
+    return found | _before([op for op in meetings if op._id <= last], begin)
+
+
+def _is_meeting(op: Any) -> bool:
+    return op.op_def.is_stateful and op.type not in _HARMLESS
+
+
+def _before(waiting: list[Any], begin: int) -> set[int]:
+    """The numbers of operations from `begin` on and of those that they wait for."""
     found: set[int] = set()
     while waiting:
         op = waiting.pop()
