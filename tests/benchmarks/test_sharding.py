@@ -47,7 +47,7 @@ def test_sizes_are_what_they_are_called() -> None:
 def test_a_size_that_there_is_not(capsys) -> None:  # noqa: ANN001
     with pytest.raises(SystemExit):
         sharding.main(["20M"])
-    assert "expected some of 10M, 100M, 700M, gpt2. Received: 20M" in capsys.readouterr().err
+    assert "expected some of 10M, 50M, 100M, 700M, gpt2. Received: 20M" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         sharding.main(["--contestants", "zero2,zero4"])
     assert "expected some of one-device,none,zero1,zero2,zero3,FSDP. Received: zero4" in capsys.readouterr().err

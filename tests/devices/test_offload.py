@@ -15,7 +15,8 @@ import tensorflow as tf
 from tfdist import keras_repairs
 from tfdist.errors import RunDirError
 from tfdist.runtime.offload import scratch_file
-from tfdist.runtime.offload.disk_tensor import DiskTensor, Turns
+from tfdist.runtime.offload.disk_tensor import DiskTensor
+from tfdist.runtime.offload.disk_turns import Turns
 from tfdist.runtime.offload.offloading import offloading_of
 from tfdist.runtime.offload.scratch_file import ScratchFile
 from tfdist.runtime.strategy_settings import StrategySettings, settings_of
@@ -122,3 +123,159 @@ def test_pieces_of_a_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     np.testing.assert_array_equal(file.read(start, (10,), value.dtype), np.zeros(10))
     file.write(start, value)
     np.testing.assert_array_equal(file.read(start, (2, 5), value.dtype), value.reshape(2, 5))
+
+
+def deep_step(summed: Any = tf.identity) -> tuple[Any, Any]:
+    """An optimizer of five layers whose state is on disk, its gradients as `summed` has them; and its step."""
+    keras.utils.set_random_seed(7)
+    layers = [keras.layers.Dense(150, "tanh", use_bias=False) for _ in range(5)]
+    model = keras.Sequential([keras.Input((150,)), *layers])
+    x, optimizer = tf.random.stateless_normal((8, 150), (1, 2)), keras.optimizers.Adam(0.1)
+    optimizer.build(model.trainable_variables)
+
+    @tf.function
+    def step() -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(model(x) - x))
+        gradients = tape.gradient(loss, model.trainable_variables)
+        # As it is with sums between workers, the last first.
+        gradients = [summed(gradient) for gradient in reversed(gradients)][::-1]
+        optimizer.apply(gradients, model.trainable_variables)
+        return loss
+
+    return optimizer, step
+
+
+def test_state_of_two_variables_is_in_memory_at_most(
+    settings: StrategySettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.offload = offloading_of("optimizer:disk", tmp_path)
+    optimizer, step = deep_step()
+    places = {
+        slot._value._start: place
+        for place in range(5)
+        for slot in (optimizer._momentums[place], optimizer._velocities[place])
+    }
+    done: list[tuple[str, int]] = []
+    read, write = ScratchFile.read_into, ScratchFile.write
+
+    def noted_read(self: ScratchFile, array: np.ndarray, start: int) -> None:
+        done.append(("read", places[start]))
+        read(self, array, start)
+
+    def noted_write(self: ScratchFile, start: int, value: np.ndarray) -> None:
+        write(self, start, value)
+        done.append(("written", places[start]))
+
+    monkeypatch.setattr(ScratchFile, "read_into", noted_read)
+    monkeypatch.setattr(ScratchFile, "write", noted_write)
+    for _ in range(3):
+        done.clear()
+        step()
+        # Each tensor once, and that variable first which has its gradient first.
+        assert [place for what, place in done if what == "read"] == [4, 4, 3, 3, 2, 2, 1, 1, 0, 0]
+        assert sorted(place for what, place in done if what == "written") == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+        for place in range(3):
+            written = max(i for i, each in enumerate(done) if each == ("written", place + 2))
+            assert written < done.index(("read", place))
+
+
+def test_an_update_does_not_wait_for_the_other_gradients(settings: StrategySettings, tmp_path: Path) -> None:
+    settings.offload = offloading_of("optimizer:disk", tmp_path)
+
+    def summed(gradient: tf.Tensor) -> tf.Tensor:
+        return tf.ensure_shape(tf.numpy_function(lambda array: array, [gradient], tf.float32), gradient.shape)
+
+    _, step = deep_step(summed)
+    operations = step.get_concrete_function().graph.get_operations()
+    sums = [operation for operation in operations if operation.type == "PyFunc"]
+    reads = [each for each in operations if each.type == "PyFuncStateless" and each.outputs[0].dtype == tf.float32]
+    assert len(sums) == 5 and len(reads) == 10
+    waits = [sum(operation in before(read) for operation in sums) for read in reads]
+    assert waits == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
+
+
+def before(operation: tf.Operation) -> set[tf.Operation]:
+    """The operations of its graph that run before one."""
+    found: set[tf.Operation] = set()
+    left = [operation]
+    while left:
+        one = left.pop()
+        for other in (*(tensor.op for tensor in one.inputs), *one.control_inputs):
+            if other not in found:
+                found.add(other)
+                left.append(other)
+    return found
+
+
+def test_a_disk_that_fails_ends_the_step(
+    settings: StrategySettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> int:
+        raise OSError(5, "Input/output error")
+
+    settings.offload = offloading_of("optimizer:disk", tmp_path)
+    _, step = deep_step()
+    step()
+    with monkeypatch.context() as patched, pytest.raises(tf.errors.OpError, match="Input/output error"):
+        patched.setattr(scratch_file.os, "pwrite", fail)
+        step()
+    monkeypatch.setattr(scratch_file.os, "preadv", fail)
+    with pytest.raises(tf.errors.OpError, match="Input/output error"):
+        step()
+
+
+def test_updates_keep_the_order_of_the_program(tmp_path: Path) -> None:
+    file, turns = ScratchFile(tmp_path), Turns()
+    first = np.arange(6, dtype=np.float64).reshape(3, 2)
+    one, two = (DiskTensor(file, turns, first * factor, "value") for factor in (1, 10))
+
+    @tf.function
+    def change(flag: tf.Tensor) -> tf.Tensor:
+        one.assign_add(first)
+        with turns.updates() as updates:
+            with updates.of_variable(tf.constant(0.0)):
+                if flag:
+                    two.assign_add(tf.convert_to_tensor(one) * 0 + 1)  # read in the branch alone
+                one.assign(one.read_value() + two)
+            with updates.of_variable(tf.constant(0.0)):
+                if flag:
+                    one.assign_sub(tf.ones_like(first))
+                two.assign(tf.convert_to_tensor(one) * 2)
+        return two.read_value() + one
+
+    for flag in (True, False, True):
+        a, b = one.numpy(), two.numpy()
+        total = change(tf.constant(flag))
+        b = b + 1 if flag else b
+        a = a + first + b - (1 if flag else 0)
+        np.testing.assert_array_equal(one.numpy(), a)
+        np.testing.assert_array_equal(two.numpy(), a * 2)
+        np.testing.assert_array_equal(total, a * 3)
+
+
+@pytest.mark.parametrize("has_branch", [False, True])
+def test_what_one_update_has_changed_is_written_before_another_reads_it(
+    tmp_path: Path, has_branch: bool
+) -> None:
+    turns = Turns()
+    tensor = DiskTensor(ScratchFile(tmp_path), turns, np.ones((3, 2)), "value")
+
+    @tf.function
+    def change(flag: tf.Tensor) -> None:
+        with turns.updates() as updates:
+            for again in (False, True):
+                with updates.of_variable(tf.constant(0.0)):
+                    if again and has_branch and flag:
+                        tensor.assign_sub(tf.ones((3, 2), tf.float64))
+                    tensor.assign_add(tensor.read_value())
+
+    operations = change.get_concrete_function(tf.TensorSpec([], tf.bool)).graph.get_operations()
+    branches = [operation for operation in operations if operation.type in ("If", "StatelessIf")]
+    made = [operation for operation in operations if operation.type == "PyFuncStateless"]
+    _, second = (operation for operation in made if operation.outputs[0].dtype == tf.float64)
+    first, _ = (operation for operation in made if operation.outputs[0].dtype == tf.int64)
+    assert len(branches) == has_branch and first in before(second)
+    assert all(first in before(branch) and branch in before(second) for branch in branches)
+    change(tf.constant(True))
+    np.testing.assert_array_equal(tensor.numpy(), np.full((3, 2), 2.0 if has_branch else 4.0))

@@ -22,6 +22,8 @@ from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.base.replica_step import current_step
 from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
 from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import fitting, holds
+from tfdist.runtime.offload.offloading import Disk
+from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.workers import local_replicas
 
 Function = Callable[..., Any]
@@ -170,11 +172,25 @@ def update_step(original: Function) -> Function:
         if not _of_this_replica.get():
             original(self, grads, trainable_variables, learning_rate)
             return
-        for gradient, variable in zip(grads, trainable_variables, strict=True):
-            if holds(self, variable):
+        pairs = [pair for pair in zip(grads, trainable_variables, strict=True) if holds(self, pair[1])]
+        disk = _disk_of(self)
+        if disk is None:
+            for gradient, variable in pairs:
                 self.update_step(gradient, own_copy(variable), learning_rate)
+            return
+        with disk.turns.updates() as updates:
+            # What comes last in a model has its gradient first, which is in memory until then.
+            for gradient, variable in reversed(pairs):
+                with updates.of_variable(gradient):
+                    self.update_step(gradient, own_copy(variable), learning_rate)
 
     return repaired
+
+
+def _disk_of(optimizer: Any) -> Disk | None:
+    """Where an optimizer that updates in a function keeps its state on disk; None where it does not."""
+    offload = settings_of(optimizer._distribution_strategy).offload
+    return None if offload is None or tf.executing_eagerly() else offload.disk
 
 
 def as_without_strategy(original: Function) -> Function:

@@ -11,10 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfdist.errors import RunDirError
+from tfdist.runtime.transport.shared_memory.output_buffers import OutputBuffers
 from tfdist.text import format_bytes
 
 _PIECE_BYTES = 64 << 20
 """What is read or written at once: a call moves less than 2 GiB."""
+
+_SPARE_BYTES = 16 << 20
+"""Memory for values of one size that is kept while one of another size is read."""
 
 
 class ScratchFile:
@@ -26,12 +30,17 @@ class ScratchFile:
     Args:
         folder: On the disk that is to hold them; it is there.
 
+    Attributes:
+        folder: The same.
+        buffers: Memory for what functions read.
+
     Raises:
         RunDirError: The file cannot be made.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.buffers = OutputBuffers(_SPARE_BYTES, spare_times=0)
         self._end = self._reserved = 0
         try:
             self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 - open as long as this is
@@ -81,13 +90,21 @@ class ScratchFile:
             OSError: The disk does not give it.
         """
         found = np.empty(shape, dtype)
-        left = found.reshape(-1).view(np.uint8)
+        self.read_into(found.reshape(-1), start)
+        return found
+
+    def read_into(self, array: NDArray, start: int) -> None:
+        """Reads what begins at `start` into an array of one dimension, contiguous.
+
+        Raises:
+            OSError: The disk does not give it.
+        """
+        left = array.view(np.uint8)
         while left.size:
             count = os.preadv(self._file.fileno(), [left[:_PIECE_BYTES].data], start)
             if not count:
                 raise OSError(f"{self.folder}: the file of --offload optimizer:disk ends before what was written")
             left, start = left[count:], start + count
-        return found
 
     def write(self, start: int, value: NDArray) -> None:
         """Writes a value from `start` on.

@@ -15,7 +15,10 @@ _KEPT_FROM_BYTES = 64 << 10
 """Smaller arrays come from Python's own pools."""
 
 SPARE_BYTES = 64 << 20
-"""Memory that nobody holds is kept up to this size, besides twice of what was held at once at most."""
+"""Memory that nobody holds is kept up to this size,"""
+
+SPARE_TIMES = 2
+"""besides so many times what was held at once at most."""
 
 
 class OutputBuffers:
@@ -23,9 +26,14 @@ class OutputBuffers:
 
     New memory for a large array costs more than to fill it: the system has to find and to clear its pages. TensorFlow
     holds the array that an operation returns as long as any tensor has its memory. Several threads may take some.
+
+    Args:
+        spare_bytes: How much memory is kept that nobody holds, where arrays of other sizes are taken,
+        spare_times: and how many times what was held at once at most.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, spare_bytes: int = SPARE_BYTES, spare_times: int = SPARE_TIMES) -> None:
+        self._spare_bytes, self._spare_times = spare_bytes, spare_times
         self._lock = threading.Lock()
         self._buffers: list[_Buffer] = []
         self._most_held = 0
@@ -50,7 +58,7 @@ class OutputBuffers:
         """Gives up what was not used for long, where sizes come that do not come again."""
         free = [each for each in self._buffers if each.is_free]
         self._most_held = max(self._most_held, sum(each.size for each in self._buffers) - sum(e.size for e in free))
-        spare = sum(each.size for each in free) - SPARE_BYTES - 2 * self._most_held
+        spare = sum(each.size for each in free) - self._spare_bytes - self._spare_times * self._most_held
         for each in free:
             if spare <= 0:
                 return

@@ -51,6 +51,15 @@ def test_what_a_step_holds_at_once_is_kept() -> None:
     assert places[1] == places[2] == places[3]
 
 
+def test_no_more_is_kept_than_was_asked_for() -> None:
+    sizes, most = [LARGE + 100 * number for number in range(8)], 0
+    buffers = OutputBuffers(2 * LARGE * FLOAT.itemsize, spare_times=0)
+    for size in sizes:
+        buffers.take(size, FLOAT)
+        most = max(most, sum(each.size for each in buffers._buffers))
+    assert most < 4 * LARGE * FLOAT.itemsize < sum(sizes) * FLOAT.itemsize
+
+
 def test_sizes_and_dtypes() -> None:
     buffers = OutputBuffers()
     for size, dtype in [(0, FLOAT), (3, FLOAT), (LARGE, FLOAT), (LARGE, np.dtype(np.int64))]:
