@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -14,6 +15,7 @@ from tfdist import keras_repairs
 from tfdist.errors import UsageError
 from tfdist.keras_repairs.optimizer import state_sizes
 from tfdist.plan.memory.state_check import SharedMemorySize
+from tfdist.runtime.offload.offloading import offloading_of
 from tfdist.runtime.strategy_settings import StrategySettings, settings_of
 
 MIB = 1 << 20
@@ -24,7 +26,7 @@ def settings() -> Iterator[StrategySettings]:
     keras_repairs.install()
     found = settings_of(tf.distribute.get_strategy())
     yield found
-    found.memory_size = None
+    found.memory_size = found.offload = None
 
 
 def optimizers() -> list[Any]:
@@ -84,6 +86,14 @@ def test_a_training_without_memory_for_it_ends_before_it_begins(settings: Strate
     settings.memory_size = SharedMemorySize(4 * MIB, "this host", (0,))
     model.compile("adam", "mse")
     model.fit(data, data, verbose=0)
+
+
+def test_a_host_without_memory_for_what_its_devices_offload(settings: StrategySettings, tmp_path: Path) -> None:
+    settings.offload = offloading_of("optimizer", tmp_path)
+    for size, host in ((None, MIB), (9 * MIB, 2 * MIB)):
+        settings.memory_size = SharedMemorySize(size, "a GPU", (0,), host=SharedMemorySize(host, "this host", (0, 1)))
+        with pytest.raises(UsageError, match="host for 2 workers .* at least 4.00 MiB.* --offload optimizer:disk"):
+            keras.optimizers.Adam().build([keras.Variable("zeros", shape=(512, 512))])
 
 
 def test_an_optimizer_that_cannot_be_made_again_is_not_refused(settings: StrategySettings) -> None:

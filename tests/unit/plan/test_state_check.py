@@ -107,6 +107,45 @@ def test_what_is_offloaded_does_not_count() -> None:
         check_state_fits(in_memory, replace(device, size=1023 * KIB))
 
 
+@pytest.mark.parametrize(
+    ("what", "host", "remedy"),
+    [
+        # Of 4 workers, 2 on the host: each has 2 MiB of state, or a quarter of that.
+        (training(workers=4), memory(4095, 2), r"directory instead\. --shard zero1 would fit: it is then 1\.00 MiB\.$"),
+        (training("zero1", 4), memory(1023, 2), "on 4 workers; on more hosts each keeps less"),
+        (training(), memory(2047), r"disk of the run directory instead\. Workers on more hosts \(--workers\) share it"),
+        (training(kind=None), memory(2047), "instead. A lower precision"),
+        # The other workers are on another host.
+        (training("zero1", 4), memory(511, 1), r"for a worker .* at least 512 KiB"),
+    ],
+)
+def test_a_host_that_has_too_little_for_the_state_of_its_devices(
+    what: Training, host: SharedMemorySize, remedy: str
+) -> None:
+    offloaded = replace(what, offload="optimizer")
+    assert host.size is not None
+    for size in (1 << 20, None):
+        device = replace(memory(size), host=host)
+        with pytest.raises(UsageError, match=remedy):
+            check_state_fits(offloaded, device)
+        check_state_fits(offloaded, replace(device, host=replace(host, size=host.size + KIB)))
+        check_state_fits(offloaded, replace(device, host=replace(host, size=None)))
+        check_state_fits(replace(what, offload="optimizer:disk"), device)
+        check_state_fits(what, device)
+
+
+def test_the_error_of_a_host_says_what_is_needed_and_what_is_there() -> None:
+    offloaded = replace(training("zero2", 2), offload="optimizer")
+    with pytest.raises(UsageError) as raised:
+        check_state_fits(offloaded, replace(memory(9000), host=memory(1024, 2)))
+    assert str(raised.value) == (
+        "Too little memory of the host for 2 workers with --shard zero2 --offload optimizer. Expected at least 2.00 "
+        "MiB, which Adam keeps beside the weights. Received: this host has 1.00 MiB. --offload optimizer:disk keeps it "
+        "on the disk of the run directory instead. No further mode of --shard fits on 2 workers; on more hosts each "
+        "keeps less."
+    )
+
+
 def test_tables_that_workers_share_are_not_offloaded_alone() -> None:
     one = training(workers=2)
     tables = replace(one, weights=[replace(one.weights[0], by_rows=True), one.weights[0]])

@@ -69,10 +69,13 @@ def track_size(optimizer: Any, shape: Sequence[int], dtype: Any) -> keras.KerasT
 
 
 def _may_be_too_large(variables: Sequence[Any], memory: SharedMemorySize | None) -> bool:
-    if memory is None or memory.size is None:
-        return False
     weights = sum(tensor_size(variable).bytes for variable in variables)
-    return (1 + _MOST_SLOTS) * weights * len(memory.workers) * memory.copies > memory.size
+    while memory is not None:
+        least = (1 + _MOST_SLOTS) * weights * len(memory.workers) * memory.copies
+        if memory.size is not None and least > memory.size:
+            return True
+        memory = memory.host  # to which state may be offloaded
+    return False
 
 
 def _training(optimizer: Any, weights: Sequence[WeightSizes]) -> Training:

@@ -60,10 +60,18 @@ def check_state_fits(training: Training, memory: SharedMemorySize) -> None:
 
     Gradients and activations come on top of that, and are not counted: no training that would run is refused.
 
+    So is one whose workers of a host together offload more state to its memory than that is.
+
     Raises:
         UsageError: They are; the text names the first mode of `--shard` that would fit, gradients included, and the
             first that would with `--offload`.
     """
+    _check_device(training, memory)
+    if training.offload == "optimizer" and memory.host is not None:
+        _check_host(training, memory, memory.host)
+
+
+def _check_device(training: Training, memory: SharedMemorySize) -> None:
     held = _together(training, training.mode, memory)
     kept = 0 if is_off_device(training.offload, memory.host is not None) else held.optimizer
     least = held.parameters + kept
@@ -77,6 +85,32 @@ def check_state_fits(training: Training, memory: SharedMemorySize) -> None:
         f"{_size(held.parameters)} of weights{state}; gradients ({_size(held.gradients)}) and activations come on top. "
         f"Received: {memory.name} has {_size(memory.size)}. {' '.join(_remedies(training, memory, memory.size))}"
     )
+
+
+def _check_host(training: Training, memory: SharedMemorySize, host: SharedMemorySize) -> None:
+    """Refuses state that devices with memory of their own leave to their host, where that has too little for it."""
+    kept = _together(training, training.mode, host).optimizer
+    if host.size is None or kept <= host.size:
+        return
+    raise UsageError(
+        f"Too little memory of the host for {_holders(host)} with --shard {training.mode} --offload optimizer. "
+        f"Expected at least {_size(kept)}, which {training.optimizer} keeps beside the weights. Received: {host.name} "
+        f"has {_size(host.size)}. {' '.join(_host_remedies(training, memory))}"
+    )
+
+
+def _host_remedies(training: Training, memory: SharedMemorySize) -> Iterator[str]:
+    yield "--offload optimizer:disk keeps it on the disk of the run directory instead."
+    if training.kind is None:
+        yield _OTHERS
+        return
+    mode = _first_mode(training, memory, memory.size, "optimizer")
+    if mode is not None and memory.host is not None:
+        yield f"--shard {mode} would fit: it is then {_size(_together(training, mode, memory.host).optimizer)}."
+    elif training.workers > 1:
+        yield f"No further mode of --shard fits on {training.workers} workers; on more hosts each keeps less."
+    else:
+        yield "Workers on more hosts (--workers) share it out with --shard."
 
 
 def _together(training: Training, mode: str, memory: SharedMemorySize) -> HeldState:
@@ -127,7 +161,9 @@ def _with_offload(
             return
 
 
-def _first_mode(training: Training, memory: SharedMemorySize, size: int, offload: Offload) -> ShardMode | None:
+def _first_mode(
+    training: Training, memory: SharedMemorySize, size: int | None, offload: Offload
+) -> ShardMode | None:
     """The first mode of `--shard`, from that of the training on, that would fit, gradients included."""
     modes: tuple[ShardMode, ...] = get_args(ShardMode)
     further = modes[modes.index(training.mode) :] if training.workers > 1 else (training.mode,)
@@ -136,11 +172,13 @@ def _first_mode(training: Training, memory: SharedMemorySize, size: int, offload
     return next((mode for mode in allowed if _fits(training, mode, memory, size, offload)), None)
 
 
-def _fits(training: Training, mode: ShardMode, memory: SharedMemorySize, size: int, offload: Offload) -> bool:
+def _fits(
+    training: Training, mode: ShardMode, memory: SharedMemorySize, size: int | None, offload: Offload
+) -> bool:
     host = memory.host if offload == "optimizer" else None
     if host is not None and host.size is not None and _together(training, mode, host).optimizer > host.size:
         return False
-    return _on_device(training, mode, memory, offload) <= size
+    return size is None or _on_device(training, mode, memory, offload) <= size
 
 
 def _on_device(training: Training, mode: ShardMode, memory: SharedMemorySize, offload: Offload) -> int:
