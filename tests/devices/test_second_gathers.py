@@ -25,12 +25,19 @@ class Stack:
     def __init__(self, *, is_swapped: bool = True) -> None:
         self._is_swapped = is_swapped
         self.reads: list[WholeRead] = []
+        self.gathered_again: list[int] = []
 
     def weight(self, part: tf.Tensor) -> tf.Tensor:
+        number = len(self.reads)
+
         def join(part: tf.Tensor) -> tf.Tensor:
             return tf.ensure_shape(tf.numpy_function(lambda array: array.copy(), [part], part.dtype), part.shape)
 
-        made = WholeRead(join)
+        def join_again(part: tf.Tensor) -> tf.Tensor:
+            self.gathered_again.append(number)
+            return join(part)
+
+        made = WholeRead(join_again)
 
         @tf.custom_gradient
         def whole_of(part: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
@@ -97,6 +104,31 @@ def test_no_weight_is_kept_from_the_forward_pass(layer: Any) -> None:
     assert all(kept) and readers == [0] * len(kept)
     for one, other in zip(plain, swapped, strict=True):
         tf.debugging.assert_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("trained", "gathered"), [((0, 1, 2, 3), [3, 2, 1]), ((0,), [3, 2, 1]), ((1, 3), [3, 2]), ((3,), []), ((2, 3), [3])]
+)
+@pytest.mark.parametrize("are_variables", [True, False])
+def test_weights_are_put_together_again_where_a_gradient_flows_through_to_others(
+    trained: tuple[int, ...], gathered: list[int], are_variables: bool
+) -> None:
+    stack, variables = Stack(), [tf.Variable(part) for part in tf.unstack(WEIGHTS)]
+
+    @tf.function
+    def gradients(x: tf.Tensor) -> list[tf.Tensor]:
+        with tf.GradientTape() as tape:
+            parts = [variable.read_value() for variable in variables]
+            for part in parts:
+                x = product(x, stack.weight(part))
+            loss = tf.reduce_sum(x**2)
+        sources = variables if are_variables else parts
+        gradient = second_gathers.gradient(tf.GradientTape.gradient)
+        found: list[tf.Tensor] = gradient(tape, loss, [sources[number] for number in trained])
+        return found
+
+    assert all(tf.reduce_any(found != 0) for found in gradients(tf.ones((3, 6), tf.float64)))
+    assert stack.gathered_again == gathered
 
 
 def test_gradients_outside_of_a_known_backward_pass_read_what_is_there() -> None:

@@ -132,6 +132,33 @@ def test_weights_are_whole_wherever_they_are_read(tmp_path: Path, workers: int, 
         assert_same(one, each, f"worker {index}")
 
 
+@pytest.mark.bound(500)
+@pytest.mark.parametrize(("workers", "options"), [(2, ()), slow(3, ()), slow(2, ("--communication", "ring"))])
+def test_of_frozen_weights_no_gradient_is_summed(tmp_path: Path, workers: int, options: Sequence[str]) -> None:
+    which = "all" if SLOW else "some"
+    (one,) = run(tmp_path, 1, "none", which, script="frozen_weights.py")
+    said = run(tmp_path, workers, "zero3", which, script="frozen_weights.py", options=options)
+    for index, each in enumerate(said):
+        counts = {name: numbers.pop("counts") for name, numbers in each.items()}
+        sums = {
+            "none": 4,
+            "first": 2,
+            "between": 3,
+            "from the start": 3,
+            "low rank": 3,
+            "then frozen": 3,
+            "then not": 4,
+        }
+        assert {name: counts[name]["summed"] for name in sums} == sums
+        assert not SLOW or counts["all but the first"]["summed"] == 1
+        # Behind two frozen layers the backward pass ends at the third, and does not read its weight.
+        gathered = {name: count["joined"] for name, count in counts.items()}
+        assert gathered["first"] == gathered["none"] - 2 and gathered["between"] == gathered["none"]
+        for name, numbers in each.items():
+            alone = {part: one[name][part] for part in numbers}
+            assert_same(alone, numbers, f"worker {index}: {name}")
+
+
 def test_what_is_refused_where_weights_are_cut(tmp_path: Path) -> None:
     (said, _) = run(tmp_path, 2, "zero3", script="sharded_weights_refusals.py")
     assert "Leave jit_compile out, or train with --shard zero2" in said["xla"]

@@ -120,11 +120,14 @@ def compute_again(call: RecomputedCall, upstream: tf.Tensor | tf.IndexedSlices) 
     """Computes a call again in the backward pass that is traced, once for all its outputs.
 
     Args:
-        call: Which. In another graph than the one that is traced, such as that of a loop, it is left as it is.
+        call: Which. In another graph than the one that is traced, such as that of a loop, it is left as it is, and so
+            is one of frozen layers alone before all others.
         upstream: The gradient of an output, for which the second computation waits.
     """
     found = _pass.get()
     if found is None or call in found or tf.compat.v1.get_default_graph() is not call.graph:
+        return
+    if not second_gathers.leads_to_sources(call.outputs):
         return
     wait = upstream.values if isinstance(upstream, tf.IndexedSlices) else upstream
     with tf.device(call.device), tf.name_scope("recomputed"):

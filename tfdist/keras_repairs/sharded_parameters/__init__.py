@@ -10,6 +10,7 @@ or where they are sent ahead for those of the layer before, and the backward pas
 - `gathered_reads`: the whole of a weight where it is read, and its gradient
 - `whole_reads`: which weights a graph reads, in their order, and what each of them waits for
 - `layer_scopes`: which layer reads, what its weights wait for, and what it has read already
+- `gradient_sources`: what a backward pass takes gradients by
 - `second_gathers`: the backward pass reads a weight that is put together again
 - `summed_gradients`: a tape returns parts of sums, which an optimizer takes as they are
 - `whole_weights`: the whole of weights where they are saved

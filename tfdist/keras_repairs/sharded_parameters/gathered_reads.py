@@ -14,7 +14,7 @@ from tfdist.keras_repairs.base.replica_step import is_alone
 from tfdist.keras_repairs.optimizer.gradient_sums import reduce_gradients, weighted
 from tfdist.keras_repairs.sharded_parameters.layer_scopes import LayerScope, reading_scope
 from tfdist.keras_repairs.sharded_parameters.part_storage import PartStorage
-from tfdist.keras_repairs.sharded_parameters.second_gathers import gather_again, note_whole
+from tfdist.keras_repairs.sharded_parameters.second_gathers import gather_again, is_gradient_taken, note_whole
 from tfdist.keras_repairs.sharded_parameters.summed_gradients import keep_slices
 from tfdist.keras_repairs.sharded_parameters.whole_reads import WholeRead, last_read, note_read
 from tfdist.runtime.strategy_settings import settings_of
@@ -55,10 +55,10 @@ def _read_in(scope: LayerScope, storage: PartStorage, dtype: tf.DType) -> WholeR
     with around, tf.control_dependencies(made.begins_after(is_ahead=is_ahead)):
 
         @tf.custom_gradient
-        def whole_of(part: tf.Tensor) -> tuple[tf.Tensor, Callable[[Gradient], Gradient]]:
-            def gradient(upstream: Gradient) -> Gradient:
+        def whole_of(part: tf.Tensor) -> tuple[tf.Tensor, Callable[[Gradient], Gradient | None]]:
+            def gradient(upstream: Gradient) -> Gradient | None:
                 gather_again([made] if scope.is_outside else scope.reads.values(), made, is_ahead=is_ahead)
-                return _part_of_sum(upstream, storage)
+                return _part_of_sum(upstream, storage) if is_gradient_taken(storage.variable) else None
 
             made.part = tf.cast(part, dtype)
             return _joined(made.part, storage), gradient

@@ -3,12 +3,14 @@
 A gradient's operations name the tensors of the forward pass, and TensorFlow keeps what they name. Where the gradient of
 a weight is complete, all operations of the backward pass that read the weight are in the graph; they are given another
 tensor with the same values, which is put together when the backward pass comes there. Nothing is computed twice but
-what was made of the weight alone, such as its transpose.
+what was made of the weight alone, such as its transpose. A weight that the pass takes no gradient by, such as a frozen
+one, has its turn likewise where a gradient flows through its layer to others, and none where it does not.
 """
 
 from __future__ import annotations
 
 import contextvars
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -18,12 +20,16 @@ import tensorflow as tf
 
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.sharded_parameters.gradient_sources import GradientSources
 from tfdist.keras_repairs.sharded_parameters.whole_reads import WholeRead, note_read
 
 Function = Callable[..., Any]
 
 _OF_ONE_TENSOR = frozenset({"Identity", "Cast", "Reshape", "Transpose", "ExpandDims", "Squeeze", "StridedSlice"})
 """Operations whose other inputs, if they are constants, make the result one of the weight alone."""
+
+_LINEAR = frozenset({"BatchMatMulV2", "BatchMatMulV3", "Conv2D", "Conv3D", "DepthwiseConv2dNative", "Einsum", "MatMul"})
+"""Operations whose gradient by one input does not read that input."""
 
 _HARMLESS = frozenset({"ReadVariableOp"})
 """Operations with a state that do not wait for other workers."""
@@ -36,6 +42,7 @@ class _BackwardPass:
     Attributes:
         graph: In which.
         begin: The number of the last operation before it.
+        sources: What it takes gradients by.
         copied: The reads of weights that were put together again for operations that are computed again.
         over: The reads that were put together again, and those whose gradient is complete.
         ahead: The one that is put together for a layer to which the pass has not come yet, and its whole.
@@ -43,13 +50,34 @@ class _BackwardPass:
 
     graph: Any
     begin: int
+    sources: GradientSources
     copied: list[WholeRead] = field(default_factory=list)
     over: set[WholeRead] = field(default_factory=set)
     ahead: tuple[WholeRead, tf.Tensor] | None = None
 
+    @functools.cached_property
+    def reached(self) -> frozenset[int]:
+        """The numbers of the operations of the forward pass through which gradients flow to the sources."""
+        return self.sources.reached(self.graph, self.begin)
+
+    def needs(self, read: WholeRead) -> bool:
+        """Whether gradients that flow to the sources are computed of the weight that was read."""
+        sources = _of_weight_alone(read.whole, self.begin)
+        return any(self._is_needed_by(op, source) for source in sources for op in source.consumers())
+
+    def _is_needed_by(self, op: Any, weight: tf.Tensor) -> bool:
+        if op.type not in _LINEAR:
+            return op._id in self.reached
+        return op._id <= self.begin and any(
+            tensor is not weight and tensor.op._id in self.reached for tensor in op.inputs
+        )
+
 
 _pass: contextvars.ContextVar[_BackwardPass | None] = contextvars.ContextVar("tfdist_backward_pass", default=None)
 
+
+_sources: contextvars.ContextVar[GradientSources | None] = contextvars.ContextVar("tfdist_sources", default=None)
+"""What the innermost tape takes gradients by, in a graph or eagerly."""
 
 _READS: AttachedValue[dict[tuple[int, int], WholeRead]] = AttachedValue("reads_of_weights")
 """Of a graph: the weights that were put together there, by the number of the operation and which output it is."""
@@ -89,18 +117,32 @@ def gather_for_copy(read: WholeRead) -> tf.Tensor:
 def gradient(original: Function) -> Function:
     """Repairs `tf.GradientTape.gradient`: what is traced inside is a backward pass."""
 
-    def repaired(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if tf.executing_eagerly():
-            return original(self, *args, **kwargs)
-        graph = tf.compat.v1.get_default_graph()
-        operations = graph.get_operations()
-        with setting(_pass, _BackwardPass(graph, operations[-1]._id if operations else -1)):
-            try:
-                return original(self, *args, **kwargs)
-            finally:
-                note_read(graph, None)
+    def repaired(self: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
+        by = GradientSources(sources)
+        with setting(_sources, by):
+            if tf.executing_eagerly():
+                return original(self, target, sources, *args, **kwargs)
+            graph = tf.compat.v1.get_default_graph()
+            operations = graph.get_operations()
+            with setting(_pass, _BackwardPass(graph, operations[-1]._id if operations else -1, by)):
+                try:
+                    return original(self, target, sources, *args, **kwargs)
+                finally:
+                    note_read(graph, None)
 
     return repaired
+
+
+def is_gradient_taken(variable: tf.Variable) -> bool:
+    """Whether the innermost tape takes a gradient by a variable; True where no tape does, but TensorFlow by itself."""
+    sources = _sources.get()
+    return sources is None or sources.has(variable)
+
+
+def leads_to_sources(tensors: Iterable[tf.Tensor]) -> bool:
+    """Whether the backward pass that is traced takes gradients by what tensors of its forward pass were computed of."""
+    now = _pass.get()
+    return now is None or any(tensor.op._id in now.reached for tensor in tensors)
 
 
 def gather_again(reads: Iterable[WholeRead], complete: WholeRead, *, is_ahead: bool = False) -> None:
@@ -116,7 +158,7 @@ def gather_again(reads: Iterable[WholeRead], complete: WholeRead, *, is_ahead: b
     if now is None:
         return
     here = [read for read in reads if getattr(read.whole, "graph", None) is now.graph and read not in now.copied]
-    found = [_gather_again(read, now) for read in here]
+    found = [_gather_again(read, now) for read in here if now.needs(read)]
     now.over.add(complete)
     if now.ahead is not None and now.ahead[0] is complete:
         now.ahead = None
@@ -128,7 +170,7 @@ def gather_again(reads: Iterable[WholeRead], complete: WholeRead, *, is_ahead: b
 def _gather_ahead(complete: WholeRead, begin: list[tf.Tensor], now: _BackwardPass) -> None:
     """Puts the weight together that was read before, when `begin` is there; one at a time, and none without readers."""
     read = complete.earlier
-    while read is not None and read in now.over:
+    while read is not None and (read in now.over or not now.needs(read)):
         read = read.earlier
     if read is not None and read.is_read_again:
         with now.graph.as_default(), tf.control_dependencies(begin):
