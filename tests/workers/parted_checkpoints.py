@@ -30,7 +30,7 @@ from tfdist.rundir import direct_io
 ROWS, LENGTH, SAMPLES = 61, 5, 65
 
 
-def model() -> keras.Model:
+def model(accumulated: int | None = None) -> keras.Model:
     """With a weight that is large enough to be shared where all workers have it whole, and one of 16 bits."""
     keras.utils.set_random_seed(3)
     inputs = keras.Input((LENGTH,), dtype="int32")
@@ -39,7 +39,7 @@ def model() -> keras.Model:
     hidden = keras.layers.BatchNormalization()(hidden)
     half = keras.layers.Dense(5, "tanh", dtype="bfloat16")(hidden)
     made = keras.Model(inputs, keras.layers.Dense(3, "softmax", dtype="float32")(half))
-    optimizer = keras.optimizers.Adam(0.01, global_clipnorm=1.0)
+    optimizer = keras.optimizers.Adam(0.01, global_clipnorm=1.0, gradient_accumulation_steps=accumulated)
     made.compile(keras.optimizers.LossScaleOptimizer(optimizer), "sparse_categorical_crossentropy")
     return made
 
@@ -116,9 +116,10 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--once", action="store_true")
     parser.add_argument("--kill", type=int)
+    parser.add_argument("--accumulate", type=int)
     options = parser.parse_args()
     cut_all()
-    made = model()
+    made = model(options.accumulate)
     if options.once or options.kill:
         with with_writing(killed_at(options.kill)) if options.kill else contextlib.nullcontext():
             fit(made, options.folder / "together")

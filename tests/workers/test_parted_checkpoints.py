@@ -81,6 +81,21 @@ def test_the_parts_are_the_file_that_keras_writes(workers: int, options: tuple[o
     assert log.count("Worker 1 could not write its part of the checkpoint. The disk is full") == 7
 
 
+@pytest.mark.bound(200)
+def test_accumulated_gradients_of_whole_weights_are_shared_out(tmp_path: Path) -> None:
+    launcher = ("--shard-embeddings", 20, "--run-dir", tmp_path / "run")
+    done = train(tmp_path / "files", 2, "--once", "--accumulate", 3, launcher=launcher)
+    assert done.returncode == 0, done.stdout + done.stderr
+    folder = tmp_path / "files" / "together"
+    last, *_ = checkpoints(folder)
+    found = weights_of(last)
+    assert last.step == 10 and found == datasets(folder / "whole.weights.h5"), "one gradient of three is accumulated"
+    path = folder / "checkpoints" / last.path.name
+    # A kernel, and of it two slots and an accumulated gradient, which Keras stores of a LossScaleOptimizer twice.
+    kernel = 7 * 2500 * 4
+    assert all((path / part_name(worker, 2)).stat().st_size >= (1 + 2 * 3) * kernel // 2 for worker in range(2))
+
+
 @pytest.mark.slow
 @pytest.mark.bound(600)
 @pytest.mark.parametrize(("workers", "mode"), [(2, "zero2"), (2, "zero3"), (3, "zero3")])

@@ -32,6 +32,7 @@ from tfdist.keras_repairs.files.weights_walk import (
 )
 from tfdist.keras_repairs.optimizer.model_optimizers import optimizers_of
 from tfdist.keras_repairs.sharded_optimizer.held_parts import held_parts
+from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import is_cut
 from tfdist.runtime.transport.part_sums import cut_out
 from tfdist.runtime.workers import worker_count, worker_rank
 from tfdist.sharding.cut import Cut, evenly
@@ -47,13 +48,15 @@ def is_shared(model: Any, strategy: tf.distribute.Strategy) -> bool:
 def ids_of_alike(model: Any) -> set[int]:
     """The ids of variables with the same values on all workers, where these have them whole: weights and their slots.
 
-    What gradients are accumulated in is left out: a worker may have its own sums.
+    What gradients are accumulated in is among them where workers hold parts of the optimizer, as with sharded tables:
+    these are sums over all workers. Otherwise each worker has sums of its own.
     """
     found = {id(variable) for variable in model.trainable_weights}
     for optimizer in optimizers_of(model):
         found |= {id(variable) for variable in optimizer.variables}
     for optimizer in optimizers_of(model):
-        found -= {id(variable) for variable in getattr(optimizer, "_accumulated_gradients", None) or ()}
+        if not is_cut(optimizer):
+            found -= {id(variable) for variable in getattr(optimizer, "_accumulated_gradients", None) or ()}
     return found
 
 
