@@ -25,6 +25,8 @@ WeightsFile = Annotated[
     str, Rule("a file that ends in .keras or .weights.h5", _WEIGHTS.fullmatch, {"pattern": f"^{_WEIGHTS.pattern}$"})
 ]
 
+GroupSize = Annotated[int, Rule("an integer of 2 or more", lambda value: value >= 2, {"minimum": 2})]
+
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig(Section):
@@ -131,7 +133,7 @@ class RunConfig(Section):
     batch_norm: Literal["synchronized", "replica"] = "synchronized"
     kernels: Literal["auto", "tensorflow", "onednn"] = "auto"
     shard: Literal["none", "zero1", "zero2", "zero3"] = "none"
-    shard_over: PositiveInt | Literal["all", "host"] = "all"
+    shard_over: Literal["all", "host"] | GroupSize = "all"
     shard_embeddings: PositiveInt | None = None
     offload: Literal["none", "optimizer", "optimizer:disk"] = "none"
     gather: bool = True

@@ -80,6 +80,7 @@ OVERRIDES = [
     ("seed=4294967296", "seed: expected an integer from 0 to 4294967295 or null"),
     ("name=a/b", 'name: expected a name of letters, digits, dots, dashes and underscores. Received: "a/b"'),
     ("model.build=mlp", 'model.build: expected a dotted path such as package.module.function. Received: "mlp"'),
+    ("shard_over=1", "shard_over: expected one of all, host or an integer of 2 or more. Received: 1"),
     ("precision=float16", "precision: expected one of float32, mixed_bfloat16, mixed_float16. Received: "),
     ("batch_norm=global", 'batch_norm: expected one of synchronized, replica. Received: "global"'),
     ("compile.optimizer={learning_rate: 1}", "compile.optimizer: expected a name, {name: NAME} with its arguments bes"),
