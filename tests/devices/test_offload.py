@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,17 @@ def test_a_disk_with_too_little_room(
         keras.optimizers.Adam(name="adam").build([keras.Variable(tf.zeros((1024, 512)))])
     with pytest.raises(RunDirError, match="no file can be made in it"):
         ScratchFile(tmp_path / "absent")
+
+
+def test_a_limit_of_a_files_size(tmp_path: Path) -> None:
+    file = ScratchFile(tmp_path)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, limits[1]))
+    try:
+        with pytest.raises(RunDirError, match=r"File too large; a file .* 1\.00 MiB\. Raise .*\(ulimit -f\), or"):
+            file.prepare(4 << 20, "which a value takes")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def test_values_on_disk_change_in_the_order_of_the_program(tmp_path: Path) -> None:

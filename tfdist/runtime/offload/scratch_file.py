@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import resource
 import shutil
 import tempfile
 from pathlib import Path
@@ -61,13 +63,23 @@ class ScratchFile:
             if size:
                 os.posix_fallocate(self._file.fileno(), self._reserved, size)
         except OSError as error:
-            free = shutil.disk_usage(self.folder).free
+            received, remedy = self._no_room(error, self._reserved + size)
             raise RunDirError(
                 f"{self.folder}: --offload optimizer:disk expects room for {format_bytes(size, binary=True)} on its "
-                f"disk, {whose}. Received: {error.strerror or error}; {format_bytes(free, binary=True)} are free. Give "
-                "--run-dir a folder on a disk with more, or more workers a part each with --shard."
+                f"disk, {whose}. Received: {error.strerror or error}; {received}. {remedy}, or give more workers a "
+                "part each with --shard."
             ) from error
         self._reserved += size
+
+    def _no_room(self, error: OSError, size: int) -> tuple[str, str]:
+        """How much there is for a file of so many bytes, and what gives it more."""
+        if error.errno == errno.EFBIG:
+            limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+            if 0 <= limit < size:  # RLIM_INFINITY is negative
+                allowed = f"a file of this process may have {format_bytes(limit, binary=True)}"
+                return allowed, "Raise that limit (ulimit -f)"
+        free = shutil.disk_usage(self.folder).free
+        return f"{format_bytes(free, binary=True)} are free", "Give --run-dir a folder on a disk with more"
 
     def take(self, size: int, whose: str) -> int:
         """Where the next value is, for which room is taken unless it is already; what is read there first is zero.
