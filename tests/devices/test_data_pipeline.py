@@ -222,3 +222,12 @@ def test_replicas_know_the_size_of_the_whole_batch_and_its_pieces(steps: EpochSt
         firsts = [int(first) for first in strategy.experimental_local_results(step.first)]
         assert firsts == [sum(rows[:replica]) for replica in range(3)]
         assert max(rows) <= -(-int(largest) // 3)
+
+
+def test_a_loop_may_distribute_what_is_distributed() -> None:
+    """As TensorFlow's guides have it, whatever the dataset is."""
+    strategy = mirrored(2)
+    batches = numbered(10, batch_size=4, shuffle=True, seed=7, strategy=strategy)
+    assert strategy.experimental_distribute_dataset(batches) is batches
+    plain = strategy.experimental_distribute_dataset(tf.data.Dataset.range(4).batch(4))
+    assert isinstance(plain, tf.distribute.DistributedDataset)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import tensorflow as tf
 
@@ -135,11 +136,27 @@ def make(
         if hosts is not None:
             reason = f"workers of a host share memory, and {hosts} of them send"
             choice = StrategyChoice("multi_worker", "shm+ring", reason)
-        return strategy, choice
+        return _distributing_once(strategy), choice
     if choice.kind == "mirrored":
         operations = None if choice.communication == "nccl" else tf.distribute.ReductionToOneDevice()
-        return tf.distribute.MirroredStrategy(list(devices), cross_device_ops=operations), choice
+        return _distributing_once(tf.distribute.MirroredStrategy(list(devices), cross_device_ops=operations)), choice
     return tf.distribute.get_strategy(), choice
+
+
+def _distributing_once(strategy: tf.distribute.Strategy) -> tf.distribute.Strategy:
+    """Lets `experimental_distribute_dataset` return what is distributed already, as the datasets of `tfdist.data` are.
+
+    A loop that is written as TensorFlow's guides have it passes every dataset there. On one device, where those
+    datasets are plain ones, that is right, and so it has to be on several.
+    """
+    distribute = strategy.experimental_distribute_dataset
+
+    @functools.wraps(distribute)
+    def once(dataset: Any, options: tf.distribute.InputOptions | None = None) -> Any:
+        return dataset if isinstance(dataset, tf.distribute.DistributedDataset) else distribute(dataset, options)
+
+    strategy.experimental_distribute_dataset = once
+    return strategy
 
 
 @functools.cache
