@@ -5,12 +5,14 @@ from __future__ import annotations
 import linecache
 import sysconfig
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 
 RUNPY = "<frozen runpy>"
 """The file name of the frames in which Python runs a module for `-m`."""
 
 _PACKAGE = Path(__file__).resolve().parents[2]
+_REPAIRS = _PACKAGE / "keras_repairs"
 _STARTERS = {_PACKAGE / "training", _PACKAGE / "notebook"}
 
 
@@ -44,11 +46,26 @@ def user_place_of(error: BaseException) -> str:
 
 
 def script_traceback(error: BaseException) -> str:
-    """The traceback as python prints it for the script alone: without the frames that started it."""
+    """The traceback as python prints it for the script alone: without frames that started it or passed a call on."""
     frames = error.__traceback__
     while frames is not None and starts_scripts(frames.tb_frame.f_code.co_filename):
         frames = frames.tb_next
-    return "".join(traceback.format_exception(type(error), error, frames or error.__traceback__))
+    said = traceback.TracebackException(type(error), error, frames or error.__traceback__)
+    each: traceback.TracebackException | None = said
+    while each is not None:
+        each.stack = traceback.StackSummary.from_list(_without_passing_repairs(each.stack))
+        each = each.__cause__ or each.__context__
+    return "".join(said.format())
+
+
+def _without_passing_repairs(stack: Sequence[traceback.FrameSummary]) -> list[traceback.FrameSummary]:
+    """The frames but those of repairs of Keras that called what they replace, where the error came from there."""
+    beyond = max((place for place, frame in enumerate(stack) if not _is_in(_PACKAGE, frame)), default=-1)
+    return [frame for place, frame in enumerate(stack) if place > beyond or not _is_in(_REPAIRS, frame)]
+
+
+def _is_in(folder: Path, frame: traceback.FrameSummary) -> bool:
+    return folder in Path(frame.filename).parents
 
 
 def _user_frames(error: BaseException) -> list[traceback.FrameSummary]:
