@@ -78,9 +78,10 @@ class Turns:
 class Updates:
     """Updates of variables whose state is in the file, one after another.
 
-    What one of them uses of its state is read once, when its gradient is there, and written once, when it is over; both
-    while the one beside it is computed. It is read after that of the one before, and not before what the second last
-    one has changed is written: the state of `IN_MEMORY` variables is in memory at most.
+    What one of them uses of its state is read once, when the gradient of the one before is there, and written once,
+    when it is over; both while gradients come and the one beside it is computed. It is read after that of the one
+    before, and not before what the second last one has changed is written: the state of `IN_MEMORY` variables is in
+    memory at most.
 
     TensorFlow would run operations in Python, among them those that sum gradients, in the order in which they are
     traced, and no update before the last sum. These are said to have no effects, which are ordered by what they are
@@ -95,6 +96,8 @@ class Updates:
         self._turn = turn
         self._graph: Any = None
         self._gradient: list[tf.Tensor] = []
+        # None is read before the first one is there.
+        self._gradient_before: list[tf.Tensor] = []
         self._rooms: dict[int, Held] = {}
         self._changed: set[int] = set()
         self._loads: list[tf.Tensor] = []
@@ -108,7 +111,7 @@ class Updates:
         """Inside, one variable is updated.
 
         Args:
-            gradient: Its gradient, before which nothing is read.
+            gradient: Its gradient.
         """
         self._graph = tf.compat.v1.get_default_graph()
         self._gradient = list(tf.nest.flatten(gradient, expand_composites=True))
@@ -117,7 +120,7 @@ class Updates:
         if not self._rooms:
             return
         self._ends.append([self._let_go(tensor) for tensor in self._rooms.values()])
-        self._loads_before = self._loads
+        self._loads_before, self._gradient_before = self._loads, self._gradient
         self._rooms, self._changed, self._loads = {}, set(), []
 
     def room(self, tensor: Held, *, changes: bool) -> tf.Variable | None:
@@ -136,7 +139,7 @@ class Updates:
     def _load(self, tensor: Held) -> None:
         with tf.device("CPU:0"):
             turn = self._turn.read_value()
-        before = [*self._gradient, *self._loads_before]
+        before = [*(self._gradient_before or self._gradient), *self._loads_before]
         if len(self._ends) >= IN_MEMORY:
             before += self._ends[-IN_MEMORY]
         if id(tensor) in self._last_store:
