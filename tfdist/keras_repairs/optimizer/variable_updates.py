@@ -181,7 +181,7 @@ def update_step(original: Function) -> Function:
         with disk.turns.updates() as updates:
             # What comes last in a model has its gradient first, which is in memory until then.
             for gradient, variable in reversed(pairs):
-                with updates.of_variable(gradient):
+                with updates.of_variable():
                     self.update_step(gradient, own_copy(variable), learning_rate)
 
     return repaired

@@ -78,10 +78,11 @@ class Turns:
 class Updates:
     """Updates of variables whose state is in the file, one after another.
 
-    What one of them uses of its state is read once, when the gradient of the one before is there, and written once,
-    when it is over; both while gradients come and the one beside it is computed. It is read after that of the one
-    before, and not before what the second last one has changed is written: the state of `IN_MEMORY` variables is in
-    memory at most.
+    What one of them uses of its state is read once, before it, and written once, when it is over; both while gradients
+    come and the one beside it is computed. It is read after that of the one before, and not before what the second last
+    one has changed is written: the state of `IN_MEMORY` variables is in memory at most. Nothing waits for a gradient
+    but what is computed with it: where more than that depends on one, TensorFlow multiplies its factors in another
+    order, and the numbers are others.
 
     TensorFlow would run operations in Python, among them those that sum gradients, in the order in which they are
     traced, and no update before the last sum. These are said to have no effects, which are ordered by what they are
@@ -95,9 +96,6 @@ class Updates:
         self.stores: list[tf.Tensor] = []
         self._turn = turn
         self._graph: Any = None
-        self._gradient: list[tf.Tensor] = []
-        # None is read before the first one is there.
-        self._gradient_before: list[tf.Tensor] = []
         self._rooms: dict[int, Held] = {}
         self._changed: set[int] = set()
         self._loads: list[tf.Tensor] = []
@@ -107,20 +105,15 @@ class Updates:
         self._last_store: dict[int, tf.Tensor] = {}
 
     @contextlib.contextmanager
-    def of_variable(self, gradient: Any) -> Iterator[None]:
-        """Inside, one variable is updated.
-
-        Args:
-            gradient: Its gradient.
-        """
+    def of_variable(self) -> Iterator[None]:
+        """Inside, one variable is updated."""
         self._graph = tf.compat.v1.get_default_graph()
-        self._gradient = list(tf.nest.flatten(gradient, expand_composites=True))
         yield
         self._graph = None
         if not self._rooms:
             return
         self._ends.append([self._let_go(tensor) for tensor in self._rooms.values()])
-        self._loads_before, self._gradient_before = self._loads, self._gradient
+        self._loads_before = self._loads
         self._rooms, self._changed, self._loads = {}, set(), []
 
     def room(self, tensor: Held, *, changes: bool) -> tf.Variable | None:
@@ -139,7 +132,7 @@ class Updates:
     def _load(self, tensor: Held) -> None:
         with tf.device("CPU:0"):
             turn = self._turn.read_value()
-        before = [*(self._gradient_before or self._gradient), *self._loads_before]
+        before = [*self._loads_before]
         if len(self._ends) >= IN_MEMORY:
             before += self._ends[-IN_MEMORY]
         if id(tensor) in self._last_store:
