@@ -38,6 +38,7 @@ from tfdist.runtime.workers import worker_count, worker_rank
 from tfdist.sharding.cut import Cut, evenly
 from tfdist.sharding.file_parts import FileParts, Segment, SharedValue
 from tfdist.sharding.sharding_mode import WHOLE_BELOW
+from tfdist.sharding.shared_writing import SharedWriting
 
 
 def is_shared(model: Any, strategy: tf.distribute.Strategy) -> bool:
@@ -65,17 +66,30 @@ class _Shared:
     """A value that workers share.
 
     Attributes:
-        cut: How.
+        writing: How.
         dtype: NumPy's.
         read: This worker's part, as a tensor.
     """
 
-    cut: Cut
+    writing: SharedWriting
     dtype: np.dtype
     read: Callable[[], tf.Tensor]
 
-    def part_size(self, worker: int) -> int:
-        return self.cut.part_size(worker) * self.dtype.itemsize
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.writing.cut.shape
+
+    def size(self, worker: int) -> int:
+        """Bytes that a worker writes."""
+        return self.writing.size(worker) * self.dtype.itemsize
+
+    def written(self, worker: int) -> NDArray[np.uint8]:
+        """What this worker writes."""
+        start, stop = (place * self.dtype.itemsize for place in self.writing.span(worker))
+        return bytes_of(self.read())[start:stop]
+
+    def values(self, begin: int) -> list[SharedValue]:
+        return self.writing.values(begin, self.dtype.itemsize)
 
 
 class PartCopy:
@@ -98,20 +112,20 @@ class PartCopy:
         """Copies this worker's part; between two batches, in the main thread, and while nobody reads `content`."""
         groups = self._walk.groups()
         shared = self._shared(groups)
-        layout = [*map(layout_of, groups), [None if each is None else each.cut for each in shared]]
+        layout = [*map(layout_of, groups), [None if each is None else each.writing for each in shared]]
         if layout != self._layout:
             self._own = np.empty(0, np.uint8)  # what was there is not needed beside the new one
-            self._own = aligned_memory(sum(each.part_size(self._worker) for each in shared if each is not None))
+            self._own = aligned_memory(sum(each.size(self._worker) for each in shared if each is not None))
             self._structure = _Structure(groups, shared, self._workers) if self._worker == 0 else None
             self._layout = layout
         elif self._structure is not None:
             self._structure.refresh(groups, shared)
         begin = 0
         for each in filter(None, shared):
-            end = begin + each.part_size(self._worker)
+            end = begin + each.size(self._worker)
             if begin == end:
                 continue
-            np.copyto(self._own[begin:end], bytes_of(each.read()))
+            np.copyto(self._own[begin:end], each.written(self._worker))
             begin = end
 
     def content(self) -> memoryview:
@@ -137,14 +151,18 @@ class PartCopy:
         for value in values_of(groups):
             part = held.get(id(value))
             if part is not None and part.cut.size:
-                # Of groups of workers that have the same parts, the first writes them.
-                cut = part.cut.among(self._workers)
-                found.append(_Shared(cut, _dtype(part.stored), part.stored.read_value))
+                found.append(_Shared(self._writing(part.cut), _dtype(part.stored), part.stored.read_value))
             elif part is None and id(value) in alike and _is_large(value):
                 found.append(self._whole_on_all(value))
             else:
                 found.append(None)
         return found
+
+    def _writing(self, cut: Cut) -> SharedWriting:
+        """Groups of workers that have the same parts write as much as one another, of small values the first alone."""
+        if cut.size < WHOLE_BELOW:
+            return SharedWriting(cut.among(self._workers))
+        return SharedWriting(cut, self._workers // cut.workers)
 
     def _whole_on_all(self, variable: keras.Variable) -> _Shared:
         cut = evenly(tuple(variable.shape), self._workers)
@@ -152,7 +170,7 @@ class PartCopy:
         def read() -> tf.Tensor:
             return cut_out(tf.convert_to_tensor(variable.value), cut, self._worker)
 
-        return _Shared(cut, _dtype(variable.value), read)
+        return _Shared(SharedWriting(cut), _dtype(variable.value), read)
 
 
 class _Structure:
@@ -173,9 +191,10 @@ class _Structure:
         write_groups(file, groups, _stand_ins(groups, shared))
         begins = _begins(file, [name for name, _ in named(groups)])
         values = [
-            SharedValue(_known(begin), tuple(bound * each.dtype.itemsize for bound in each.cut.bounds))
+            value
             for begin, each in zip(begins, shared, strict=True)
             if each is not None
+            for value in each.values(_known(begin))
         ]
         self.parts = FileParts(file.size, workers, tuple(values))
         gaps = [segment for segment in self.parts.segments() if segment.worker is None]
@@ -199,7 +218,7 @@ class _Structure:
 def _stand_ins(groups: Sequence[Group], shared: Sequence[_Shared | None]) -> Iterator[np.ndarray]:
     """What is written for each value: zeros for one that is shared, which take no memory in the file."""
     for value, each in zip(values_of(groups), shared, strict=True):
-        yield array_of(value) if each is None else np.zeros(each.cut.shape, each.dtype)
+        yield array_of(value) if each is None else np.zeros(each.shape, each.dtype)
 
 
 def _begins(file: SparseFile, names: Sequence[str]) -> list[int | None]:
