@@ -9,6 +9,7 @@ import pytest
 
 from tests.exactness.comparison import assert_same
 from tests.marks import slow
+from tests.workers import recomputed_features
 from tests.workers.outcome_jobs import OutcomeJobs
 from tests.workers.recomputed_cases import CASES
 
@@ -33,6 +34,39 @@ def test_numbers_of_one_device(tmp_path: Path, mode: str, workers: int) -> None:
             assert name in worker, f"worker {index} did not come to it"
             assert "raised" not in worker[name], worker[name]["raised"]
             precision = CASES[name].precision
+            for part, numbers in one[name].items():
+                relative = precision.weights if part == "weights" else precision.losses
+                assert_same(numbers, worker[name][part], f"worker {index}: {name}.{part}", relative)
+
+
+WAYS = [
+    ("zero3", 2, ("--communication", "ring")),
+    ("zero3", 3, ()),
+    ("zero3", 4, ("--shard-over", "2")),
+    ("zero3", 2, ("--offload", "optimizer")),
+    ("zero2", 4, ("--shard-over", "2", "--communication", "ring", "--offload", "optimizer")),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.bound(2 * BOUND + 60)
+@pytest.mark.parametrize(("mode", "workers", "options"), WAYS)
+def test_numbers_of_activations_that_one_device_keeps(
+    tmp_path: Path, mode: str, workers: int, options: tuple[str, ...]
+) -> None:
+    module = "tests.workers.recomputed_features"
+    cut = f"tests.workers.cut_weights {module}" if mode == "zero3" else module
+    folders = [tmp_path / "one", tmp_path / "several"]
+    for folder in folders:
+        folder.mkdir()
+    names = list(recomputed_features.CASES)
+    (one,) = OutcomeJobs(folders[0], f"{module} kept", names, BOUND).outcomes(1, 65)
+    said = OutcomeJobs(folders[1], cut, names, BOUND, ["--shard", mode, *options]).outcomes(workers, 65)
+    for index, worker in enumerate(said):
+        for name in names:
+            assert name in worker, f"worker {index} did not come to it"
+            assert "raised" not in worker[name], worker[name]["raised"]
+            precision = recomputed_features.CASES[name].precision
             for part, numbers in one[name].items():
                 relative = precision.weights if part == "weights" else precision.losses
                 assert_same(numbers, worker[name][part], f"worker {index}: {name}.{part}", relative)
