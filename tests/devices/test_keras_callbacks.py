@@ -200,27 +200,31 @@ Live = of_library("DVCLiveCallback", "dvclive.keras")
 Neptune = of_library("NeptuneCallback", "neptune_tensorflow_keras.impl")
 
 
+WATCHED = {"batches": True, "train_logs": True}
+
+
 @pytest.mark.parametrize(
     ("given", "watch"),
     [
         ([], DecisionPoints()),
         (
             [callbacks.ModelCheckpoint("x.keras", save_freq=3), callbacks.CSVLogger("x"), callbacks.History()],
-            DecisionPoints(batches=True),
+            DecisionPoints(**WATCHED),
         ),
         ([Quiet()], DecisionPoints()),  # epochs are shared always
-        ([StopsAt(3)], DecisionPoints(train=True, batches=True)),
-        ([OldName()], DecisionPoints(train=True, begins=True, batches=True)),
-        ([MetricsLogger(3), ModelLogger("x.keras"), Tracking(3)], DecisionPoints(batches=True)),
-        ([Bars(3), Plots(3), Live(3), Neptune(3)], DecisionPoints(batches=True)),
-        ([of_library("Users", "script", MetricsLogger)(3)], DecisionPoints(train=True, batches=True)),
-        ([asynchronous()], DecisionPoints(batches=True)),  # Keras may tell it of a batch too late to stop anything
+        ([StopsAt(3)], DecisionPoints(train=True, **WATCHED)),
+        ([OldName()], DecisionPoints(train=True, begins=True, **WATCHED)),
+        ([MetricsLogger(3), ModelLogger("x.keras"), Tracking(3)], DecisionPoints(**WATCHED)),
+        ([Bars(3), Plots(3), Live(3), Neptune(3)], DecisionPoints(**WATCHED)),
+        ([of_library("Users", "script", MetricsLogger)(3)], DecisionPoints(train=True, **WATCHED)),
+        ([asynchronous()], DecisionPoints(**WATCHED)),  # Keras may tell it of a batch too late to stop anything
         ([callbacks.LambdaCallback(on_epoch_end=print)], DecisionPoints()),
-        ([callbacks.LambdaCallback(on_train_batch_begin=print)], DecisionPoints(train=True, begins=True, batches=True)),
-        ([callbacks.LambdaCallback(on_test_batch_end=print)], DecisionPoints(test=True)),
+        ([callbacks.LambdaCallback(on_train_batch_begin=print)], DecisionPoints(train=True, begins=True, **WATCHED)),
+        ([callbacks.LambdaCallback(on_test_batch_end=print)], DecisionPoints(test=True, test_logs=True)),
+        ([callbacks.ProgbarLogger()], DecisionPoints(train_logs=True)),
         ([Evaluating()], DecisionPoints(test=True)),
         ([callbacks.LambdaCallback(on_predict_batch_end=print)], DecisionPoints(predict=True)),
-        ([callbacks.TerminateOnNaN()], DecisionPoints(train=True, nan=True, batches=True)),
+        ([callbacks.TerminateOnNaN()], DecisionPoints(train=True, **WATCHED)),
         ([callbacks.EarlyStopping()], DecisionPoints()),
         ([callbacks.EarlyStopping(restore_best_weights=True)], DecisionPoints(best=True)),
         ([callbacks.BackupAndRestore("x")], DecisionPoints(backups=1)),

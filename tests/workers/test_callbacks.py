@@ -70,6 +70,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Job:
         "stop predicting",
         "predict on",
         "stop at NaN",
+        "logs of batches",
         "rates of a schedule",
         "rates at the end of epochs",
         "rates of a plateau",

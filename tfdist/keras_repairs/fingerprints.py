@@ -170,7 +170,6 @@ FINGERPRINTS: dict[str, dict[str, str]] = {
         "89b57fb06830dbc7": "3.12 3.13",
     },
     "TensorFlowTrainer.train_step": {"f6ecb19499b554c4": "3.12 3.13 3.14 3.15"},
-    "TerminateOnNaN.on_batch_end": {"0aded190514e00db": "3.13 3.14 3.15", "dca43a4a1f3c0869": "3.12"},
     "Trainer._get_metrics_result_or_logs": {"806380369bc545a7": "3.12 3.13 3.14 3.15"},
     "Trainer._symbolic_build": {"949741cb25aee9e4": "3.14 3.15", "c43cd90843d7dd72": "3.12 3.13"},
     "Trainer.compute_loss": {"d1d25206e3a28f37": "3.12 3.13 3.14 3.15"},

@@ -268,7 +268,6 @@ def _for_loss_scaling() -> tuple[Reliance, ...]:
 def _for_callbacks_and_files() -> tuple[Reliance, ...]:
     """What callbacks do on the chief, which other workers follow, and which variables files hold."""
     return (
-        *_of(chief_decisions, keras.callbacks.TerminateOnNaN, "on_batch_end"),
         *_of(chief_decisions, keras.callbacks.EarlyStopping, "on_train_end"),
         *_of(callback_list, keras.callbacks.ModelCheckpoint, "_should_save_model"),
         *_of(backup_and_restore, keras.callbacks.BackupAndRestore, "_load_model"),

@@ -120,6 +120,15 @@ bad[2 * BATCH - 1] = np.nan
 nan = fit(keras.callbacks.TerminateOnNaN(), x=bad)
 said["stop at NaN"] = nan["iterations"]
 
+# Logs of batches, of which each worker has its own until it is given those of all.
+logged: list[dict[str, float]] = []
+keep = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: logged.append(dict(logs)))
+fit(keep)
+checkpoint = {"monitor": "loss", "save_best_only": True, "save_weights_only": True, "save_freq": 2}
+best = keras.callbacks.ModelCheckpoint("best.weights.h5", **checkpoint)
+fit(best)
+said["logs of batches"] = {"logs": logged, "best": float(best.best)}
+
 # Learning rates.
 said["rates of a schedule"] = fit(keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate / (2.0 + INDEX)))
 said["rates at the end of epochs"] = fit(At("on_epoch_end", 1, to_rate(0.01 + INDEX), INDEX))

@@ -18,6 +18,8 @@ class FitState:
         is_under_way: Whether the model is in a `fit`.
         watches_batches: Whether a callback of any worker looks at every batch, as far as is known.
         due_callbacks: The callbacks that look at some batches alone, and say with `steps_until_due()` at which.
+        train_logs: Whether some callback or progress bar, of any worker, is given the logs of training batches.
+        test_logs: The same of batches of an evaluation.
         saves_together: Whether all workers come to every checkpoint inside of epochs.
         logs_before: The logs of the last step of an epoch of which this process has only the end to do.
         logged_results: Reads over all replicas what the steps just executed log of the results of metrics, by name of
@@ -28,6 +30,8 @@ class FitState:
     is_under_way: bool = False
     watches_batches: bool = True
     due_callbacks: Sequence[Any] = ()
+    train_logs: bool = False
+    test_logs: bool = False
     saves_together: bool = False
     logs_before: Mapping[str, Any] = field(default_factory=dict)
     logged_results: Mapping[str, Callable[[], Any]] | None = None
@@ -43,6 +47,19 @@ class FitState:
             yield
         finally:
             self.is_under_way, self._iterator = before
+
+    @contextlib.contextmanager
+    def reading_logs(self) -> Iterator[None]:
+        """Around a `fit`, `evaluate` or `predict`: who reads logs in it reads none after it."""
+        before = self.train_logs, self.test_logs
+        try:
+            yield
+        finally:
+            self.train_logs, self.test_logs = before
+
+    def reads_logs(self, call: str) -> bool:
+        """Whether somebody is given the logs of batches of `fit`, or of `evaluate`."""
+        return self.train_logs if call == "fit" else self.test_logs
 
     def note_iterator(self, iterator: Any) -> None:
         """Notes what the `fit` under way iterates over, Keras's `TFEpochIterator`."""

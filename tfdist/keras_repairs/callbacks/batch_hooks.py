@@ -28,6 +28,11 @@ def any_watches(callbacks: Iterable[Any]) -> bool:
     return any(_watches_batches(callback) for callback in callbacks)
 
 
+def any_reads_test_logs(callbacks: Iterable[Any]) -> bool:
+    """Whether one of `callbacks` is given the logs of batches of an evaluation."""
+    return any(_has_own(callback, "on_test_batch_end") for callback in callbacks if not _ignores_batches(callback))
+
+
 def any_may_stop(callbacks: Iterable[Any], phase: Phase) -> bool:
     """Whether one of `callbacks` may decide something at a batch of `phase`, such as to stop.
 
@@ -45,14 +50,19 @@ def any_may_stop(callbacks: Iterable[Any], phase: Phase) -> bool:
 
 
 def _watches_batches(callback: Any) -> bool:
-    if isinstance(callback, keras.callbacks.ProgbarLogger) or getattr(callback, "ignores_batches", False):
+    if _ignores_batches(callback):
         return False
     if isinstance(callback, keras.callbacks.ModelCheckpoint | keras.callbacks.BackupAndRestore):
         return callback.save_freq != "epoch"
-    return any(
-        name in vars(callback) or getattr(type(callback), name) is not getattr(keras.callbacks.Callback, name)
-        for name in _WATCHING
-    )
+    return any(_has_own(callback, name) for name in _WATCHING)
+
+
+def _ignores_batches(callback: Any) -> bool:
+    return isinstance(callback, keras.callbacks.ProgbarLogger) or getattr(callback, "ignores_batches", False)
+
+
+def _has_own(callback: Any, name: str) -> bool:
+    return name in vars(callback) or getattr(type(callback), name) is not getattr(keras.callbacks.Callback, name)
 
 
 def _is_users(callback: Any, name: str) -> bool:

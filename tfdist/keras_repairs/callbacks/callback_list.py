@@ -49,11 +49,14 @@ def callback_list_init(original: Function, extra: ExtraCallbacks, listener: FitL
             original(self, given, *args, **kwargs)
             return
         check_paths(given)
-        kept, watch, together = _shared(given, model.distribute_strategy)
-        original(self, kept, *args, **kwargs)
-        self.callbacks = _with_listener_between(self.callbacks, kept, listener)
         # The list of `fit` has a history. One that a script makes without `steps` is taken for a list of `fit`.
         trains = bool(kwargs.get("add_history") or "steps" not in kwargs)
+        # With `verbose=2` it says a line an epoch.
+        has_bar = bool(kwargs.get("add_progbar")) and kwargs.get("verbose") != 2
+        own = DecisionPoints.of(given, has_bar=has_bar, trains=trains)
+        kept, watch, together = _shared(given, own, model.distribute_strategy)
+        original(self, kept, *args, **kwargs)
+        self.callbacks = _with_listener_between(self.callbacks, kept, listener)
         added = [*extra(kept if trains else None), *_decisions(watch, kept, model.distribute_strategy)]
         if any(isinstance(callback, ChiefDecisions) or hasattr(callback, "steps_until_due") for callback in added):
             # Keras may call callbacks in a thread; workers must exchange what they agree on in one order.
@@ -65,8 +68,10 @@ def callback_list_init(original: Function, extra: ExtraCallbacks, listener: FitL
         if accumulator_reduction.is_needed(model):
             self.callbacks.insert(0, accumulator_reduction.AccumulatorReduction())
             self.callbacks[0].set_model(model)
+        state = fit_state(model)
+        state.test_logs = watch.test_logs
         if trains:
-            state = fit_state(model)
+            state.train_logs = watch.train_logs
             state.watches_batches = watch.batches or any_watches(added)
             state.due_callbacks = [callback for callback in (*kept, *added) if hasattr(callback, "steps_until_due")]
             state.saves_together = together
@@ -91,14 +96,16 @@ def save_checkpoint(original: Function) -> Function:
     return repaired
 
 
-def _shared(given: Sequence[Any], strategy: tf.distribute.Strategy) -> tuple[list[Any], DecisionPoints, bool]:
+def _shared(
+    given: Sequence[Any], watch: DecisionPoints, strategy: tf.distribute.Strategy
+) -> tuple[list[Any], DecisionPoints, bool]:
     """The callbacks that run on this worker, what all workers agree on, and whether all come to each checkpoint."""
     if strategy.num_replicas_in_sync == 1:
-        return list(given), DecisionPoints.of(given), True
+        return list(given), watch, True
     _check_orbax(given, strategy)
     kept = [callback for callback in given if runs_here(callback, is_chief=worker_rank(strategy) == 0)]
     frequencies = accumulator_reduction.checkpoint_frequency_digest(kept)
-    own = [*DecisionPoints.of(given).to_row(), frequencies, _lacks_tensorboard(given)]
+    own = [*watch.to_row(), frequencies, _lacks_tensorboard(given)]
     rows: list[list[int]] = all_gather(np.array(own, np.int32), strategy).tolist()
     *_, chief_lacks_tensorboard = rows[0]
     points = [DecisionPoints.of_row(row) for *row, _, _ in rows]
@@ -121,9 +128,7 @@ def _with_listener_between(callbacks: Sequence[Any], given: Sequence[Any], liste
 
 def _decisions(watch: DecisionPoints, kept: Sequence[Any], strategy: tf.distribute.Strategy) -> list[ChiefDecisions]:
     """The callback that makes all workers follow the chief's decisions, where one is needed."""
-    if strategy.num_replicas_in_sync == 1 or not (worker_count(strategy) > 1 or watch.nan):
-        return []
-    return [ChiefDecisions(watch, kept, strategy)]
+    return [ChiefDecisions(watch, kept, strategy)] if worker_count(strategy) > 1 else []
 
 
 def _check_orbax(given: Sequence[Any], strategy: tf.distribute.Strategy) -> None:

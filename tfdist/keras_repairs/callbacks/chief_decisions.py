@@ -15,11 +15,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfdist.keras_repairs.callbacks.batch_hooks import any_may_stop, any_watches
+from tfdist.keras_repairs.callbacks.batch_hooks import any_may_stop, any_reads_test_logs, any_watches
 from tfdist.keras_repairs.optimizer.model_optimizers import optimizers_of
 from tfdist.runtime.collectives.decisions import all_gather, gather_objects
 from tfdist.runtime.transport.chief_broadcast import variables_from_chief
-from tfdist.runtime.workers import worker_count
 
 Logs = Mapping[str, Any] | None
 
@@ -33,9 +32,10 @@ class DecisionPoints:
         test: Whether some callback may stop an evaluation.
         predict: Whether some callback may stop a prediction.
         begins: Whether some callback may decide, before a training batch, how it is trained.
-        nan: Whether some callback stops the training at a loss that is not finite.
         best: Whether some callback brings back the weights of the best epoch.
         batches: Whether some callback looks at training batches, whether or not it may stop there.
+        train_logs: Whether some callback or progress bar is given the logs of training batches.
+        test_logs: The same of batches of an evaluation.
         backups: How many callbacks back up and restore.
     """
 
@@ -43,23 +43,33 @@ class DecisionPoints:
     test: bool = False
     predict: bool = False
     begins: bool = False
-    nan: bool = False
     best: bool = False
     batches: bool = False
+    train_logs: bool = False
+    test_logs: bool = False
     backups: int = 0
 
     @classmethod
-    def of(cls, callbacks: Sequence[Any]) -> DecisionPoints:
-        """What must be agreed on with `callbacks`."""
+    def of(cls, callbacks: Sequence[Any], *, has_bar: bool = False, trains: bool = True) -> DecisionPoints:
+        """What must be agreed on with `callbacks`.
+
+        Args:
+            callbacks: Those of one worker.
+            has_bar: Whether Keras adds a progress bar to them.
+            trains: Whether they are those of a `fit`, in whose validations its bar says nothing.
+        """
         nan = any(isinstance(callback, keras.callbacks.TerminateOnNaN) for callback in callbacks)
+        has_bar = has_bar or any(isinstance(callback, keras.callbacks.ProgbarLogger) for callback in callbacks)
+        batches = any_watches(callbacks)
         return cls(
             train=nan or any_may_stop(callbacks, "train"),
             test=any_may_stop(callbacks, "test"),
             predict=any_may_stop(callbacks, "predict"),
             begins=any_may_stop(callbacks, "begin"),
-            nan=nan,
             best=any(_restores_best(callback) for callback in callbacks),
-            batches=any_watches(callbacks),
+            batches=batches,
+            train_logs=batches or has_bar,
+            test_logs=any_reads_test_logs(callbacks) or (has_bar and not trains),
             backups=sum(isinstance(callback, keras.callbacks.BackupAndRestore) for callback in callbacks),
         )
 
@@ -89,7 +99,7 @@ class ChiefDecisions(keras.callbacks.Callback):
     Args:
         watch: What the workers have to agree on, the same on all of them.
         callbacks: This worker's callbacks.
-        strategy: A strategy of more than one replica.
+        strategy: A strategy of more than one worker.
     """
 
     def __init__(self, watch: DecisionPoints, callbacks: Sequence[Any], strategy: tf.distribute.Strategy) -> None:
@@ -97,7 +107,6 @@ class ChiefDecisions(keras.callbacks.Callback):
         self._watch = watch
         self._callbacks = callbacks
         self._strategy = strategy
-        self._has_peers = worker_count(strategy) > 1
         self._agreed = False
         self._put_off = False
         self.ignores_batches = not watch.train
@@ -119,8 +128,8 @@ class ChiefDecisions(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         if self._watch.train:
-            self._share_training(batch, logs)
-        elif self._has_peers and self.model.stop_training and not self._agreed:
+            self._share_training()
+        elif self.model.stop_training and not self._agreed:
             # Set not by a callback but by a signal or a thread, which reaches each worker at another time.
             self.model.stop_training = False
             self._put_off = True
@@ -132,46 +141,24 @@ class ChiefDecisions(keras.callbacks.Callback):
         self._share_flag("stop_predicting", self._watch.predict)
 
     def on_train_end(self, logs: Logs = None) -> None:
-        if not (self._watch.best and self._has_peers):
+        if not self._watch.best:
             return
         epochs = [callback.best_epoch for callback in self._callbacks if _restores_best(callback)]
         said = gather_objects(epochs, self._strategy)
         if any(other != said[0] for other in said):
             variables_from_chief(self.model.weights, self._strategy)
 
-    def _share_training(self, batch: int | None = None, logs: Logs = None) -> None:
-        """Gives all workers the chief's flag and learning rates; where NaN is watched for, any worker's loss counts."""
-        invalid = batch is not None and self._watch.nan and self._is_loss_invalid(logs)
-        rates = list(_learning_rates(self.model)) if self._has_peers else []
+    def _share_training(self) -> None:
+        """Gives all workers the chief's flag and learning rates."""
+        rates = list(_learning_rates(self.model))
         values = [_plain_value(rate) for rate in rates]
-        rows = all_gather(np.array([self.model.stop_training, invalid, *values], np.float64), self._strategy)
-        if self._has_peers:
-            self._agreed = self.model.stop_training = bool(rows[0, 0])
-            _adopt(rates, values, rows[0, 2:])
-        if rows[:, 1].any():
-            self._terminate(batch, logs)
+        chiefs = all_gather(np.array([self.model.stop_training, *values], np.float64), self._strategy)[0]
+        self._agreed = self.model.stop_training = bool(chiefs[0])
+        _adopt(rates, values, chiefs[1:])
 
     def _share_flag(self, name: str, watched: bool) -> None:
-        if not self._has_peers:
-            return
         flag = watched and bool(all_gather(bool(getattr(self.model, name)), self._strategy)[0])
         setattr(self.model, name, flag)
-
-    def _is_loss_invalid(self, logs: Logs) -> bool:
-        """Whether some replica of this worker has a loss that is not finite; `logs` are those of the first replica."""
-        tracker = getattr(self.model, "_loss_tracker", None)
-        values = [(logs or {}).get("loss")]
-        for variable in () if tracker is None else tracker.variables:
-            values.extend(copy.numpy() for copy in self._strategy.experimental_local_results(variable.value))
-        return not all(value is None or math.isfinite(value) for value in values)
-
-    def _terminate(self, batch: int | None, logs: Logs) -> None:
-        """Makes Keras's TerminateOnNaN act here too, where this worker's own logs did not show it the loss."""
-        self._agreed = self.model.stop_training = True
-        if math.isfinite((logs or {}).get("loss") or 0.0):
-            for callback in self._callbacks:
-                if isinstance(callback, keras.callbacks.TerminateOnNaN):
-                    callback.on_train_batch_end(batch, {**(logs or {}), "loss": math.nan})
 
 
 def _restores_best(callback: Any) -> bool:

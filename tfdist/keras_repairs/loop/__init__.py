@@ -6,6 +6,7 @@
 - `step_sizes`: steps that are traced for batches of any size
 - `step_logs`: the logs of steps of one's own; `log_values`, `log_origins`, `metric_reads`: those that are no results
   of metrics
+- `batch_logs`: the logs of batches over all replicas, where callbacks and progress bars are given them
 - `unknown_size`: says where plain Keras counts a step too many
 - `on_batch`, `predictions`: single batches; what `predict` returns on several replicas
 - `fit_listeners`: notifies others of calls and executions

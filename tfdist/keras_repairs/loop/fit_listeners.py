@@ -83,7 +83,9 @@ def notifying(original: Function, call: TrainerMethod, listener: FitListener) ->
     """Repairs `TensorFlowTrainer.fit`, `evaluate` and `predict`: the listener is notified of the call."""
 
     def repaired(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with listener.calling(call), fit_state(self).under_way() if call == "fit" else contextlib.nullcontext():
+        state = fit_state(self)
+        under_way = state.under_way() if call == "fit" else contextlib.nullcontext()
+        with listener.calling(call), under_way, state.reading_logs():
             return original(self, *args, **kwargs)
 
     return repaired

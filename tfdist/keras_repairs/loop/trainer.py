@@ -18,6 +18,7 @@ from tfdist.keras_repairs.coupling.trials.kept_tensors import in_step_of
 from tfdist.keras_repairs.inputs.data_adapters import replica_batch_of
 from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator, FetchedBatch
 from tfdist.keras_repairs.loop import predictions
+from tfdist.keras_repairs.loop.batch_logs import sharing_logs
 from tfdist.keras_repairs.loop.fit_listeners import (
     FitListener,
     TrainerMethod,
@@ -71,6 +72,7 @@ def make_function(original: Function, observer: Observer | None, listener: FitLi
         whole = _Step(self, step, users=users, trains=call == "fit")
         meter = settings_of(self.distribute_strategy).meter if call == "fit" else None
         function = noting_logs(_timing_fetches(execution(self, whole, call, listener), meter), self, logs)
+        function = sharing_logs(function, self, call)
         return saying_unknown_size(function, self) if call == "fit" else function
 
     return repaired

@@ -1,0 +1,68 @@
+"""The logs of batches within an epoch, over all replicas, for callbacks and progress bars that are given them.
+
+A step returns results of metrics that are its replica's own, which costs no collective. Where somebody looks at them,
+all workers exchange the state of the metrics after an execution, at once, and the logs are what one replica's would be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from tfdist.keras_repairs.base.fit_state import fit_state
+from tfdist.keras_repairs.forward.whole_metrics import adds_up
+from tfdist.keras_repairs.loop.fit_listeners import TrainerMethod
+from tfdist.keras_repairs.loop.step_logs import over_replicas
+from tfdist.runtime.collectives.decisions import all_gather
+
+Function = Callable[..., Any]
+
+
+def sharing_logs(function: Function, model: keras.Model, call: TrainerMethod) -> Function:
+    """The function that runs steps on several replicas, with logs over all of them where some worker looks at them.
+
+    Args:
+        function: Returns the logs of the last step that it has executed: the same object until it executes another.
+        model: The model, whose metrics are as the steps have left them.
+        call: The method whose steps these are.
+    """
+    known: tuple[Any, Any] = (None, None)
+
+    def execute(iterator: Any) -> Any:
+        nonlocal known
+        outputs = function(iterator)
+        if not fit_state(model).reads_logs(call):
+            return outputs
+        if outputs is not known[0]:
+            known = outputs, _over_replicas(model, outputs)
+        return known[1]
+
+    return execute
+
+
+def _over_replicas(model: keras.Model, logs: Any) -> Any:
+    variables = [variable for metric in model.metrics for variable in metric.variables if adds_up(variable)]
+    totals = _totals(variables, model.distribute_strategy)
+    with keras.StatelessScope(state_mapping=list(zip(variables, totals, strict=True))):
+        return over_replicas(model, logs)
+
+
+def _totals(variables: Sequence[keras.Variable], strategy: tf.distribute.Strategy) -> list[NDArray]:
+    """The sum of each variable over all replicas; all workers call this together."""
+    own = [_sum([part.numpy() for part in variable._value.values]) for variable in variables]
+    workers = all_gather(np.frombuffer(b"".join(array.tobytes() for array in own), np.uint8), strategy)
+    ends = np.cumsum([array.nbytes for array in own], dtype=int)
+    parts = np.split(workers, ends[:-1], axis=1) if own else []
+    return [
+        _sum([np.frombuffer(worker.tobytes(), array.dtype).reshape(array.shape) for worker in part])
+        for part, array in zip(parts, own, strict=True)
+    ]
+
+
+def _sum(parts: Sequence[NDArray]) -> NDArray:
+    return np.sum(parts, axis=0, dtype=parts[0].dtype)
