@@ -15,10 +15,10 @@ _KEPT_FROM_BYTES = 64 << 10
 """Smaller arrays come from Python's own pools."""
 
 SPARE_BYTES = 64 << 20
-"""Memory that nobody holds is kept up to this size,"""
+"""How much memory is kept at least that nobody holds."""
 
 SPARE_TIMES = 2
-"""besides so many times what was held at once at most."""
+"""How many times the most that was held at once is kept on top of that."""
 
 
 class OutputBuffers:
@@ -28,8 +28,8 @@ class OutputBuffers:
     holds the array that an operation returns as long as any tensor has its memory. Several threads may take some.
 
     Args:
-        spare_bytes: How much memory is kept that nobody holds, where arrays of other sizes are taken,
-        spare_times: and how many times what was held at once at most.
+        spare_bytes: How much memory is kept at least that nobody holds, where arrays of other sizes are taken.
+        spare_times: How many times the most that was held at once is kept on top of that.
     """
 
     def __init__(self, spare_bytes: int = SPARE_BYTES, spare_times: int = SPARE_TIMES) -> None:
