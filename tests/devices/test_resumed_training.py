@@ -20,6 +20,7 @@ from tests.devices.mirrored import mirrored
 from tests.marks import slow
 from tfdist.checkpoint import CheckpointManager, CheckpointSummary, RetentionPolicy, SavePolicy
 from tfdist.checkpoint.checkpoint_files import stored
+from tfdist.checkpoint.checkpoint_manager import variables_of
 from tfdist.data.formats.array_samples import ArraySamples
 from tfdist.data.pipeline import build
 from tfdist.errors import RunDirError
@@ -268,6 +269,19 @@ def test_another_model_is_refused(tmp_path: Path) -> None:
     other = Run(tmp_path, make=scheduled)
     with pytest.raises(RunDirError, match="another model or optimizer than the config's"):
         other.fit(strategy_of(1))
+
+
+def test_another_model_is_told_by_the_first_variable_that_differs(tmp_path: Path) -> None:
+    checkpoints = CheckpointManager(tmp_path, RetentionPolicy(2), strategy_of(1))
+    summaries = []
+    for units in (4, 5):
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(units, name="hidden")])
+        model.compile("sgd")
+        model.optimizer.build(model.trainable_variables)
+        summaries.append(CheckpointSummary(0, 0, 0, 4, 1, 1, 1, 1, 0.0, variables_of(model)))
+    told = r"its variable 0 is float32 \(3, 4\), and that of the model, \S*hidden/kernel, is float32 \(3, 5\)"
+    with pytest.raises(RunDirError, match=told):
+        checkpoints.restore_weights(model, summaries[0])
 
 
 def test_keras_alone_opens_the_weights(tmp_path: Path) -> None:

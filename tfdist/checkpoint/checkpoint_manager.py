@@ -240,7 +240,8 @@ class CheckpointManager:
         """
         there, here = [_shown(entry) for entry in summary.variables], [_shown(e) for e in variables_of(model, shape_of)]
         if there != here:
-            raise RunDirError(_another_model(self._restored_from, here, there))
+            names = [variable.path for variable in (*model.weights, *model.optimizer.variables)]
+            raise RunDirError(_another_model(self._restored_from, names, here, there))
         with self._restoring(), self._weights() as weights:
             model.load_weights(weights)
 
@@ -328,12 +329,12 @@ def _shown(entry: Any) -> str:
     return f"{dtype} {tuple(shape)}"
 
 
-def _another_model(path: str | None, here: list[str], there: list[str]) -> str:
+def _another_model(path: str | None, names: Sequence[str], here: Sequence[str], there: Sequence[str]) -> str:
     place = next((i for i, pair in enumerate(zip(here, there, strict=False)) if pair[0] != pair[1]), None)
     what = (
         f"it has {len(there)} variables, with the optimizer's, and the model {len(here)}"
         if place is None
-        else f"variable {place} is {there[place]} there and {here[place]} in the model"
+        else f"its variable {place} is {there[place]}, and that of the model, {names[place]}, is {here[place]}"
     )
     return (
         f"The checkpoint {path} is of another model or optimizer than the config's: {what}. Expected the config that "
