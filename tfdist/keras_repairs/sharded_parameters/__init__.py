@@ -12,6 +12,7 @@ or where they are sent ahead for those of the layer before, and the backward pas
 - `layer_scopes`: which layer reads, what its weights wait for, and what it has read already
 - `gradient_sources`: what a backward pass takes gradients by
 - `second_gathers`: the backward pass reads a weight that is put together again
+- `eager_sums`: sums of gradients that a tape takes eagerly, all in one order
 - `summed_gradients`: a tape returns parts of sums, which an optimizer takes as they are
 - `whole_weights`: the whole of weights where they are saved
 """

@@ -12,6 +12,7 @@ from tensorflow.python.eager import record
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.replica_step import is_alone
 from tfdist.keras_repairs.optimizer.gradient_sums import reduce_gradients, weighted
+from tfdist.keras_repairs.sharded_parameters.eager_sums import current_sums, next_read
 from tfdist.keras_repairs.sharded_parameters.layer_scopes import LayerScope, reading_scope
 from tfdist.keras_repairs.sharded_parameters.part_storage import PartStorage
 from tfdist.keras_repairs.sharded_parameters.second_gathers import gather_again, is_gradient_taken, note_whole
@@ -51,6 +52,7 @@ def is_sent_ahead() -> bool:
 def _read_in(scope: LayerScope, storage: PartStorage, dtype: tf.DType) -> WholeRead:
     made = _noted(scope, WholeRead(lambda part: _joined(part, storage)))
     is_ahead = scope.graph is not None and is_sent_ahead()
+    number = next_read()
     around = contextlib.nullcontext() if scope.graph is None else scope.graph.as_default()
     with around, tf.control_dependencies(made.begins_after(is_ahead=is_ahead)):
 
@@ -58,7 +60,12 @@ def _read_in(scope: LayerScope, storage: PartStorage, dtype: tf.DType) -> WholeR
         def whole_of(part: tf.Tensor) -> tuple[tf.Tensor, Callable[[Gradient], Gradient | None]]:
             def gradient(upstream: Gradient) -> Gradient | None:
                 gather_again([made] if scope.is_outside else scope.reads.values(), made, is_ahead=is_ahead)
-                return _part_of_sum(upstream, storage) if is_gradient_taken(storage.variable) else None
+                if not is_gradient_taken(storage.variable):
+                    return None
+                sums = current_sums()
+                if sums is None:
+                    return _part_of_sum(upstream, storage)
+                return sums.put_off(storage.variable, number, lambda: _part_of_sum(upstream, storage))
 
             made.part = tf.cast(part, dtype)
             return _joined(made.part, storage), gradient

@@ -20,6 +20,7 @@ import tensorflow as tf
 
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.sharded_parameters.eager_sums import take_eagerly
 from tfdist.keras_repairs.sharded_parameters.gradient_sources import GradientSources
 from tfdist.keras_repairs.sharded_parameters.whole_reads import WholeRead, note_read
 
@@ -121,7 +122,7 @@ def gradient(original: Function) -> Function:
         by = GradientSources(sources)
         with setting(_sources, by):
             if tf.executing_eagerly():
-                return original(self, target, sources, *args, **kwargs)
+                return take_eagerly(functools.partial(original, self), target, sources, *args, **kwargs)
             graph = tf.compat.v1.get_default_graph()
             operations = graph.get_operations()
             with setting(_pass, _BackwardPass(graph, operations[-1]._id if operations else -1, by)):
