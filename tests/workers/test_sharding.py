@@ -86,10 +86,15 @@ def assert_as_alone(name: str, one: dict[str, Any], worker: dict[str, Any], mode
 
 def run(folder: Path, workers: int, mode: str, *arguments: object, script: str = "sharded.py",
         options: Sequence[str] = ()) -> list[dict[str, Any]]:  # fmt: skip
-    """What each worker said."""
+    """What each worker said; `script` is a file's name, or a module, which is found whatever is installed."""
     files, run_dir = folder / f"files-{workers}", folder / f"run-{workers}-{mode}-{len(arguments)}"
     files.mkdir(exist_ok=True)
-    target = [SCRIPTS / script] if mode != "zero3" else ["-m", "tests.workers.cut_weights", SCRIPTS / script]
+    is_file = script.endswith(".py")
+    target: list[object] = [SCRIPTS / script if is_file else script]
+    if mode == "zero3":
+        target = ["-m", "tests.workers.cut_weights", *target]
+    elif not is_file:
+        target = ["-m", *target]
     done = tfdist("train", "--nproc", workers, "--shard", mode, "--run-dir", run_dir, "--step-timeout", 60, *options,
                   *target, files, *arguments, timeout=200)  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
@@ -136,8 +141,8 @@ def test_weights_are_whole_wherever_they_are_read(tmp_path: Path, workers: int, 
 @pytest.mark.parametrize(("workers", "options"), [(2, ()), slow(3, ()), slow(2, ("--communication", "ring"))])
 def test_of_frozen_weights_no_gradient_is_summed(tmp_path: Path, workers: int, options: Sequence[str]) -> None:
     which = "all" if SLOW else "some"
-    (one,) = run(tmp_path, 1, "none", which, script="frozen_weights.py")
-    said = run(tmp_path, workers, "zero3", which, script="frozen_weights.py", options=options)
+    (one,) = run(tmp_path, 1, "none", which, script="tests.workers.frozen_weights")
+    said = run(tmp_path, workers, "zero3", which, script="tests.workers.frozen_weights", options=options)
     for index, each in enumerate(said):
         counts = {name: numbers.pop("counts") for name, numbers in each.items()}
         sums = {
