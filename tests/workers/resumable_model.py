@@ -19,13 +19,19 @@ SAMPLES, FEATURES, CLASSES, BATCH, EPOCHS = 203, 6, 4, 8, 9
 STEPS = -(-SAMPLES // BATCH)
 
 
-def model(plain: bool = False, cut: bool = False) -> keras.Model:
+def model(plain: bool = False, cut: bool = False, recomputed: bool = False) -> keras.Model:
     """Dropout has seeds, batch normalisation statistics that each replica has for itself; `plain` has neither.
 
-    With `cut` workers that hold parts of weights hold parts of these, small as they are.
+    With `cut` workers that hold parts of weights hold parts of these, small as they are; with `recomputed` the layers'
+    activations are computed again in the backward pass.
     """
     if cut:
         cut_all()
+    with keras.RematScope("full" if recomputed else None):
+        return _layers(plain)
+
+
+def _layers(plain: bool) -> keras.Model:
     extra = [] if plain else [keras.layers.BatchNormalization(), keras.layers.Dropout(0.3)]
     head = keras.layers.Dense(CLASSES, activation="softmax")
     return keras.Sequential([keras.Input((FEATURES,)), keras.layers.Dense(12, activation="relu"), *extra, head])

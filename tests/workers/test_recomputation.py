@@ -12,6 +12,7 @@ from tests.marks import slow
 from tests.workers import recomputed_features
 from tests.workers.outcome_jobs import OutcomeJobs
 from tests.workers.recomputed_cases import CASES
+from tests.workers.test_sharding import check_that_a_killed_run_ends_as_the_one_that_was_not
 
 SLOW = bool(os.environ.get("TFDIST_SLOW_TESTS"))
 NAMES = [name for name in CASES if name != "xla"] if SLOW else ["list_of_layers"]
@@ -70,3 +71,13 @@ def test_numbers_of_activations_that_one_device_keeps(
             for part, numbers in one[name].items():
                 relative = precision.weights if part == "weights" else precision.losses
                 assert_same(numbers, worker[name][part], f"worker {index}: {name}.{part}", relative)
+
+
+@pytest.mark.slow
+@pytest.mark.bound(600)
+@pytest.mark.parametrize(("mode", "workers", "options"), WAYS[:4])
+def test_a_killed_run_ends_as_the_one_that_was_not(
+    tmp_path: Path, mode: str, workers: int, options: tuple[str, ...]
+) -> None:
+    build = {"build": "tests.workers.resumable_model.model", "args": {"cut": True, "recomputed": True}}
+    check_that_a_killed_run_ends_as_the_one_that_was_not(tmp_path, {"model": build}, mode, workers, options)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,30 +61,58 @@ def test_numbers_of_one_device(
         assert_as_alone(name, one, worker, mode, f"worker {index}: {name}")
 
 
+def on_hosts(folder: Path, hosts: Sequence[NamespaceHost], mode: str, options: Sequence[object], module: str,
+             names: Sequence[str]) -> tuple[str, list[dict[str, Any]]]:  # fmt: skip
+    """Two workers on each host: what the chief's launcher prints, and what each worker wrote."""
+    workers = ",".join(f"{host.ipv4}:{port}" for host in hosts for port in (20000, 20001))
+    target = ["-m", *(["tests.workers.cut_weights"] if mode == "zero3" else []), module]
+    with contextlib.ExitStack() as stack:
+        launchers = [
+            stack.enter_context(
+                begun("train", "--workers", workers, "--shard", mode, *options, "--run-dir", folder / host.name,
+                      *target, folder / "said", 65, *names, prefix=host.prefix, output=subprocess.PIPE)
+            )
+            for host in hosts
+        ]  # fmt: skip
+        said = [launcher.communicate(timeout=BOUND + 120) for launcher in launchers]
+    assert [launcher.returncode for launcher in launchers] == [0, 0], said
+    files = [Path(f"{folder / 'said'}.{index}") for index in range(4)]
+    return said[0][1], [dict(map(json.loads, file.read_text().splitlines())) for file in files]
+
+
 @pytest.mark.bound(BOUND + 260)
 @pytest.mark.parametrize("mode", ["zero3", slow("zero2")])
 def test_each_host_has_a_copy(mode: str, hosts: tuple[NamespaceHost, NamespaceHost], tmp_path: Path) -> None:
     """Two workers on each of two hosts: parts are put together in memory, and summed between the hosts."""
     names = ["plain", "gradient_accumulation_and_clipping"]
     (one,) = OutcomeJobs(tmp_path, "tests.exactness", names, BOUND).outcomes(1, 65)
-    workers = ",".join(f"{host.ipv4}:{port}" for host in hosts for port in (20000, 20001))
-    options = ["--workers", workers, "--shard", mode, "--shard-over", "host"]
-    target = ["-m", *(["tests.workers.cut_weights"] if mode == "zero3" else []), "tests.exactness"]
-    with contextlib.ExitStack() as stack:
-        launchers = [
-            stack.enter_context(
-                begun("train", *options, "--run-dir", tmp_path / host.name, *target, tmp_path / "said", 65, *names,
-                      prefix=host.prefix, output=subprocess.PIPE)
-            )
-            for host in hosts
-        ]  # fmt: skip
-        said = [launcher.communicate(timeout=BOUND + 120) for launcher in launchers]
-    assert [launcher.returncode for launcher in launchers] == [0, 0], said
-    assert f"shm+ring, {mode} over 2 workers in each of 2 groups" in said[0][1].replace("oneDNN, ", "")
-    for index in range(4):
-        worker = dict(map(json.loads, Path(f"{tmp_path / 'said'}.{index}").read_text().splitlines()))
+    printed, said = on_hosts(tmp_path, hosts, mode, ["--shard-over", "host"], "tests.exactness", names)
+    assert f"shm+ring, {mode} over 2 workers in each of 2 groups" in printed.replace("oneDNN, ", "")
+    for index, worker in enumerate(said):
         for name in names:
             assert_as_alone(name, one, worker, mode, f"worker {index}: {name}")
+
+
+@pytest.mark.slow
+@pytest.mark.bound(BOUND + 260)
+@pytest.mark.parametrize(("communication", "over"), [("auto", "all"), ("ring", "all"), ("ring", "host")])
+def test_weights_are_sent_ahead_over_a_network(
+    communication: str, over: str, hosts: tuple[NamespaceHost, NamespaceHost], tmp_path: Path
+) -> None:
+    names = [
+        "plain",
+        "attention_and_layer_normalization",
+        "shared_layers_and_nested_models",
+        "gradient_accumulation_and_clipping",
+        "loss_scaling_with_an_overflow_and_accumulation",
+        "sparse_gradients_by_adagrad",
+    ]
+    (one,) = OutcomeJobs(tmp_path, "tests.exactness", names, BOUND).outcomes(1, 65)
+    options = ["--communication", communication, "--shard-over", over]
+    _, said = on_hosts(tmp_path, hosts, "zero3", options, "tests.exactness", names)
+    for index, worker in enumerate(said):
+        for name in names:
+            assert_as_alone(name, one, worker, "zero3", f"worker {index}: {name}")
 
 
 @pytest.mark.slow

@@ -224,10 +224,12 @@ def test_sums_of_gradients_taken_out_are_noticed(tmp_path: Path) -> None:
         assert_same_case("plain", one["plain"], first["plain"], "plain")
 
 
-def check_that_a_killed_run_ends_as_the_one_that_was_not(folder: Path, model: Any, mode: str, workers: int) -> None:
+def check_that_a_killed_run_ends_as_the_one_that_was_not(
+    folder: Path, model: Any, mode: str, workers: int, more: Sequence[str] = ()
+) -> None:
     """To the bit: both runs are of so many workers in one mode."""
     config, whole, killed = write_config(folder, seed=3, **model), RunDir(folder / "whole"), RunDir(folder / "killed")
-    options = ("--nproc", str(workers), "--shard", mode)
+    options = ("--nproc", str(workers), "--shard", mode, *more)
     assert train(config, whole, *options).returncode == 0
     last = train_and_kill(config, killed, workers // 2, 30, *options)
     resumed = train(config, killed, *options, "--resume", "must")
