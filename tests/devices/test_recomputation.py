@@ -100,7 +100,7 @@ def gradients() -> tuple[Values, dict[str, int]]:
 
 
 def without_copies(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copied_operations, "_let_read", lambda copies, kept: None)
+    monkeypatch.setattr(copied_operations, "_let_read", lambda *_: None)
 
 
 def test_the_backward_pass_reads_nothing_that_was_computed_inside(monkeypatch: pytest.MonkeyPatch) -> None:
