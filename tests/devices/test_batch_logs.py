@@ -15,6 +15,8 @@ from tests.devices.mirrored import mirrored
 from tests.exactness.comparison import assert_same
 from tests.marks import slow
 from tfdist.keras_repairs.base.fit_state import fit_state
+from tfdist.keras_repairs.loop import batch_logs
+from tfdist.keras_repairs.loop.batch_logs import _Glances
 
 pytestmark = pytest.mark.usefixtures("repaired", "float64")
 
@@ -132,3 +134,44 @@ def test_a_progress_bar_shows_those_of_one_device() -> None:
     alone = shown()
     with mirrored(2).scope():
         assert_same(alone, shown(), "bar", EXACT)
+
+
+class Glancing(keras.callbacks.Callback):
+    """Looks at logs now and then, and keeps what it sees after each execution, by batch."""
+
+    ignores_batches = True
+    glances_at_logs = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: dict[int, Logs] = {}
+
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
+        if not fit_state(self.model).unreported_steps():
+            self.seen[batch] = fit_state(self.model).glimpsed_logs
+
+
+@pytest.mark.parametrize("kind", [keras.Model, OwnStep])
+def test_who_looks_now_and_then_sees_those_of_one_device(
+    kind: Callable[..., keras.Model], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch_logs, "GLANCE_SECONDS", 0.0)
+    x = np.random.default_rng(1).normal(size=(101, 3))
+    given: dict[str, Any] = {"y": (x[:, :1] > 0).astype(float), "batch_size": BATCH, "verbose": 0}
+    alone, glancing = Seen(), Glancing()
+    model_of(kind).fit(x, callbacks=[alone], **given)
+    with mirrored(2).scope():
+        model = model_of(kind)
+        model.fit(x, callbacks=[glancing], **given)
+    assert len(glancing.seen) >= 4
+    for batch, logs in glancing.seen.items():
+        assert_same(alone.trained[batch], logs, f"logs of batch {batch}", EXACT)
+    model.fit(x, **given)
+    assert fit_state(model).glimpsed_logs is None
+
+
+def test_who_looks_now_and_then_costs_few_exchanges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until it is known how long an execution takes, the number of executions between two looks doubles."""
+    monkeypatch.setattr(batch_logs, "GLANCE_SECONDS", 1e9)
+    glances = _Glances(tf.distribute.get_strategy())
+    assert [glances.is_due() for _ in range(10)] == [True, False, True, *[False] * 3, True, *[False] * 3]

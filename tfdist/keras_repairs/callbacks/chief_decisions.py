@@ -15,7 +15,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfdist.keras_repairs.callbacks.batch_hooks import any_may_stop, any_reads_test_logs, any_watches
+from tfdist.keras_repairs.callbacks.batch_hooks import (
+    any_glances_at_logs,
+    any_may_stop,
+    any_reads_test_logs,
+    any_watches,
+)
 from tfdist.keras_repairs.optimizer.model_optimizers import optimizers_of
 from tfdist.runtime.collectives.decisions import all_gather, gather_objects
 from tfdist.runtime.transport.chief_broadcast import variables_from_chief
@@ -36,6 +41,7 @@ class DecisionPoints:
         batches: Whether some callback looks at training batches, whether or not it may stop there.
         train_logs: Whether some callback or progress bar is given the logs of training batches.
         test_logs: The same of batches of an evaluation.
+        glances: Whether some callback shows the logs of training batches now and then.
         backups: How many callbacks back up and restore.
     """
 
@@ -47,6 +53,7 @@ class DecisionPoints:
     batches: bool = False
     train_logs: bool = False
     test_logs: bool = False
+    glances: bool = False
     backups: int = 0
 
     @classmethod
@@ -70,6 +77,7 @@ class DecisionPoints:
             batches=batches,
             train_logs=batches or has_bar,
             test_logs=any_reads_test_logs(callbacks) or (has_bar and not trains),
+            glances=any_glances_at_logs(callbacks),
             backups=sum(isinstance(callback, keras.callbacks.BackupAndRestore) for callback in callbacks),
         )
 

@@ -2,10 +2,12 @@
 
 A step returns results of metrics that are its replica's own, which costs no collective. Where somebody looks at them,
 all workers exchange the state of the metrics after an execution, at once, and the logs are what one replica's would be.
+Where somebody shows them now and then, as the progress of a run from a config, that is about once a second.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,9 +20,12 @@ from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.forward.whole_metrics import adds_up
 from tfdist.keras_repairs.loop.fit_listeners import TrainerMethod
 from tfdist.keras_repairs.loop.step_logs import over_replicas
-from tfdist.runtime.collectives.decisions import all_gather
+from tfdist.runtime.collectives.decisions import all_gather, all_reduce
 
 Function = Callable[..., Any]
+
+GLANCE_SECONDS = 1.0
+"""Roughly how long it takes until somebody who looks at logs now and then looks again."""
 
 
 def sharing_logs(function: Function, model: keras.Model, call: TrainerMethod) -> Function:
@@ -31,18 +36,48 @@ def sharing_logs(function: Function, model: keras.Model, call: TrainerMethod) ->
         model: The model, whose metrics are as the steps have left them.
         call: The method whose steps these are.
     """
-    known: tuple[Any, Any] = (None, None)
+    state, glances = fit_state(model), _Glances(model.distribute_strategy)
+    executed: Any = None
+    logs: Any = None
 
     def execute(iterator: Any) -> Any:
-        nonlocal known
+        nonlocal executed, logs
         outputs = function(iterator)
-        if not fit_state(model).reads_logs(call):
-            return outputs
-        if outputs is not known[0]:
-            known = outputs, _over_replicas(model, outputs)
-        return known[1]
+        if outputs is not executed:
+            executed = logs = outputs
+            if state.reads_logs(call):
+                logs = state.glimpsed_logs = _over_replicas(model, outputs)
+            elif call == "fit" and state.glances_at_logs and glances.is_due():
+                state.glimpsed_logs = _over_replicas(model, outputs)
+        return logs
 
     return execute
+
+
+class _Glances:
+    """Says after which executions somebody looks who does so now and then: the same on all workers.
+
+    Args:
+        strategy: Theirs.
+    """
+
+    def __init__(self, strategy: tf.distribute.Strategy) -> None:
+        self._strategy = strategy
+        self._begun = time.perf_counter()
+        self._executions, self._until_due = 0, 1
+
+    def is_due(self) -> bool:
+        """Whether somebody looks after the execution that has just ended; all workers call this after each."""
+        self._executions += 1
+        if self._executions < self._until_due:
+            return False
+        now = time.perf_counter()
+        seconds = float(all_reduce(now - self._begun, "max", self._strategy))
+        fitting = int(self._executions * GLANCE_SECONDS / max(seconds, 1e-9))
+        # The first executions say little: they compile, or run fewer steps than later ones.
+        self._until_due = max(1, min(fitting, 2 * self._executions))
+        self._begun, self._executions = now, 0
+        return True
 
 
 def _over_replicas(model: keras.Model, logs: Any) -> Any:

@@ -54,9 +54,8 @@ def left(progress: RunProgress) -> str:
 
 
 def metrics(progress: RunProgress) -> list[str]:
-    """`loss 0.1234`, `accuracy 0.9812`; with `~` where they are those of a part of the samples."""
-    about = "~" if progress.is_share else ""
-    return [printable(f"{name} {about}{value}") for name, value in progress.metrics.items()]
+    """`loss 0.1234`, `accuracy 0.9812`."""
+    return [printable(f"{name} {value}") for name, value in progress.metrics.items()]
 
 
 def waiting(progress: RunProgress) -> str:

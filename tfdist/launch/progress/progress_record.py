@@ -18,7 +18,6 @@ def progress_record(progress: RunProgress) -> dict[str, Any]:
         "step": progress.step,
         "steps": progress.steps,
         "metrics": {name: _number(text) for name, text in progress.metrics.items()} or None,
-        "metrics_of_part": progress.is_share if progress.metrics else None,
         "samples_per_second": round(progress.rate, 3) or None,
         "input_wait": round(progress.waited, 4),
         "epoch_seconds_left": _rounded(progress.epoch_left),

@@ -19,8 +19,8 @@ class RunProgress(JsonRecord):
         epochs: Epochs of the run.
         step: Steps done in this epoch.
         steps: Steps of an epoch; None where that is not known.
-        metrics: Loss and metrics of the epoch so far, as text: a loss may be no number that JSON has.
-        is_share: Whether the metrics are those of the chief's first replica's samples alone.
+        metrics: Loss and metrics of the epoch, over all replicas, as they were last read, as text: a loss may be no
+            number that JSON has.
         rate: Samples of the global batch a second over the last steps; 0 while unknown.
         waited: The share of the steps' time of this epoch that waited for data.
         epoch_left: Seconds until the end of the epoch; None while unknown.
@@ -39,7 +39,6 @@ class RunProgress(JsonRecord):
     step: int
     steps: int | None = None
     metrics: Mapping[str, str] = field(default_factory=dict)
-    is_share: bool = False
     rate: float = 0.0
     waited: float = 0.0
     epoch_left: float | None = None

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 import keras
 
+from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.order.epoch_span import EpochSpan
 from tfdist.training.config_run.input_wait import InputWait, InputWaitClock
 from tfdist.training.config_run.metric_texts import metrics_line
@@ -26,6 +27,7 @@ class ProgressCallback(keras.callbacks.Callback):
     """
 
     ignores_batches = True
+    glances_at_logs = True
 
     def __init__(
         self,
@@ -78,18 +80,24 @@ class ProgressCallback(keras.callbacks.Callback):
         waits = sorted(self._waits[1:] or self._waits, key=lambda wait: wait.share)
         return waits[len(waits) // 2] if waits else None
 
+    @property
+    def _has_several_replicas(self) -> bool:
+        return self.model is not None and self.model.distribute_strategy.num_replicas_in_sync > 1
+
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         self._first = epoch if self._first is None else self._first
         # Saves of a checkpoint come after this callback's own end of the epoch, and belong to its rest.
         self._rest = 0.0 if self._logs is None else time.perf_counter() - self._clock.last
         self._logs, self._validated = None, 0
+        if self._has_several_replicas:
+            fit_state(self.model).glimpsed_logs = None
         self._epoch = epoch
         self._clock.begin()
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
         self._clock.step()
-        # Keras has read them for its callbacks already: keeping them costs a step nothing.
-        self._logs = logs
+        # Those of the step are its first replica's: the others' are read now and then.
+        self._logs = (fit_state(self.model).glimpsed_logs if self._has_several_replicas else logs) or {}
 
     def on_test_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
         self._validated = batch + 1

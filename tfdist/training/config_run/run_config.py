@@ -144,7 +144,6 @@ def _reporting(
         epochs=config.fit.epochs,
         steps=len(epoch_span(config, inputs.samples)),
         validation_steps=num_steps(inputs.validation_samples, config.data.batch_size) or None,
-        replicas=session.strategy.num_replicas_in_sync,
     )
     memory = functools.partial(used_memory, session.devices)
 

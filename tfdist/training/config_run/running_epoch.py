@@ -21,13 +21,11 @@ class EpochSize:
         epochs: Epochs of the run.
         steps: Steps of an epoch.
         validation_steps: Batches of a validation; None without one.
-        replicas: Replicas that share a batch.
     """
 
     epochs: int
     steps: int
     validation_steps: int | None
-    replicas: int
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,7 @@ class EpochState:
 
     Attributes:
         epoch: Its number, from 0.
-        logs: Of its last batch, as Keras has given them: on several replicas those of the first one.
+        logs: Of one of its last batches, over all replicas.
         validated: Batches of its validation that are done.
         rest: Seconds of an epoch besides its steps, so far.
         last_step: When its last step ended, by `clock` of the caller; None before the first.
@@ -77,7 +75,6 @@ def progress_of(
         step=done,
         steps=size.steps,
         metrics=metric_texts(numbers(state.logs)),
-        is_share=size.replicas > 1,
         rate=activity.rate,
         waited=0.0 if state.last_step is None else wait.share,
         epoch_left=None if left is None else left.epoch,

@@ -114,7 +114,7 @@ def test_a_stream_that_is_gone_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_progress_has_numbers() -> None:
     told = RunProgress(
-        State.STEP, 3, 12, 7, 12, {"loss": "0.25", "odd": "nan", "text": "?"}, True, 1831.70001, 0.03125, 1.77, 16.3
+        State.STEP, 3, 12, 7, 12, {"loss": "0.25", "odd": "nan", "text": "?"}, 1831.70001, 0.03125, 1.77, 16.3
     )
     assert progress_record(told) == {
         "event": "progress",
@@ -124,7 +124,6 @@ def test_progress_has_numbers() -> None:
         "step": 7,
         "steps": 12,
         "metrics": {"loss": 0.25, "odd": None, "text": None},
-        "metrics_of_part": True,
         "samples_per_second": 1831.7,
         "input_wait": 0.0312,
         "epoch_seconds_left": 1.8,

@@ -20,10 +20,10 @@ METRICS = {"loss": "0.2311", "accuracy": "0.9342"}
             {"steps": 469, "metrics": METRICS, "rate": 8412.4, "epoch_left": 12.0, "run_left": 245.0, "waited": 0.07},
             "epoch  3/10  step 120/469  loss 0.2311  accuracy 0.9342  8,412 samples/s  0:12 left, run 4:05  input 7 %",
         ),
-        # Of one replica's samples, and a wait that is not worth a word.
+        # A wait that is not worth a word.
         (
-            {"steps": 469, "metrics": METRICS, "is_share": True, "rate": 8.44, "waited": 0.05},
-            "epoch  3/10  step 120/469  loss ~0.2311  accuracy ~0.9342  8.4 samples/s",
+            {"steps": 469, "metrics": METRICS, "rate": 8.44, "waited": 0.05},
+            "epoch  3/10  step 120/469  loss 0.2311  accuracy 0.9342  8.4 samples/s",
         ),
         ({"epoch": 9, "steps": 120, "epoch_left": 3.0, "run_left": 3.0}, "epoch 10/10  step 120/120  0:03 left"),
         ({"state": State.COMPILING, "step": 0, "steps": 469}, "epoch  3/10  step   0/469  compiling"),

@@ -12,7 +12,7 @@ from tfdist.training.config_run.input_wait import InputWait
 from tfdist.training.config_run.running_epoch import EpochSize, EpochState, progress_of
 from tfdist.training.supervision.activity_tracker import ActivitySnapshot
 
-SIZE = EpochSize(epochs=3, steps=10, validation_steps=4, replicas=1)
+SIZE = EpochSize(epochs=3, steps=10, validation_steps=4)
 WAIT = InputWait(seconds=10.0, waited=1.0, busy=1.0)
 
 
@@ -54,8 +54,3 @@ def test_a_later_validation_takes_as_long_as_the_last() -> None:
         EpochState(1, {"loss": 0.5}, validated=1, rest=3.0, last_step=99.0), state=State.EVALUATING, step=20
     )
     assert (told.state, told.validated, told.epoch_left, told.run_left) == (State.EVALUATING, 1, 2.0, 10.0)
-
-
-def test_metrics_of_several_replicas_are_those_of_a_share() -> None:
-    size = EpochSize(epochs=3, steps=10, validation_steps=None, replicas=2)
-    assert progress(EpochState(0, {}), size).is_share and not progress(EpochState(0, {})).is_share
