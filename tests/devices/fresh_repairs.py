@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tfdist.keras_repairs.registry import RepairHooks, repairs
+from tfdist.keras_repairs.registry import repairs
+from tfdist.keras_repairs.repair import RepairHooks
 
 
 def put_in(hooks: RepairHooks, monkeypatch: pytest.MonkeyPatch) -> None:

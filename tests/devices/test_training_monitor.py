@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.devices.fresh_repairs import put_in
-from tfdist.keras_repairs.registry import RepairHooks
+from tfdist.keras_repairs.repair import RepairHooks
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import State, ledger_lines
 from tfdist.runtime.step_meter import StepMeter

@@ -1,9 +1,10 @@
 """Repairs of Keras under a strategy of several replicas; the only package that touches Keras internals.
 
-`install` replaces the functions of Keras and TensorFlow that `registry` lists, once `keras_versions` has looked whether
-they, and those that `relied_on` lists, are what the repairs were written for: `fingerprints` has them, of each tested
-version. What the two tables list is a `keras_function`. A repair takes the original as its argument and falls back to
-it where one replica trains. Repairs stand in the room of their subject; in the order of a step:
+`install` replaces the functions of Keras and TensorFlow that `registry` lists, with `random_repairs` as the part about
+random numbers, once `keras_versions` has looked whether they, and those that `relied_on` lists, are what the repairs
+were written for: `fingerprints` has them, of each tested version. What the tables list is a `keras_function`. A
+`repair` takes the original as its argument and falls back to it where one replica trains. Repairs stand in the room of
+their subject; in the order of a step:
 
 - `base/`: the foundation of the others: the replica's step, the state of a `fit`
 - `model_checks/`: what of a model decides whether replicas can be exact, and what is refused

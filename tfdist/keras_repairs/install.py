@@ -13,8 +13,9 @@ from tfdist.keras_repairs.callbacks import callback_list
 from tfdist.keras_repairs.fingerprints import FINGERPRINTS
 from tfdist.keras_repairs.loop import fit_listeners, trainer
 from tfdist.keras_repairs.optimizer import gradient_reduction
-from tfdist.keras_repairs.registry import Function, Repair, RepairHooks, repairs
+from tfdist.keras_repairs.registry import repairs
 from tfdist.keras_repairs.relied_on import relied_on
+from tfdist.keras_repairs.repair import Function, Repair, RepairHooks
 
 _IS_REPAIR: AttachedValue[bool] = AttachedValue("is_repair")
 

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
 
 import keras
 import tensorflow as tf
-from keras.src import backend, datasets
-from keras.src.backend import tensorflow as tensorflow_backend
+from keras.src import datasets
 from keras.src.backend.common import global_state
 from keras.src.backend.tensorflow import core, nn
 from keras.src.backend.tensorflow import optimizer as optimizer_module
-from keras.src.backend.tensorflow import random as random_module
 from keras.src.backend.tensorflow import trainer as trainer_module
 from keras.src.callbacks import callback_list as callback_list_module
 from keras.src.layers import layer as layer_module
@@ -35,16 +30,7 @@ from tensorflow.python.distribute import cross_device_ops, mirrored_run, values
 from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
 from tensorflow.python.eager import backprop
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
-from tensorflow.python.framework import random_seed
-from tensorflow.python.ops import (
-    cond,
-    control_flow_switch_case,
-    gen_random_ops,
-    gen_stateless_random_ops,
-    gen_stateless_random_ops_v2,
-    nn_impl_distribute,
-    while_loop,
-)
+from tensorflow.python.ops import nn_impl_distribute
 from tensorflow.python.saved_model import load
 
 from tfdist.keras_repairs.base import (
@@ -70,7 +56,6 @@ from tfdist.keras_repairs.forward import (
     xla,
 )
 from tfdist.keras_repairs.inputs import array_shuffle, epoch_iterator, symbolic_build
-from tfdist.keras_repairs.keras_function import KerasFunction
 from tfdist.keras_repairs.loop import (
     decorated_functions,
     fit_listeners,
@@ -88,18 +73,10 @@ from tfdist.keras_repairs.optimizer import (
     gradient_reduction,
     variable_updates,
 )
-from tfdist.keras_repairs.random_numbers import (
-    batch_size,
-    draws,
-    loops_and_branches,
-    python_draws,
-    seeds,
-    stateless_draws,
-    traced_draws,
-    unseeded_draws,
-    unshared_draws,
-)
+from tfdist.keras_repairs.random_numbers import traced_draws
+from tfdist.keras_repairs.random_repairs import of_random_numbers
 from tfdist.keras_repairs.recomputation import copied_operations, recomputed_calls
+from tfdist.keras_repairs.repair import Function, Repair, RepairHooks
 from tfdist.keras_repairs.sharded_embeddings import embedding_layers, sparse_updates
 from tfdist.keras_repairs.sharded_optimizer import averages, clipping, slot_making, whole_slots
 from tfdist.keras_repairs.sharded_parameters import layer_scopes, second_gathers, summed_gradients, weight_making
@@ -110,7 +87,6 @@ try:
 except ImportError:  # Keras 3.12 and 3.13
     from keras.src.export.saved_model import ExportArchive as SavedModelExportArchive
 
-Function = Callable[..., Any]
 _RESULT = "_get_metrics_result_or_logs"
 _OVERWRITE = "_overwrite_model_variables_with_average_value"
 _ACCUMULATE = "_backend_increment_gradient_accumulators"
@@ -124,38 +100,12 @@ _DATASETS = tuple(
 """Keras's modules that hold a `get_file` of their own."""
 
 
-@dataclass(frozen=True)
-class RepairHooks:
-    """What other packages of tfdist connect to the repairs: the arguments of `install`."""
-
-    imposed_seed: int | None = None
-    extra_callbacks: callback_list.ExtraCallbacks = callback_list.none_extra
-    on_batch: trainer.Observer | None = None
-    on_gradients: gradient_reduction.Observer | None = None
-    listener: fit_listeners.FitListener = fit_listeners.NoListener()
-
-
-@dataclass(frozen=True)
-class Repair(KerasFunction):
-    """One replaced function: `owner.name` becomes `make(original)`.
-
-    Attributes:
-        make: Takes the original function and returns the repaired one.
-        also: Public modules that hold the function under the same name.
-        is_checked: Whether the original must be one of those in `fingerprints`, for which `make` was written.
-    """
-
-    make: Callable[[Any], Function]
-    also: tuple[Any, ...] = ()
-    is_checked: bool = True
-
-
-def repairs(hooks: RepairHooks = RepairHooks()) -> tuple[Repair, ...]:
+def repairs(hooks: RepairHooks | None = None) -> tuple[Repair, ...]:
     """Every repair, in the order of a run."""
+    hooks = hooks or RepairHooks()
     return (
         *_of_data(hooks),
-        *_of_keras_random(),
-        *_of_tensorflow_random(hooks),
+        *of_random_numbers(hooks.imposed_seed),
         *_of_the_forward_pass(),
         *_of_variables(),
         *_of_gradients(hooks),
@@ -198,80 +148,6 @@ def _of_data(hooks: RepairHooks) -> tuple[Repair, ...]:
         Repair(model, "make_predict_function", make_predict_function),
         Repair(model, "fit", fit),
         Repair(model, "evaluate", evaluate),
-    )
-
-
-def _of_keras_random() -> tuple[Repair, ...]:
-    """Repairs of the functions of `keras.random`, of their seeds, and of the sizes that scripts give them."""
-    of_shape = ("uniform", "normal", "truncated_normal", "randint", "gamma", "beta", "binomial")
-    return (
-        Repair(seed_generator.SeedGenerator, "next", seeds.next_seed),
-        Repair(core, "shape", batch_size.shape, (backend, tensorflow_backend)),
-        *(Repair(random_module, name, draws.of_shape) for name in of_shape),
-        Repair(random_module, "dropout", draws.dropout),
-        Repair(random_module, "categorical", draws.categorical),
-        Repair(random_module, "shuffle", draws.shuffle),
-    )
-
-
-def _of_tensorflow_random(hooks: RepairHooks) -> tuple[Repair, ...]:
-    """Repairs of the operations below `keras.random`, and of what else draws in TensorFlow."""
-    get_seed = functools.partial(unshared_draws.get_seed, imposed_seed=hooks.imposed_seed)
-    numbers = (
-        "stateless_random_uniform_v2",
-        "stateless_random_uniform_full_int_v2",
-        "stateless_random_normal_v2",
-    )
-    with_parameters = (
-        "stateless_random_binomial",
-        "stateless_random_poisson",
-        "stateless_parameterized_truncated_normal",
-    )
-    operations, older = gen_stateless_random_ops_v2, gen_stateless_random_ops
-    return (
-        Repair(random_seed, "get_seed", get_seed),
-        Repair(tf.random.Generator, "_prepare_key_counter", unshared_draws.of_generator),
-        Repair(tf.random.Generator, "binomial", unshared_draws.of_generator),
-        Repair(while_loop, "while_loop", loops_and_branches.while_loop),
-        Repair(cond, "cond", loops_and_branches.cond),
-        Repair(control_flow_switch_case, "_indexed_case_helper", loops_and_branches.switch),
-        *_of_unseeded_draws(),
-        *(Repair(operations, name, stateless_draws.numbers) for name in numbers),
-        Repair(operations, "stateless_truncated_normal_v2", stateless_draws.truncated_normal),
-        Repair(operations, "stateless_random_uniform_int_v2", stateless_draws.integers),
-        Repair(operations, "stateless_random_gamma_v3", stateless_draws.gamma),
-        Repair(operations, "stateless_shuffle", stateless_draws.shuffle),
-        *(Repair(older, name, stateless_draws.with_parameters) for name in with_parameters),
-        Repair(older, "stateless_multinomial", stateless_draws.multinomial),
-        *_of_python(),
-    )
-
-
-def _of_unseeded_draws() -> tuple[Repair, ...]:
-    """Repairs of the operations below `tf.random.normal` and its kin, which keep a state of their own."""
-    drawings = {
-        "random_standard_normal": unseeded_draws.NORMAL,
-        "truncated_normal": unseeded_draws.TRUNCATED_NORMAL,
-        "random_uniform": unseeded_draws.UNIFORM,
-        "random_uniform_int": unseeded_draws.INTEGERS,
-        "random_gamma": unseeded_draws.GAMMA,
-        "random_poisson_v2": unseeded_draws.POISSON,
-        "multinomial": unseeded_draws.CATEGORICAL,
-        "random_shuffle": unseeded_draws.SHUFFLE,
-    }
-    return tuple(
-        Repair(gen_random_ops, name, functools.partial(unseeded_draws.unseeded, drawing_of=drawing))
-        for name, drawing in drawings.items()
-    )
-
-
-def _of_python() -> tuple[Repair, ...]:
-    """Repairs of the functions that draw from NumPy's and Python's generators."""
-    watched = python_draws.watched
-    return tuple(
-        Repair(module, name, functools.partial(watched, name=f"{module.__name__}.{name}"), is_checked=False)
-        for module, names in python_draws.NAMES.items()
-        for name in names
     )
 
 
