@@ -22,8 +22,6 @@ from tfdist.runtime.transport.shared_memory.output_buffers import OutputBuffers
 from tfdist.runtime.transport.shared_memory.part_exchange import Bounds, join_parts, sum_parts
 from tfdist.runtime.transport.shared_memory.uneven_exchange import deal_uneven_array
 
-_IN_PLACE = (tf.float64, tf.float32, tf.float16, tf.bfloat16, tf.int64, tf.int32)
-
 
 class MemoryOperations:
     """Sums and copies of flat tensors between the workers of a host.
@@ -66,18 +64,14 @@ class MemoryOperations:
         return self._connected
 
     def reduce(self, tensors: Sequence[tf.Tensor], reduction: Reduction = "sum") -> list[tf.Tensor]:
-        """The sum, or another reduction, of each tensor over the workers of the host.
-
-        In a function it is taken in the tensors' own memory, where nothing else reads them.
-        """
-        in_place = not tf.executing_eagerly() and all(tensor.dtype in _IN_PLACE for tensor in tensors)
+        """The sum, or another reduction, of each tensor over the workers of the host."""
 
         def reduced(*arrays: NDArray) -> list[NDArray]:
-            totals = list(arrays) if in_place else self._buffers_for(arrays)
+            totals = self._buffers_for(arrays)
             reduce_arrays(self._mesh, arrays, totals, reduction)
             return totals
 
-        return self._call(reduced, tensors, in_place=in_place)
+        return self._call(reduced, tensors)
 
     def copy(self, tensors: Sequence[tf.Tensor], root: int = 0) -> list[tf.Tensor]:
         """The tensors of one worker of the host; those of the others have the same sizes."""
@@ -166,8 +160,6 @@ class MemoryOperations:
         function: Callable[..., list[NDArray]],
         tensors: Sequence[tf.Tensor],
         around: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
-        *,
-        in_place: bool = False,
     ) -> list[tf.Tensor]:
         def exchanged(*arrays: NDArray) -> list[NDArray]:
             with around(), self._lock:
@@ -178,28 +170,13 @@ class MemoryOperations:
         with tf.device("CPU:0"):
             before = self._order.read_value()
             with tf.control_dependencies([before]):
-                given = [_with_memory_of_its_own(tensor, before) for tensor in tensors] if in_place else tensors
-                results = tf.numpy_function(exchanged, given, [tensor.dtype for tensor in tensors])
+                results = tf.numpy_function(exchanged, tensors, [tensor.dtype for tensor in tensors])
             with tf.control_dependencies(results):
                 self._order.assign(before, read_value=False)
         return results
 
     def _buffers_for(self, arrays: Sequence[NDArray]) -> list[NDArray]:
         return [self._buffers.take(array.size, array.dtype) for array in arrays]
-
-
-def _with_memory_of_its_own(tensor: tf.Tensor, zero: tf.Tensor) -> tf.Tensor:
-    """A flat tensor's elements in memory that nothing else reads. Call it in a function, once for each writer.
-
-    It adds nothing to no elements. TensorFlow's kernel takes the memory of its input where nothing else holds that, and
-    copies it where something does: a variable, a constant, another operation that reads it later.
-
-    Args:
-        tensor: Of one dimension.
-        zero: An integer 0 that TensorFlow does not know: it would leave out what adds nothing.
-    """
-    places = tf.zeros(tf.stack([zero, 1]), tf.int32)
-    return tf.raw_ops.ScatterNdNonAliasingAdd(input=tensor, indices=places, updates=tf.zeros([zero], tensor.dtype))
 
 
 def _new_order() -> tf.Variable:
