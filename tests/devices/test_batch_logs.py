@@ -156,6 +156,7 @@ def test_who_looks_now_and_then_sees_those_of_one_device(
     kind: Callable[..., keras.Model], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batch_logs, "GLANCE_SECONDS", 0.0)
+    monkeypatch.setattr(batch_logs, "GLANCE_SHARE", float("inf"))
     x = np.random.default_rng(1).normal(size=(101, 3))
     given: dict[str, Any] = {"y": (x[:, :1] > 0).astype(float), "batch_size": BATCH, "verbose": 0}
     alone, glancing = Seen(), Glancing()
@@ -170,8 +171,50 @@ def test_who_looks_now_and_then_sees_those_of_one_device(
     assert fit_state(model).glimpsed_logs is None
 
 
-def test_who_looks_now_and_then_costs_few_exchanges(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until it is known how long an execution takes, the number of executions between two looks doubles."""
-    monkeypatch.setattr(batch_logs, "GLANCE_SECONDS", 1e9)
+class Clock:
+    """A clock that stands still unless it is moved."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def perf_counter(self) -> float:
+        return self.seconds
+
+
+@pytest.mark.parametrize(
+    ("execution", "look", "looks"),
+    [
+        (0.01, 0.0, range(28, 36)),  # once a second, of 3,000
+        (2.0, 0.0, range(3000, 3001)),
+        (0.01, 0.7, range(4, 12)),  # a look of 0.7 s every 35 s at most
+        (0.05, 2.0, range(4, 12)),
+    ],
+)
+def test_who_looks_now_and_then_takes_little_time(
+    monkeypatch: pytest.MonkeyPatch, execution: float, look: float, looks: range
+) -> None:
+    clock, seen = Clock(), 0
+    monkeypatch.setattr(batch_logs, "time", clock)
     glances = _Glances(tf.distribute.get_strategy())
-    assert [glances.is_due() for _ in range(10)] == [True, False, True, *[False] * 3, True, *[False] * 3]
+    for _ in range(3000):
+        clock.seconds += execution
+        if glances.is_due():
+            seen += 1
+            with glances.looking():
+                clock.seconds += look
+    assert seen in looks
+
+
+class Nesting(Glancing):
+    """Evaluates and predicts within an epoch."""
+
+    def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:
+        self.model.evaluate(np.ones((3, 3)), np.ones((3, 1)), verbose=0)
+        self.model.predict(np.ones((3, 3)), verbose=0)
+
+
+def test_what_was_seen_stays_while_a_callback_evaluates() -> None:
+    nesting, x = Nesting(), np.random.default_rng(1).normal(size=(41, 3))
+    with mirrored(2).scope():
+        model_of(keras.Model).fit(x, (x[:, :1] > 0).astype(float), batch_size=BATCH, verbose=0, callbacks=[nesting])
+    assert nesting.seen and all(nesting.seen.values())

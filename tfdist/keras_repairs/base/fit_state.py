@@ -55,12 +55,12 @@ class FitState:
     @contextlib.contextmanager
     def reading_logs(self) -> Iterator[None]:
         """Around a `fit`, `evaluate` or `predict`: who reads logs in it reads none after it."""
-        before = self.train_logs, self.test_logs, self.glances_at_logs
+        before = self.train_logs, self.test_logs, self.glances_at_logs, self.glimpsed_logs
         self.glimpsed_logs = None
         try:
             yield
         finally:
-            self.train_logs, self.test_logs, self.glances_at_logs = before
+            self.train_logs, self.test_logs, self.glances_at_logs, self.glimpsed_logs = before
 
     def reads_logs(self, call: str) -> bool:
         """Whether somebody is given the logs of batches of `fit`, or of `evaluate`."""

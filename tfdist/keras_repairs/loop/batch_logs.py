@@ -7,8 +7,9 @@ Where somebody shows them now and then, as the progress of a run from a config, 
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -26,6 +27,9 @@ Function = Callable[..., Any]
 
 GLANCE_SECONDS = 1.0
 """Roughly how long it takes until somebody who looks at logs now and then looks again."""
+
+GLANCE_SHARE = 0.02
+"""The share of the time that looks may take; where they take longer they are rarer."""
 
 
 def sharing_logs(function: Function, model: keras.Model, call: TrainerMethod) -> Function:
@@ -48,7 +52,8 @@ def sharing_logs(function: Function, model: keras.Model, call: TrainerMethod) ->
             if state.reads_logs(call):
                 logs = state.glimpsed_logs = _over_replicas(model, outputs)
             elif call == "fit" and state.glances_at_logs and glances.is_due():
-                state.glimpsed_logs = _over_replicas(model, outputs)
+                with glances.looking():
+                    state.glimpsed_logs = _over_replicas(model, outputs)
         return logs
 
     return execute
@@ -65,19 +70,29 @@ class _Glances:
         self._strategy = strategy
         self._begun = time.perf_counter()
         self._executions, self._until_due = 0, 1
+        self._look = 0.0
 
     def is_due(self) -> bool:
         """Whether somebody looks after the execution that has just ended; all workers call this after each."""
         self._executions += 1
         if self._executions < self._until_due:
             return False
-        now = time.perf_counter()
-        seconds = float(all_reduce(now - self._begun, "max", self._strategy))
-        fitting = int(self._executions * GLANCE_SECONDS / max(seconds, 1e-9))
+        own = np.array([time.perf_counter() - self._begun, self._look])
+        seconds, look = map(float, all_reduce(own, "max", self._strategy))
+        fitting = int(self._executions * max(GLANCE_SECONDS, look / GLANCE_SHARE) / max(seconds, 1e-9))
         # The first executions say little: they compile, or run fewer steps than later ones.
         self._until_due = max(1, min(fitting, 2 * self._executions))
-        self._begun, self._executions = now, 0
         return True
+
+    @contextlib.contextmanager
+    def looking(self) -> Iterator[None]:
+        """Around a look: what it takes is no time of executions, and the longer it takes the rarer are the next."""
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._begun, self._executions = time.perf_counter(), 0
+            self._look = self._begun - begun
 
 
 def _over_replicas(model: keras.Model, logs: Any) -> Any:
