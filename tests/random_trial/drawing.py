@@ -18,6 +18,7 @@ _CALLBACKS = (
     'keras.callbacks.EarlyStopping("loss", patience=1, min_delta=10.0, restore_best_weights=True)',
     "keras.callbacks.TerminateOnNaN()",
     "StopsAt(2)",
+    "SeesLogs()",
     "keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: None)",
     'keras.callbacks.ModelCheckpoint(f"{FOLDER}/weights.weights.h5", "loss", save_best_only=True, '
     "save_weights_only=True)",
@@ -94,7 +95,7 @@ def _form(parts: tuple[Part, ...], heads: tuple[Head, ...], rng: Random) -> str:
 
 def _callbacks(rng: Random) -> tuple[tuple[str, ...], bool]:
     """Callbacks, and whether one changes the learning rate."""
-    if rng.random() < 0.6:
+    if rng.random() < 0.5:
         return (), False
     chosen = rng.sample(_CALLBACKS, rng.choice((0, 1, 1, 2)))
     changes_rate = rng.random() < 0.4

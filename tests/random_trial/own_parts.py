@@ -337,6 +337,27 @@ class StopsAt(keras.callbacks.Callback):
             self.model.stop_training = True
 
 
+class SeesLogs(keras.callbacks.Callback):
+    """Puts the logs of batches into those of their epoch."""
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.seen = {}
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.seen.update({f"{name} of batch {batch}": value for name, value in (logs or {}).items()})
+
+    def on_test_batch_end(self, batch, logs=None):
+        self.seen.update({f"val_{name} of batch {batch}": value for name, value in (logs or {}).items()})
+
+    def on_epoch_end(self, epoch, logs=None):
+        logs.update(self.seen)
+
+
+def recomputed(make):
+    with keras.RematScope("full"):
+        return make()
+
+
 class OwnStep(keras.Model):
     """A step as in Keras's guides."""
 
