@@ -10,6 +10,7 @@ import pytest
 from benchmarks import embeddings
 
 
+@pytest.mark.slow
 @pytest.mark.bound(300)
 def test_both_train_the_same_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "table.md"
@@ -21,6 +22,7 @@ def test_both_train_the_same_model(tmp_path: Path, capsys: pytest.CaptureFixture
     assert losses[0] == pytest.approx(losses[1], rel=1e-4) and losses[0] > 0
 
 
+@pytest.mark.slow
 def test_one_that_fails_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert embeddings.main(["--optimizer", "lamb", "--contestants", "sharded", "--steps", "1", "--batch", "8"]) == 1
     assert re.search(r"\| sharded \| +failed \|", capsys.readouterr().out)

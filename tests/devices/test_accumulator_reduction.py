@@ -79,7 +79,7 @@ def gone_on(optimizer: Optimizer) -> list[list[float]]:
 
 @pytest.mark.parametrize(
     ("saving", "loading", "optimizer"),
-    [(3, 2, adam), (3, 2, scaled), slow(2, 2, adam), slow(3, 3, adam), slow(3, 3, scaled), slow(3, 1, adam),
+    [slow(3, 2, adam), (3, 2, scaled), slow(2, 2, adam), slow(3, 3, adam), slow(3, 3, scaled), slow(3, 1, adam),
      slow(1, 3, adam)],
 )  # fmt: skip
 def test_saved_and_loaded_inside_an_accumulation(
@@ -92,6 +92,7 @@ def test_saved_and_loaded_inside_an_accumulation(
         assert_same(gone_on(optimizer), state(fit(keras.saving.load_model(tmp_path / "model.keras"))))
 
 
+@pytest.mark.slow
 def test_given_the_weights_of_another_optimizer() -> None:
     first, _ = trained(3)
     with on(3):
@@ -126,7 +127,8 @@ def checkpointed(folder: Path) -> tuple[list[list[float]], dict[str, list[list[f
     return state(model), written
 
 
-@pytest.mark.parametrize("replicas", [slow(2), 3])
+@pytest.mark.slow
+@pytest.mark.parametrize("replicas", [2, 3])
 def test_backed_up_inside_an_epoch(replicas: int, tmp_path: Path) -> None:
     expected = restored(tmp_path / "one")
     with on(replicas):

@@ -97,7 +97,7 @@ def trained(kind: Callable[..., keras.Model], samples: int, **options: Any) -> d
     ("kind", "options"),
     [
         (keras.Model, {}),
-        (keras.Model, {"steps_per_execution": 3}),
+        slow(keras.Model, {"steps_per_execution": 3}),
         slow(keras.Model, {"run_eagerly": True}),
         (OwnStep, {}),
     ],

@@ -15,6 +15,7 @@ import tensorflow as tf
 from tests.devices.mirrored import mirrored, of_each_replica
 from tests.exactness.comparison import assert_same
 from tests.exactness.table import numbers
+from tests.marks import slow
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, replica_step
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.forward import batch_moments
@@ -195,7 +196,7 @@ def model_of(**options: Any) -> keras.Model:
     return model
 
 
-@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("jit_compile", [False, slow(True)])
 def test_each_replica_has_its_own_statistics_when_asked(jit_compile: bool) -> None:
     x, y = (part[:33] for part in numbers(65))
     with mirrored(REPLICAS).scope(), of_each_replica(mirrored(REPLICAS)):

@@ -28,7 +28,7 @@ from tfdist.training.quantization.quantized_files import QuantizedFiles
 
 SAMPLES, INPUTS = 45, 12
 needs_awq = pytest.mark.skipif(not is_from("3.14"), reason="this Keras has no AWQ")
-MODES = [slow("gptq", 4), ("gptq", 8), pytest.param("awq", 4, marks=needs_awq)]
+MODES = [slow("gptq", 4), ("gptq", 8), pytest.param("awq", 4, marks=[needs_awq, pytest.mark.slow])]
 
 
 def correlated_inputs(samples: int = 200) -> np.ndarray:
@@ -107,8 +107,7 @@ def moments(strategy: tf.distribute.Strategy, batch_size: int) -> dict[str, Inpu
 
 
 @pytest.mark.usefixtures("repaired")
-@pytest.mark.parametrize("replicas", [2, 3])
-@pytest.mark.parametrize("batch_size", [15, 22])
+@pytest.mark.parametrize(("batch_size", "replicas"), [(15, 3), (22, 2), slow(15, 2), slow(22, 3)])
 def test_moments_are_those_of_one_replica(replicas: int, batch_size: int) -> None:
     """Of 45 samples in batches of 22 the last has one, so that replicas have none."""
     expected = list(moments(tf.distribute.get_strategy(), SAMPLES).values())

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.marks import slow
 from tfdist.training.pruning import channel_removal
 from tfdist.training.pruning.channel_removal import SmallerModel, remove_channels
 from tfdist.training.pruning.pruning_callback import Pruning
@@ -144,9 +145,14 @@ ALL = [
     (residual, {"a": 4}),
     (words, {"a": 5}),
 ]
+WITHIN_OTHERS = (chain, series, branches, nested, words)
 
 
-@pytest.mark.parametrize(("build", "removed"), ALL, ids=[build.__name__ for build, _ in ALL])
+@pytest.mark.parametrize(
+    ("build", "removed"),
+    [slow(*each) if each[0] in WITHIN_OTHERS else each for each in ALL],
+    ids=[build.__name__ for build, _ in ALL],
+)
 def test_smaller_layers_and_the_same_outputs(build: Build, removed: dict[str, int], tmp_path: Path) -> None:
     model, x = pruned(build)
     result = remove_channels(model)

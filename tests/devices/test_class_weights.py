@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 from tests.devices.mirrored import mirrored
+from tests.marks import slow
 from tfdist import keras_repairs
 from tfdist.config import NpzSource
 from tfdist.data import from_config
@@ -64,7 +65,7 @@ def trained(strategy: tf.distribute.Strategy, data: Any, **options: Any) -> tupl
     return history, np.concatenate([weight.numpy().ravel() for weight in model.weights])
 
 
-@pytest.mark.parametrize("samples", [64, 65])
+@pytest.mark.parametrize("samples", [slow(64), 65])
 def test_a_training_is_that_of_fit_with_class_weight(
     strategy: tf.distribute.Strategy, samples: int, tmp_path: Path
 ) -> None:

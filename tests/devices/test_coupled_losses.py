@@ -18,6 +18,7 @@ import tfdist
 from tests.devices.mirrored import mirrored
 from tests.exactness.comparison import assert_same
 from tests.exactness.table import numbers
+from tests.marks import slow
 from tfdist.errors import UnsupportedError, UsageError
 from tfdist.keras_repairs.coupling.trials.loss_trial import try_out
 from tfdist.keras_repairs.coupling.trials.part_comparison import Kind
@@ -148,7 +149,7 @@ def test_one_line_says_that_a_loss_is_gathered(float64: None, messages: pytest.L
     assert "tfdist.averaged(loss)" in said
 
 
-@pytest.mark.parametrize("loss", ["dice", largest_error])
+@pytest.mark.parametrize("loss", [slow("dice"), largest_error])
 def test_it_can_be_switched_off(loss: Any, gather_is_off: None, messages: pytest.LogCaptureFixture) -> None:
     expected = fitted(loss=loss)
     with mirrored(3).scope():
@@ -206,7 +207,7 @@ def registered_error(y_true: Any, y_pred: Any) -> Any:
     return largest_error(y_true, y_pred)
 
 
-@pytest.mark.parametrize("loss", [registered_error, keras.losses.Tversky()])
+@pytest.mark.parametrize("loss", [registered_error, slow(keras.losses.Tversky())])
 @pytest.mark.parametrize("declare", [tfdist.gathered, tfdist.averaged, tfdist.summed])
 def test_it_is_saved_and_loaded(loss: Any, declare: Any, tmp_path: Path) -> None:
     x, _ = numbers(33)

@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 import tfdist.data
+from tests.marks import slow
 
 RECORDS, BATCH = 400, 4
 
@@ -32,8 +33,9 @@ next(iterator)
 """
 
 
-@pytest.mark.parametrize("replicas", ["1", "2"])
-@pytest.mark.parametrize("kind", ["text", "images"])
+@pytest.mark.parametrize(
+    ("kind", "replicas"), [("text", "2"), slow("images", "1"), slow("text", "1"), slow("images", "2")]
+)
 def test_the_process_ends(tmp_path: Path, kind: str, replicas: str) -> None:
     if kind == "text":
         (tmp_path / "a.txt").write_text("1\tsome words of text\n" * 100_000)

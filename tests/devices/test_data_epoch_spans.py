@@ -12,6 +12,7 @@ import tensorflow as tf
 from tests.devices.mirrored import mirrored
 from tests.devices.test_data_pipeline import expected_epoch, read_epoch
 from tests.exactness.table import classifier, numbers
+from tests.marks import slow
 from tfdist.data.formats.array_samples import ArraySamples
 from tfdist.data.formats.generator_samples import GeneratorSamples
 from tfdist.data.pipeline import build, replica_batches
@@ -76,7 +77,7 @@ def test_replicas_know_the_size_of_the_whole_batch(steps: EpochSteps | WorkerSha
 
 
 @pytest.mark.usefixtures("repaired", "float64")
-@pytest.mark.parametrize("replicas", [2, 3])
+@pytest.mark.parametrize("replicas", [2, slow(3)])
 def test_a_training_is_that_of_one_replica_and_of_keras_over_data_that_repeats(replicas: int) -> None:
     x, y = numbers(65)
     options: dict[str, Any] = {"epochs": 4, "verbose": 0}

@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 from tests.devices.mirrored import mirrored
+from tests.marks import slow
 from tfdist.config import load_config
 from tfdist.config.load import load_parts
 from tfdist.keras_repairs.distillation.soft_targets import Softening, SoftTargets
@@ -126,7 +127,7 @@ def test_the_numbers_of_keras(config_file: Path) -> None:
 
 
 @pytest.mark.usefixtures("repaired")
-@pytest.mark.parametrize("replicas", [2, 3])
+@pytest.mark.parametrize("replicas", [2, slow(3)])
 def test_both_parts_of_the_loss_are_logged(replicas: int, config_file: Path, tmp_path: Path) -> None:
     """On 50 samples in batches of 16, the last of which has 2; an evaluation has the loss of the labels alone."""
     x, y = samples(config_file)
@@ -232,7 +233,7 @@ def divergence(of_teacher: np.ndarray, of_student: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.usefixtures("repaired")
-@pytest.mark.parametrize("replicas", [1, 3])
+@pytest.mark.parametrize("replicas", [1, slow(3)])
 def test_several_outputs(replicas: int, config_file: Path) -> None:
     """Each learns from that of its name, by its weight and those of the samples; in NumPy, on 50 samples in a step."""
     overrides = [

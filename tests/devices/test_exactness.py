@@ -8,19 +8,20 @@ import pytest
 
 from tests.devices.mirrored import mirrored
 from tests.devices.references import of_one_replica
+from tests.devices.shown_repairs import SHOWING
 from tests.exactness.cases import CASES, names_by_default, outcome
 from tests.exactness.comparison import assert_same_case
 from tests.exactness.results import COUNTS, SIZES, Comparison, recorded
 
 SLOW = bool(os.environ.get("TFDIST_SLOW_TESTS"))
-RUN = [(count, samples) for count in COUNTS for samples in SIZES] if SLOW else [(3, 65)]
-"""Devices and samples. By default what divides nowhere, all replicas but one without a sample in the last batch."""
+ALL = [(name, count, samples) for name in CASES for count in COUNTS for samples in SIZES]
+RUN = ALL if SLOW else [(name, 3 if name in SHOWING else 2, 65) for name in names_by_default("devices")]
+"""Cases, devices and samples. By default those that show a repair on 3, among which no batch can be divided, the others
+on 2; of the last batch, which is one sample, all devices but one have none.
+"""
 
-NAMES = list(CASES) if SLOW else names_by_default("devices")
 
-
-@pytest.mark.parametrize(("replicas", "samples"), RUN)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "replicas", "samples"), RUN)
 def test_numbers_of_one_replica(name: str, replicas: int, samples: int) -> None:
     with recorded(Comparison(name, "devices", replicas, samples)):
         expected = of_one_replica(name, samples)

@@ -80,7 +80,7 @@ OTHERS = ["onnx", "litert", "openvino", "tensorrt"]
 
 @pytest.mark.parametrize(
     ("make", "form"),
-    [(several, "savedmodel"), (text, "savedmodel"), *(slow(make, "savedmodel") for make in (digits, images, words))]
+    [slow(several, "savedmodel"), (text, "savedmodel"), *(slow(make, "savedmodel") for make in (digits, images, words))]
     + [(several, form) for form in OTHERS]
     + [slow(make, form) for make in (digits, images, words) for form in OTHERS],
 )
@@ -119,6 +119,7 @@ def test_half_precision_has_its_remedy(tmp_path: Path) -> None:
         keras.config.set_dtype_policy("float32")
 
 
+@pytest.mark.slow
 def test_fixed_sizes(tmp_path: Path) -> None:
     result = export_of(recurrent, "litert", tmp_path, "input=float32:4,5,3")
     assert result["artifact"]["one"] is None and result["artifact"]["batch_size"] == 4
@@ -220,6 +221,7 @@ def test_warm_up_requests_are_those_of_serving() -> None:
         np.testing.assert_array_equal(tf.make_ndarray(request.inputs[name]).astype(array.dtype), array)
 
 
+@pytest.mark.slow
 def test_names_do_not_depend_on_the_process(tmp_path: Path) -> None:
     digits()
     result = export_of(with_layer(Lying), "savedmodel", tmp_path)

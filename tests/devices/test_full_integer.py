@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import pytest
 
+from tests.marks import slow
 from tfdist.errors import DataError, UnsupportedError
 from tfdist.models import cnn, text_classifier
 from tfdist.training.artifacts.artifact_runtimes import litert_interpreter, open_artifact
@@ -74,8 +75,7 @@ def words() -> tuple[keras.Model, Any, Any]:
     return model, x, y
 
 
-@pytest.mark.parametrize("make", [images, words])
-@pytest.mark.parametrize("batch", [None, 4])
+@pytest.mark.parametrize(("batch", "make"), [(None, images), slow(4, words), slow(None, words), slow(4, images)])
 def test_metrics_of_both_and_a_smaller_file(make: Any, batch: int | None, tmp_path: Path) -> None:
     model, x, y = make()
     dims = ",".join(map(str, x.shape[1:]))
@@ -114,6 +114,7 @@ def test_layers_in_forms_that_have_integers() -> None:
     assert [layer.call for layer in model.layers] == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [images, words])
 def test_activations_of_16_bits_are_nearer(make: Any, tmp_path: Path) -> None:
     model, x, y = make()
@@ -155,6 +156,7 @@ def test_whole_numbers_without_ranges(tmp_path: Path, monkeypatch: pytest.Monkey
         integers(tmp_path, model, x, y, form="litert-int16x8")
 
 
+@pytest.mark.slow
 def test_ranges_are_those_of_the_samples(tmp_path: Path) -> None:
     """By samples of another scale activations are cut off, and the budget is not held."""
     keras.utils.set_random_seed(3)

@@ -137,14 +137,17 @@ CASES = {
 if not has("callbacks.TerminateOnNaN(raise_error=True)"):
     del CASES["TerminateOnNaN that raises"]
 
+BY_WORKERS = {"LearningRateScheduler", "ReduceLROnPlateau", "EarlyStopping"}
+"""What the default tests compare on workers."""
+
 
 @functools.cache
 def of_one_replica(name: str) -> dict[str, Any]:
     return CASES[name]()
 
 
-@pytest.mark.parametrize("replicas", [slow(2), 3])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("replicas", [2, slow(3)])
+@pytest.mark.parametrize("name", [slow(name) if name in BY_WORKERS else name for name in CASES])
 def test_as_on_one_device(name: str, replicas: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "one").mkdir()
     (tmp_path / "several").mkdir()

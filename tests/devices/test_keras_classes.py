@@ -17,13 +17,15 @@ from tests.exactness.__main__ import write_outcomes_together
 from tests.exactness.comparison import assert_same
 from tests.exactness.keras_classes.exported import exported
 from tests.exactness.keras_classes.outcomes import measured
-from tests.exactness.keras_classes.table import EAGERLY, NOT_RUN, ROWS, group_of, models_of
+from tests.exactness.keras_classes.table import EAGERLY, GROUPS, NOT_RUN, ROWS, group_of, models_of, names_by_default
 from tests.exactness.results import COUNTS, SIZES, Comparison, recorded
 from tfdist import keras_repairs
 
 SLOW = bool(os.environ.get("TFDIST_SLOW_TESTS"))
 RUN = [(count, samples) for count in COUNTS for samples in SIZES] if SLOW else [(2, 65)]
 """Devices and samples. With 65 the last batch is one sample, and all devices but one have none."""
+
+NAMES = list(ROWS) if SLOW else names_by_default()
 
 ALONE = [(2, 65)] if SLOW else []
 """Where each row has a model of its own: there no other row can hide what is wrong with it. Elsewhere, and by default,
@@ -40,7 +42,7 @@ def _together(name: str) -> tuple[str, ...]:
 
 @functools.cache
 def _models() -> list[tuple[str, ...]]:
-    return [tuple(row.name for row in rows) for rows in models_of(ROWS)]
+    return [tuple(row.name for row in rows) for rows in models_of(NAMES)]
 
 
 @functools.cache
@@ -60,7 +62,7 @@ def _outcomes(names: tuple[str, ...], replicas: int, samples: int) -> dict[str, 
 
 @pytest.mark.bound(BOUND)
 @pytest.mark.parametrize(("replicas", "samples"), RUN)
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", NAMES)
 def test_numbers_of_one_replica(name: str, replicas: int, samples: int) -> None:
     names = (name,) if (replicas, samples) in ALONE else _together(name)
     with recorded(Comparison(name, "devices", replicas, samples)):
@@ -76,8 +78,14 @@ def test_every_exported_class_has_a_row() -> None:
 
 
 def test_every_row_is_in_one_model() -> None:
-    assert sorted(name for names in _models() for name in names) == sorted(ROWS)
-    assert {names for names in _models() if len(names) == 1} == {(row.name,) for row in ROWS.values() if row.is_apart}
+    models = [tuple(row.name for row in rows) for rows in models_of(ROWS)]
+    assert sorted(name for names in models for name in names) == sorted(ROWS)
+    assert {names for names in models if len(names) == 1} == {(row.name,) for row in ROWS.values() if row.is_apart}
+
+
+def test_some_rows_of_every_group_are_in_the_default_tests() -> None:
+    by_default = set(names_by_default())
+    assert all(by_default & {row.name for row in rows} for rows in GROUPS.values())
 
 
 def _raises(*args: Any, **options: Any) -> NoReturn:

@@ -113,6 +113,7 @@ def test_what_cannot_be_compared_is_like_nothing() -> None:
     assert likeness_of(of_function(keras.layers.Dense(1))) is None
 
 
+@pytest.mark.slow
 def test_metrics_that_are_compiled_again_are_not_tried_out_again(monkeypatch: pytest.MonkeyPatch) -> None:
     tried = []
 

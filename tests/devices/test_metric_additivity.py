@@ -28,7 +28,6 @@ from tests.devices.own_metrics import (
 )
 from tests.exactness.comparison import assert_same
 from tests.exactness.table import classifier, numbers
-from tests.marks import slow
 from tfdist.errors import UnsupportedError
 
 pytestmark = pytest.mark.usefixtures("repaired", "float64")
@@ -50,7 +49,8 @@ def measured() -> dict[str, Any]:
     return {"first": first, "evaluated": evaluated, "second": fit().history}
 
 
-@pytest.mark.parametrize("replicas", [slow(2), 3])
+@pytest.mark.slow
+@pytest.mark.parametrize("replicas", [2, 3])
 def test_each_is_exact(replicas: int) -> None:
     expected = measured()
     assert {metric.__name__ for metric in (*ADDED_UP, *GATHERED)} <= expected["first"].keys()

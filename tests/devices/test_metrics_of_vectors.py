@@ -11,6 +11,7 @@ import tfdist
 from tests.devices.mirrored import mirrored
 from tests.exactness.comparison import assert_same
 from tests.exactness.table import numbers
+from tests.marks import slow
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.forward import metrics
 
@@ -39,7 +40,7 @@ class ClassMeans(keras.layers.Layer):
         return x
 
 
-@pytest.mark.parametrize("replicas", [2, 3])
+@pytest.mark.parametrize("replicas", [2, slow(3)])
 def test_means_of_classes_in_a_layer_that_runs_eagerly(replicas: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """In batches of nine, of which each of three replicas has as many samples as there are classes."""
 

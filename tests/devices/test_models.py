@@ -35,7 +35,10 @@ def test_probabilities(build: Callable[..., keras.Model], args: dict[str, Any], 
     np.testing.assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-5)
 
 
-@pytest.mark.parametrize(("build", "args", "samples"), CASES)
+LONGEST = pytest.param(*CASES[-1].values, id=CASES[-1].id, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(("build", "args", "samples"), [*CASES[:-1], LONGEST])
 def test_it_learns(build: Callable[..., keras.Model], args: dict[str, Any], samples: Callable) -> None:
     keras.utils.set_random_seed(1)
     x, y = samples(60), np.arange(60) % 3

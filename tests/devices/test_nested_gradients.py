@@ -13,6 +13,7 @@ import tfdist
 from tests.devices.mirrored import mirrored
 from tests.exactness.comparison import assert_same
 from tests.exactness.table import numbers
+from tests.marks import slow
 from tfdist.errors import UnsupportedError
 
 pytestmark = pytest.mark.usefixtures("repaired", "float64")
@@ -66,6 +67,7 @@ def trained(couples: str, samples: int) -> dict[str, Any]:
     return {"history": history, "weights": [weight.tolist() for weight in model.get_weights()]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("couples", ["statistics", "function"])
 def test_with_equal_shares(couples: str) -> None:
     expected = trained(couples, 64)
@@ -73,7 +75,7 @@ def test_with_equal_shares(couples: str) -> None:
         assert_same(expected, trained(couples, 64))
 
 
-@pytest.mark.parametrize("couples", ["statistics", "function"])
+@pytest.mark.parametrize("couples", [slow("statistics"), "function"])
 def test_with_other_shares_it_is_refused(couples: str) -> None:
     with mirrored(3).scope(), pytest.raises(tf.errors.InvalidArgumentError, match="gradient of a gradient"):
         trained(couples, 65)

@@ -12,6 +12,7 @@ from keras import layers, ops
 
 from tests.devices.mirrored import mirrored
 from tests.exactness.table import numbers
+from tests.marks import slow
 from tfdist.errors import UnsupportedError
 from tfdist.runtime.strategy_settings import settings_of
 
@@ -100,7 +101,7 @@ def predicted(kind: type[keras.Model], **options: Any) -> list[Any]:
 EXACT = [Standing, Alone, OnlyInGraphs, Adapting, Searching, WithAnchors, StandingWithAnchors, WithAnchorsOfKeras]
 
 
-@pytest.mark.parametrize("replicas", [2, 3])
+@pytest.mark.parametrize("replicas", [2, slow(3)])
 @pytest.mark.parametrize("kind", EXACT)
 def test_each_sample_gets_what_one_replica_predicts(kind: type[keras.Model], replicas: int) -> None:
     expected = predicted(kind)

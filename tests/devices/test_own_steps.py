@@ -16,6 +16,7 @@ import tfdist
 from tests.devices.mirrored import mirrored
 from tests.devices.repair_removal import take_out
 from tests.exactness.table import numbers
+from tests.marks import slow
 from tfdist.errors import UnsupportedError
 from tfdist.runtime.strategy_settings import settings_of
 
@@ -202,7 +203,8 @@ def model_of(kind: type[keras.Model]) -> keras.Model:
     return model
 
 
-EXACT = [Stepping, VectorLoss, GatheredContrast, AveragedContrast, DeclaredSum, StrictAndDeclared, Noisy]
+EXACT = [Stepping, AveragedContrast, DeclaredSum, Noisy]
+EXACT += [slow(VectorLoss), slow(GatheredContrast), slow(StrictAndDeclared)]
 
 
 @pytest.mark.parametrize("kind", EXACT)
@@ -266,8 +268,8 @@ def test_nothing_is_tried_out_where_gathering_is_off(monkeypatch: pytest.MonkeyP
 
 DRAWING = [
     ("random_standard_normal", NoisyByTensorFlow),
-    ("truncated_normal", NoisyByTruncated),
-    ("random_uniform", NoisyByUniform),
+    slow("truncated_normal", NoisyByTruncated),
+    slow("random_uniform", NoisyByUniform),
     ("random_uniform_int", NoisyByIntegers),
 ]
 

@@ -71,7 +71,7 @@ def masks(pruning: Pruning) -> dict[str, np.ndarray]:
     ("optimizer", "replicas", "arguments", "options"),
     [
         (MOMENTUM, 3, {"sparsity": 0.7, "end": 9, "every": 2}, {}),
-        (ACCUMULATED, 2, {"sparsity": 0.5, "structure": "channels", "begin": 1}, {"steps_per_execution": 4}),
+        slow(ACCUMULATED, 2, {"sparsity": 0.5, "structure": "channels", "begin": 1}, {"steps_per_execution": 4}),
         slow(AVERAGES, 2, {"structure": "2:4", "skip": ["conv"]}, {}),
         slow(LION, 3, {"sparsity": 0.9, "schedule": "constant", "begin": 3, "layers": ["hidden"]}, {}),
         slow(MOMENTUM, 2, {"structure": "1:3", "layers": ["hidden", "last"], "every": 1}, {}),
@@ -177,7 +177,7 @@ def pruned_script(script: Script) -> None:
 @pytest.mark.parametrize(
     ("replicas", "kills"),
     [
-        (2, [("on_train_batch_begin", STEPS + 5), ("on_epoch_begin", 2)]),
+        slow(2, [("on_train_batch_begin", STEPS + 5), ("on_epoch_begin", 2)]),
         slow(1, [("on_train_batch_begin", 3), ("on_train_batch_begin", 2 * STEPS)]),
     ],
 )
@@ -193,6 +193,7 @@ def test_every_bit_is_that_of_a_training_that_was_not_killed(
     assert_same(killed, whole)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("repaired")
 def test_it_goes_on_after_keras_own_backup(tmp_path: Path) -> None:
     """Which knows no masks: they are the zeros among the weights, and the schedule goes on with the epoch."""

@@ -16,6 +16,7 @@ from tests.devices.mirrored import mirrored
 from tests.devices.repair_removal import take_out
 from tests.exactness.own_step_cases import OwnStep, of
 from tests.exactness.table import numbers
+from tests.marks import slow
 from tfdist.errors import UnsupportedError
 from tfdist.runtime.strategy_settings import settings_of
 
@@ -70,7 +71,7 @@ def fitted(make: Callable[[Any], keras.Model], draw: str, replicas: int, **compi
         return list(model.get_weights())
 
 
-@pytest.mark.parametrize("eagerly", [True, False])
+@pytest.mark.parametrize("eagerly", [slow(True), False])
 @pytest.mark.parametrize("make", [of_layer, of_step])
 @pytest.mark.parametrize("draw", DRAWS)
 def test_draws_are_refused(draw: str, make: Callable[[Any], keras.Model], eagerly: bool) -> None:

@@ -71,7 +71,7 @@ def in_float64() -> Any:
 
 
 @pytest.mark.usefixtures("repaired")
-@pytest.mark.parametrize("replicas", [2, 3])
+@pytest.mark.parametrize("replicas", [slow(2), 3])
 def test_the_weights_are_those_of_one_replica(replicas: int) -> None:
     with in_float64():
         expected = train(tf.distribute.get_strategy(), QuantizationAware())
@@ -97,7 +97,8 @@ def train_words(strategy: tf.distribute.Strategy, *callbacks: Any, epochs: int =
 
 
 @pytest.mark.usefixtures("repaired")
-@pytest.mark.parametrize("replicas", [2, slow(3)])
+@pytest.mark.slow
+@pytest.mark.parametrize("replicas", [2, 3])
 def test_attention_and_embeddings_are_those_of_one_replica(replicas: int) -> None:
     with in_float64():
         expected, _ = train_words(tf.distribute.get_strategy(), QuantizationAware())
@@ -193,6 +194,7 @@ def test_what_is_trained_is_what_keras_quantizes() -> None:
     assert abs(in_float["loss"] - in_integers["loss"]) > 1e-4 * in_integers["loss"]
 
 
+@pytest.mark.slow
 def test_it_loses_less_afterwards() -> None:
     """Of a layer with one large weight for each output, the others are rounded to few numbers."""
     random = np.random.default_rng(0)

@@ -16,6 +16,7 @@ import tfdist
 from tests.devices.mirrored import mirrored
 from tests.devices.repair_removal import take_out
 from tests.exactness.table import numbers
+from tests.marks import slow
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.random_numbers import batch_size, loops_and_branches, traced_draws
 from tfdist.keras_repairs.random_numbers.draw_replay import DrawLog, recording_draws, replaying_draws
@@ -347,7 +348,7 @@ DTYPES = ["float16", "bfloat16", "float32", "float64"]
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("draw", [random.uniform, random.normal, random.truncated_normal])
-@pytest.mark.parametrize("width", [3, 4])
+@pytest.mark.parametrize("width", [3, slow(4)])
 def test_rows_of_every_dtype(draw: Callable[..., Any], dtype: str, width: int) -> None:
     def drawn(x: Any, seed: Any) -> Any:
         # Whatever type the layer has: the bits of the numbers.
@@ -365,7 +366,7 @@ def test_rows_of_integers(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [tf.int32, tf.int64, tf.uint32, tf.uint64])
-@pytest.mark.parametrize("width", [3, 4])
+@pytest.mark.parametrize("width", [3, slow(4)])
 def test_rows_of_bits(dtype: tf.DType, width: int) -> None:
     def drawn(x: Any, seed: Any) -> Any:
         bits = tf.random.stateless_uniform((tf.shape(x)[0], width), (1, 2), None, None, dtype)

@@ -24,6 +24,7 @@ DENSE, NORMALIZATION = 'layers.Dense(6, activation="tanh")', "layers.BatchNormal
 ITS_REPAIR = "BatchNormalization._moments"
 
 
+@pytest.mark.slow
 def test_a_small_draw() -> None:
     report = trial(SMALL, minutes=4.0, draws=1)
     assert report.kinds == {Kind.SAME: 1}, str(report)
@@ -72,6 +73,7 @@ def test_a_draw_that_differs_is_made_small(monkeypatch: pytest.MonkeyPatch) -> N
     assert (smallest.parts, smallest.callbacks, smallest.form) == ((part(NORMALIZATION),), (), "functional")
 
 
+@pytest.mark.slow
 def test_a_draw_in_which_rounding_decides_is_no_finding() -> None:
     """The gradient of the bias is 0 but for rounding, and the optimizer goes by its sign."""
     keras_repairs.install()

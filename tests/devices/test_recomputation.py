@@ -41,7 +41,8 @@ def trained(mode: str | None) -> dict[str, Any]:
     return outcome_of(Case(str(mode), "", make, FLOAT64), 65)
 
 
-@pytest.mark.parametrize("mode", ["full", *(slow(mode) for mode in MODES if mode != "full")])
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", MODES)
 def test_bits_are_those_of_activations_that_are_kept(mode: str) -> None:
     assert trained(mode) == trained(None)
 

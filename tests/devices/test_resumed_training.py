@@ -157,8 +157,8 @@ def strategy_of(replicas: int) -> tf.distribute.Strategy:
     [
         (accumulating, 2, ("on_train_batch_end", STEPS + 4), "step 12 (epoch 2, 4 of 8 batches)"),
         slow(scheduled, 1, ("on_train_batch_begin", 6), "step 5 (epoch 1, 5 of 8 batches)"),
-        (scheduled, 1, ("on_train_batch_end", STEPS), "step 8 (epoch 1, 8 of 8 batches)"),
-        (scaled, 2, ("on_test_batch_end", 6), "step 16 (epoch 2, 8 of 8 batches)"),
+        slow(scheduled, 1, ("on_train_batch_end", STEPS), "step 8 (epoch 1, 8 of 8 batches)"),
+        slow(scaled, 2, ("on_test_batch_end", 6), "step 16 (epoch 2, 8 of 8 batches)"),
         slow(scaled, 2, ("on_epoch_end", 2), "step 16 (epoch 3, 0 of 8 batches)"),
     ],
     ids=["in an epoch", "before a batch", "after the last batch", "in an evaluation", "after an epoch"],
@@ -194,7 +194,7 @@ def test_on_other_devices_only_rounding_differs(tmp_path: Path) -> None:
         np.testing.assert_allclose(mine, expected, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("replicas", [slow(1), 2])
 def test_it_saves_at_just_the_steps_asked_for(replicas: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where several steps run in one execution, too: it ends with the one to be saved."""
     monkeypatch.setattr(multi_step_execution, "steps_at_once", lambda seconds: 64)

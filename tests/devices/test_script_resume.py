@@ -126,13 +126,13 @@ def two_optimizers(script: Script) -> None:
     ("body", "replicas", "kills"),
     [
         slow(pretrain_and_finetune, 2, [("on_train_batch_begin", STEPS + 4)]),
-        (pretrain_and_finetune, 1, [("on_test_batch_begin", 2), ("on_train_begin", 2)]),
+        slow(pretrain_and_finetune, 1, [("on_test_batch_begin", 2), ("on_train_begin", 2)]),
         slow(pipelines, 2, [("on_train_batch_begin", STEPS + 4)]),
         (pipelines, 1, [("on_train_batch_begin", 2 * STEPS + 3)]),
-        (two_optimizers, 2, [("on_train_batch_begin", STEPS + 6)]),  # in the midst of an accumulation
+        slow(two_optimizers, 2, [("on_train_batch_begin", STEPS + 6)]),  # in the midst of an accumulation
         slow(shuffled_dataset, 1, [("on_train_batch_begin", STEPS + 4), ("on_train_batch_begin", 13)]),
         slow(seeded_by_the_script, 1, [("on_train_batch_begin", 3)]),
-        (distilled, 2, [("on_train_batch_begin", STEPS + 3)]),
+        slow(distilled, 2, [("on_train_batch_begin", STEPS + 3)]),
     ],
 )
 def test_every_bit_is_that_of_a_script_that_was_not_killed(
@@ -216,7 +216,7 @@ def test_a_metric_under_another_name_whose_epoch_has_only_its_end_left(tmp_path:
     assert_same(killed, whole)
 
 
-@pytest.mark.parametrize(("at_once", "done", "replicas"), [(3, 6, 2), slow(3, 3, 2), slow(4, 4, 2), slow(3, 6, 1)])
+@pytest.mark.parametrize(("at_once", "done", "replicas"), [slow(3, 6, 2), slow(3, 3, 2), slow(4, 4, 2), slow(3, 6, 1)])
 def test_several_steps_an_execution_go_on_where_they_ended_and_make_no_step_too_many(
     at_once: int, done: int, replicas: int, tmp_path: Path
 ) -> None:

@@ -20,6 +20,7 @@ from tests.devices.killed_script import (
     one_fit,
     samples,
 )
+from tests.marks import slow
 from tfdist.rundir import RunDir
 from tfdist.training.checkpoints.checkpoint_options import CheckpointRequest
 from tfdist.training.run_record_callback import RunRecordCallback
@@ -53,7 +54,7 @@ class Dies(keras.callbacks.Callback):
             raise Killed
 
 
-@pytest.mark.parametrize("saves", [False, True])
+@pytest.mark.parametrize("saves", [slow(False), True])
 def test_a_log_has_the_row_of_each_epoch_once(tmp_path: Path, saves: bool) -> None:
     """Killed between the row of an epoch and its checkpoint, or stopped there."""
 

@@ -13,6 +13,7 @@ import pytest
 import tensorflow as tf
 from click.testing import CliRunner, Result
 
+from tests.marks import slow
 from tfdist import keras_repairs
 from tfdist.cli.main import main
 from tfdist.config import RunConfig, load_config
@@ -130,6 +131,9 @@ CASES: dict[str, tuple[Callable[[Path], str], str, str, bool]] = {
     ),
 }
 
+QUICK = ("vectors", "images in arrays", "numbers", "CSV", "image folders")
+"""What the default tests try: each of the models, and each kind of data that has more than arrays."""
+
 
 def init(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["config", "init", *arguments])
@@ -145,7 +149,7 @@ def losses(config: RunConfig) -> list[float]:
     return model.fit(train, validation_data=validation, epochs=2, verbose=0).history["loss"]
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [name if name in QUICK else slow(name) for name in CASES])
 def test_a_starter_trains_as_it_is(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make, model, labels, validates = CASES[name]
     monkeypatch.chdir(tmp_path)

@@ -13,6 +13,7 @@ from keras import layers, ops
 import tfdist
 from tests.devices.mirrored import mirrored
 from tests.exactness.table import numbers
+from tests.marks import slow
 from tfdist.errors import UnsupportedError
 
 pytestmark = pytest.mark.usefixtures("repaired")
@@ -186,7 +187,7 @@ def test_what_does_not_is_counted_once(kind: type[keras.Model], after: int) -> N
     assert int(model.kept.numpy()) == after
 
 
-@pytest.mark.parametrize("kind", [Scheduled, ScheduledInKeras, ScheduledByIterations])
+@pytest.mark.parametrize("kind", [Scheduled, slow(ScheduledInKeras), slow(ScheduledByIterations)])
 def test_what_counts_later_alone_is_seen(kind: type[keras.Model]) -> None:
     """Whatever the model's weights: beside some of them it counts little."""
     for _ in range(5):

@@ -141,7 +141,7 @@ def seeds_after_fit(*, in_call: bool, **compiled: Any) -> tuple[list[list[int]],
 
 @pytest.mark.parametrize("in_call", [True, False])
 @pytest.mark.parametrize(
-    "compiled", [{}, {"jit_compile": True}, slow({"run_eagerly": True}), slow({"steps_per_execution": 2})]
+    "compiled", [{}, slow({"jit_compile": True}), slow({"run_eagerly": True}), slow({"steps_per_execution": 2})]
 )
 def test_draws_without_a_seed_advance_the_global_generator_as_on_one_device(
     in_call: bool, compiled: dict[str, Any]

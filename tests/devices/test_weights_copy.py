@@ -15,6 +15,7 @@ from keras.src.saving import saving_lib
 
 from tests.devices.mirrored import mirrored
 from tests.devices.small_training import batches, compiled, datasets, sequential
+from tests.marks import slow
 from tfdist.keras_repairs.files.hdf5_memory_file import MemoryFile
 from tfdist.keras_repairs.files.weights_copy import WeightsCopy
 
@@ -79,7 +80,7 @@ def scaled() -> Any:
     ("extra", "optimizer", "replicas"),
     [
         ((), momentum, 1),
-        ((keras.layers.BatchNormalization, keras.layers.Dropout), averaging, 2),
+        slow((keras.layers.BatchNormalization, keras.layers.Dropout), averaging, 2),
         ((lambda: keras.layers.Dense(2, dtype="mixed_float16"),), scaled, 1),
         ((lambda: keras.layers.Dense(2, dtype="bfloat16"),), momentum, 1),
         ((Scale,), momentum, 1),

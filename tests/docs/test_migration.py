@@ -19,6 +19,8 @@ OUTPUTS = {"multi_worker": ["digits.keras"], "accelerate": []}
 """What a script writes besides the data that it reads; the others write weights."""
 
 SCRIPTS = sorted(folder.name for folder in MIGRATION.iterdir() if folder.is_dir())
+QUICK = {"pytorch_ddp"}
+"""What the default tests run; on two workers they run the script for the strategy."""
 
 
 def result(folder: str, where: Path, *launcher: str) -> tuple[float, float]:
@@ -43,7 +45,7 @@ def test_pages_show_both_scripts_and_link_to_them(page: Path) -> None:
     assert folder in SCRIPTS
 
 
-@pytest.mark.parametrize("folder", SCRIPTS)
+@pytest.mark.parametrize("folder", [name if name in QUICK else slow(name) for name in SCRIPTS])
 def test_scripts_train_on_several_devices(tmp_path: Path, folder: str) -> None:
     assert result(folder, tmp_path, "-m", "tfdist", "train", "--logical-devices", "2")[1] > 0.85
 

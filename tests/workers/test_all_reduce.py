@@ -17,7 +17,8 @@ SCRIPT = Path(__file__).parent / "scripts" / "sums.py"
 WORKERS = 3
 
 
-@pytest.mark.parametrize(("compression", "rounding"), [("none", 2**-24), ("float16", 2**-11), slow("bfloat16", 2**-8)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("compression", "rounding"), [("none", 2**-24), ("float16", 2**-11), ("bfloat16", 2**-8)])
 def test_sums_are_exact_and_compressed_gradients_off_by_what_is_said(
     tmp_path: Path, compression: str, rounding: float
 ) -> None:

@@ -10,7 +10,6 @@ import keras
 import pytest
 
 from tests.bucket import Bucket, bucket
-from tests.marks import slow
 from tests.waiting import until
 from tests.workers.cli_process import begun, tfdist
 from tests.workers.resumable_model import STEPS, write_config
@@ -31,8 +30,9 @@ def whole(storage: Bucket) -> set[str]:
         return {Path(name).parts[1] for name in storage.objects if name.endswith("/checkpoint.json")}
 
 
+@pytest.mark.slow
 @pytest.mark.bound(400)
-@pytest.mark.parametrize("sharing", [(), slow(("--nproc", "2", "--shard", "zero2"))])
+@pytest.mark.parametrize("sharing", [(), ("--nproc", "2", "--shard", "zero2")])
 def test_a_run_whose_checkpoints_are_in_a_bucket_goes_on_after_a_kill(sharing: tuple[str, ...], tmp_path: Path) -> None:
     """Those that workers share are in parts, which the chief stores for them."""
     config = write_config(tmp_path, seed=3)
@@ -64,6 +64,7 @@ def test_a_run_whose_checkpoints_are_in_a_bucket_goes_on_after_a_kill(sharing: t
         assert len(whole(storage)) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.bound(200)
 def test_a_bucket_that_refuses_for_a_while_ends_no_training(tmp_path: Path) -> None:
     config, run = write_config(tmp_path, seed=3), RunDir(tmp_path / "run")

@@ -12,7 +12,7 @@ from tests.workers.cli_process import tfdist
 from tests.workers.worker_scripts import train
 
 
-@pytest.mark.parametrize(("workers", "communication"), [(2, "ring"), (3, "shm"), slow(2, "shm"), slow(3, "ring")])
+@pytest.mark.parametrize(("workers", "communication"), [(2, "ring"), (2, "shm"), slow(3, "shm"), slow(3, "ring")])
 def test_each_worker_gets_what_it_should(tmp_path: Path, workers: int, communication: str) -> None:
     """Eagerly and in functions, with gradients and in groups, new variables too; and all are told of what differs.
 
@@ -51,7 +51,7 @@ WAITS = {
 
 
 @pytest.mark.bound(120)
-@pytest.mark.parametrize("wait", WAITS)
+@pytest.mark.parametrize("wait", ["a function", *(slow(wait) for wait in WAITS if wait != "a function")])
 def test_a_worker_that_does_not_come_is_named(tmp_path: Path, wait: str) -> None:
     script = tmp_path / "script.py"
     script.write_text(textwrap.dedent(MISSING) + WAITS[wait])

@@ -39,6 +39,7 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_two_devices_do_what_one_does_and_a_finished_run_says_that_it_was_stopped(config: Path, tmp_path: Path) -> None:
     histories = []
     for devices in (1, 2):

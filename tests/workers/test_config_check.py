@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.workers.cli_process import ROOT, tfdist
 
 CONFIG = ROOT / "configs" / "digits.yaml"
 MISTAKES = ["--set", "compile.metrics=[accuraci]", "--set", "model.args.hiden=[8]"]
 
 
+@pytest.mark.slow
 def test_a_run_refuses_what_the_check_finds_and_reads_no_data(tmp_path: Path) -> None:
     config = tmp_path / "digits.yaml"
     config.write_text(CONFIG.read_text().replace("../examples", str(ROOT / "examples")).replace("adam", "adamx"))

@@ -38,6 +38,7 @@ def training_pid(run: RunDir, index: int) -> int:
     return state.pid if state is not None and state.step > 10 else 0
 
 
+@pytest.mark.slow
 @pytest.mark.bound(180)
 def test_a_restart_trains_what_the_launcher_read(tmp_path: Path) -> None:
     file, run = tmp_path / "edited.yaml", RunDir(tmp_path / "run")

@@ -82,7 +82,7 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-EVERY_TIME = ["step by step, one worker slow", "many steps in one execution, chosen by tfdist"]
+EVERY_TIME = ["many steps in one execution, chosen by tfdist"]
 
 
 @pytest.mark.bound(120)
@@ -101,6 +101,7 @@ def test_all_stop_after_the_same_batch(tmp_path: Path, case: str) -> None:
         assert np.array_equal(first, second)
 
 
+@pytest.mark.slow
 @pytest.mark.bound(90)
 def test_a_worker_that_is_asked_later_goes_on_to_where_the_other_is(tmp_path: Path) -> None:
     """The first is asked and must wait; the second is asked when it waits for the first, at most one batch later."""

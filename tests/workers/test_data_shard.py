@@ -19,6 +19,7 @@ def run(folder: Path, arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=150)
 
 
+@pytest.mark.slow
 @pytest.mark.bound(240)
 def test_shards_are_made_once_and_checked(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x_train=np.ones((50, 3)), y_train=np.arange(50))

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.marks import slow
 from tests.waiting import until
 from tests.workers.cli_process import begun, tfdist
 from tests.workers.resumable_model import BATCH, CLASSES, EPOCHS, FEATURES, SAMPLES, STEPS, end_of, write_config
@@ -37,8 +36,9 @@ def student(folder: Path, **changes: Any) -> Path:
     return write_config(folder, **{"seed": 3, "fit": fit, **changes})
 
 
+@pytest.mark.slow
 @pytest.mark.bound(300)
-@pytest.mark.parametrize("way", ["nproc", slow("logical")])
+@pytest.mark.parametrize("way", ["nproc", "logical"])
 def test_the_numbers_of_one_device(way: str, tmp_path: Path) -> None:
     """203 samples in batches of 8, the last of which has 3. The teacher of the workers is a run."""
     of_teacher = {"name": "teacher", "fit": {"epochs": 1}, "data": data_of(tmp_path), "seed": 4}
@@ -102,6 +102,7 @@ def said_by(folder: Path) -> list[tuple[int, bytes]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.bound(400)
 def test_a_training_by_kept_outputs(tmp_path: Path) -> None:
     """Of a prediction that was killed on two workers and ended on one; and a plain pipeline reads the same."""
@@ -141,6 +142,7 @@ def test_a_training_by_kept_outputs(tmp_path: Path) -> None:
     same_but_for_rounding(*ends)
 
 
+@pytest.mark.slow
 @pytest.mark.bound(120)
 def test_outputs_that_are_there_already(tmp_path: Path) -> None:
     config = student(tmp_path)

@@ -59,6 +59,7 @@ def hosts() -> Iterator[tuple[NamespaceHost, ...]]:
         yield made
 
 
+@pytest.mark.slow
 @pytest.mark.bound(280)
 def test_a_training_that_loses_a_host_and_gets_it_back_ends_as_one_worker(
     hosts: tuple[NamespaceHost, ...], tmp_path: Path

@@ -46,12 +46,14 @@ def test_keras_script(tmp_path: Path) -> None:
     assert two[1] == pytest.approx(alone[1], abs=1.1 / 360)  # printed with four digits
 
 
-@pytest.mark.parametrize("options", [slow([]), ["--nproc", "2"], ["--logical-devices", "3"]])
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [[], ["--nproc", "2"], ["--logical-devices", "3"]])
 def test_strategy_script(tmp_path: Path, options: list[str]) -> None:
     printed = train(tmp_path / "run", *options, EXAMPLES / "strategy_script.py", "--epochs", "4")
     assert last_result(printed)[1] > 0.9
 
 
+@pytest.mark.slow
 def test_image_classifier(tmp_path: Path) -> None:
     shards = tmp_path / "shards"
     run(EXAMPLES / "image_classifier" / "make_shards.py", "--output", shards)
@@ -63,6 +65,7 @@ def test_image_classifier(tmp_path: Path) -> None:
     assert history["val_accuracy"][-1] > 0.95
 
 
+@pytest.mark.slow
 def test_text_classifier(tmp_path: Path) -> None:
     text = tmp_path / "reviews.txt"
     run(EXAMPLES / "text_classifier" / "make_reviews.py", "--lines", "20000", "--output", text)
@@ -73,6 +76,7 @@ def test_text_classifier(tmp_path: Path) -> None:
     assert float(found[1]) > 0.85
 
 
+@pytest.mark.slow
 def test_reviews_from_the_config_to_integers(tmp_path: Path) -> None:
     """As docs/deployment.md has it, on fewer reviews."""
     folder = tmp_path / "text_classifier"
@@ -110,7 +114,7 @@ def test_lora_fine_tuning(tmp_path: Path) -> None:
     assert [loss for _, loss in two] == pytest.approx([loss for _, loss in alone], rel=1e-4)
 
 
-@pytest.mark.parametrize("library", ["keras_tuner", "optuna"])
+@pytest.mark.parametrize("library", ["keras_tuner", slow("optuna")])
 def test_searches_find_the_same_on_two_workers(tmp_path: Path, library: str) -> None:
     pytest.importorskip(library)
     script = EXAMPLES / "tuning" / f"{library.replace('_', '')}_search.py"

@@ -59,6 +59,7 @@ def test_what_differs_ends_with_6_and_is_not_kept(made: Path) -> None:
     assert not [path.name for path in made.iterdir() if "lie" in path.name]
 
 
+@pytest.mark.slow
 def test_integers_that_cost_too_much_are_not_kept(made: Path) -> None:
     """Calibrated by samples of another scale, for which all of these are cut off."""
     with np.load(ROOT / "examples" / "data" / "digits.npz") as digits:
@@ -85,6 +86,7 @@ def test_a_damaged_model_is_refused_at_once(made: Path) -> None:
     assert done.returncode == 5 and "damaged.keras is damaged" in done.stderr
 
 
+@pytest.mark.slow
 def test_samples_that_the_model_does_not_take(made: Path) -> None:
     np.savez(made / "narrow.npz", x_test=np.zeros([5, 3]), y_test=np.zeros(5))
     (made / "narrow.yaml").write_text(DATA % "narrow.npz")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.marks import slow
 from tests.workers.cli_process import tfdist
 
 _SCRIPT = """
@@ -33,7 +34,7 @@ _SCRIPT = """
 """
 
 
-@pytest.mark.parametrize("number", [None, signal.SIGKILL])
+@pytest.mark.parametrize("number", [None, slow(signal.SIGKILL)])
 def test_a_job_leaves_none_behind_and_keeps_what_a_script_makes(tmp_path: Path, number: int | None) -> None:
     place = tmp_path / "tmp"
     place.mkdir()

@@ -28,6 +28,7 @@ def run(folder: Path, workers: int, *arguments: object) -> list[dict[str, Any]]:
     return [json.loads(log.strip().splitlines()[-1]) for log in logs]
 
 
+@pytest.mark.slow
 def test_saved_on_two_workers_and_gone_on(tmp_path: Path) -> None:
     (one,) = run(tmp_path, 1)
     chief, other = run(tmp_path, 2)

@@ -49,7 +49,7 @@ def check_expected(folder: Path, output: str, samples: int) -> None:
 
 @pytest.mark.parametrize(
     ("samples", "way"),
-    [(450, "nproc"), (1, "logical"), slow(1, "nproc"), slow(65, "nproc"), slow(65, "logical"), slow(450, "logical")],
+    [(450, "nproc"), slow(1, "nproc"), slow(65, "nproc"), *(slow(samples, "logical") for samples in SIZES)],
 )
 def test_predictions_of_one_device(samples: int, way: str, made: Path) -> None:
     name = f"{way}-{samples}.npz"
@@ -60,6 +60,7 @@ def test_predictions_of_one_device(samples: int, way: str, made: Path) -> None:
     assert not list(made.glob("*.parts"))
 
 
+@pytest.mark.slow
 def test_double_precision(made: Path) -> None:
     options = ["--data", "65.yaml", *BATCH, "--nproc", 2, "-o", "teacher.npz"]
     done = tfdist("predict", "one.keras", *options, cwd=made, timeout=120)
@@ -92,6 +93,7 @@ def parts(folder: Path) -> int:
         return 0
 
 
+@pytest.mark.slow
 def test_a_killed_prediction_goes_on(made: Path) -> None:
     """On other workers than before."""
     command = ["predict", made / "several.keras", *BATCH, "--data", made / "gated.yaml", "-o", made / "gated.npz"]
@@ -117,6 +119,7 @@ def test_a_killed_prediction_goes_on(made: Path) -> None:
     assert refused.returncode == 2 and "gated.npz exists already" in refused.stderr
 
 
+@pytest.mark.slow
 def test_models_that_cannot_be_used(made: Path) -> None:
     done = tfdist("evaluate", "several.keras", "--data", "1.yaml", cwd=made, timeout=120)
     assert done.returncode == 2 and "saved without a loss and metrics" in done.stderr
@@ -128,7 +131,8 @@ def test_models_that_cannot_be_used(made: Path) -> None:
     assert not list(made.glob("a.npz*"))
 
 
-@pytest.mark.parametrize(("verb", "model"), [("predict", "several.keras"), slow("evaluate", "one.keras")])
+@pytest.mark.slow
+@pytest.mark.parametrize(("verb", "model"), [("predict", "several.keras"), ("evaluate", "one.keras")])
 def test_data_that_does_not_fit_the_model(verb: str, model: str, made: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "wide.npz", x_train=np.zeros([70, 5], np.float32), y_train=np.zeros(70))
     (tmp_path / "wide.yaml").write_text("{format: npz, path: wide.npz, split: train}")

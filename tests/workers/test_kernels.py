@@ -10,6 +10,7 @@ from tests.workers.cli_process import ROOT, tfdist
 from tfdist.config import load_config
 
 
+@pytest.mark.slow
 @pytest.mark.bound(100)
 def test_a_run_that_resumes_with_other_kernels(tmp_path: Path) -> None:
     begin = ("train", ROOT / "configs" / "digits.yaml", "--run-dir", tmp_path / "run", "--resume", "auto")

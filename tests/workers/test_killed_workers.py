@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.marks import slow
 from tests.workers.cli_process import tfdist
 from tfdist.rundir import RunDir
 
 SCRIPT = Path(__file__).parent / "scripts" / "dying.py"
-KILLS = [("at start", 1), slow("before step 1", 0), ("before step 6", 1), ("while saving", 0)]
-MORE = [slow("at start", 0), slow("before step 1", 1), slow("before step 6", 0), slow("before step 9", 1)]
+KILLS = [("at start", 1), ("before step 1", 0), ("before step 6", 1), ("while saving", 0)]
+MORE = [("at start", 0), ("before step 1", 1), ("before step 6", 0), ("before step 9", 1)]
 
 
+@pytest.mark.slow
 @pytest.mark.bound(120)
 @pytest.mark.parametrize(("moment", "culprit"), KILLS + MORE)
 def test_a_killed_worker_is_named_and_all_start_again(tmp_path: Path, moment: str, culprit: int) -> None:

@@ -25,7 +25,7 @@ from tests.workers.test_resume import begin, both, last_step, same, same_but_for
 from tfdist.rundir import RunDir, WorkerState
 
 SLOW = bool(os.environ.get("TFDIST_SLOW_TESTS"))
-KILLS = int(os.environ.get("TFDIST_KILLS", 30 if SLOW else 3))
+KILLS = int(os.environ.get("TFDIST_KILLS", 30 if SLOW else 2))
 SEED = int(os.environ.get("TFDIST_KILLS_SEED", 1))
 ATTEMPT_SECONDS = 60
 RUN_SECONDS = ATTEMPT_SECONDS * (KILLS + 2)

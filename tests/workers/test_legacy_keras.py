@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.marks import slow
 from tests.workers.cli_process import tfdist
 from tests.workers.legacy_package import write_legacy_keras
 from tests.workers.worker_scripts import BOUND
@@ -17,7 +18,7 @@ SCRIPTS = {
 }
 
 
-@pytest.mark.parametrize("when", SCRIPTS)
+@pytest.mark.parametrize("when", [slow("before TensorFlow"), "after TensorFlow"])
 def test_a_script_that_chooses_keras_2(when: str, tmp_path: Path) -> None:
     write_legacy_keras(tmp_path)
     script = tmp_path / "script.py"

@@ -20,6 +20,7 @@ fit: {{epochs: {epochs}}}
 _ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
 
+@pytest.mark.slow
 @pytest.mark.bound(150)
 def test_a_run_directory_with_letters_beyond_ascii(tmp_path: Path) -> None:
     """TensorFlow writes the events there, and reads the checkpoint for the other worker."""

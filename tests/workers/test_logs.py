@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.marks import slow
 from tests.waiting import until
 from tests.workers.cli_process import tfdist
 from tests.workers.launcher_processes import Launchers, marked
@@ -65,8 +64,9 @@ def test_a_launcher_that_is_killed_loses_no_unfinished_line(launchers: Launchers
     until(lambda: not marked(launcher.mark))
 
 
+@pytest.mark.slow
 @pytest.mark.bound(120)
-@pytest.mark.parametrize("verbose", [False, slow(True)])
+@pytest.mark.parametrize("verbose", [False, True])
 def test_what_tensorflow_really_says_at_its_start(tmp_path: Path, verbose: bool) -> None:
     script = Path(__file__).parent / "scripts" / "saying.py"
     options = ["--quiet", "--nproc", 2, "--run-dir", tmp_path / "r", "--show", "all", "--log-prefix"]

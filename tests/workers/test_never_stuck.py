@@ -71,6 +71,7 @@ def test_a_script_that_ends_early_on_one_worker_is_an_error(tmp_path: Path) -> N
     assert "error: worker 0" in said
 
 
+@pytest.mark.slow
 def test_a_batch_that_is_smaller_for_one_worker_alone_parts_nobody(tmp_path: Path) -> None:
     """33 rows are 17 and 16, 32 rows 16 and 16: a step traced by its rows would be traced anew on worker 0 alone."""
     body = """

@@ -122,6 +122,7 @@ def test_the_page_on_notebooks_runs(kernel: Kernel) -> None:
     assert kernel.run("np.isfinite(history['loss']).all() and len(history['loss'])").value == "3"
 
 
+@pytest.mark.slow
 def test_numbers_of_one_worker_with_what_the_notebook_has_defined_and_set(kernel: Kernel) -> None:
     """A registered class that is saved and loaded, a converted loop, a dtype policy: as in the notebook itself."""
     code = """
@@ -208,6 +209,7 @@ def test_an_interrupt_of_the_cell_ends_the_workers(kernel: Kernel) -> None:
     assert len(processes_with(kernel.variable)) == 1  # the kernel
 
 
+@pytest.mark.slow
 def test_workers_end_with_their_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()

@@ -34,7 +34,7 @@ def train(folder: Path, workers: int, mode: str, offload: str, given: str = "") 
 @pytest.mark.parametrize(
     ("workers", "mode", "offload"),
     [
-        (2, "zero2", "optimizer:disk"),
+        slow(2, "zero2", "optimizer:disk"),
         slow(1, "none", "optimizer"),
         slow(1, "none", "optimizer:disk"),
         slow(2, "zero1", "optimizer"),

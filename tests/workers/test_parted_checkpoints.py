@@ -87,6 +87,7 @@ def test_the_parts_are_the_file_that_keras_writes(workers: int, options: tuple[o
     assert log.count("Worker 1 could not write its part of the checkpoint. The disk is full") == 7
 
 
+@pytest.mark.slow
 @pytest.mark.bound(200)
 def test_accumulated_gradients_of_whole_weights_are_shared_out(tmp_path: Path) -> None:
     launcher = ("--shard-embeddings", 20, "--run-dir", tmp_path / "run")

@@ -24,6 +24,7 @@ def test_a_model_larger_than_the_device_and_the_mode_that_fits() -> None:
     assert modes["none"]["activations"] > 0
 
 
+@pytest.mark.slow
 def test_a_mistake_in_the_config_is_told_as_a_run_tells_it() -> None:
     done = tfdist("plan", CONFIG, "--memory", "--set", "model.args.hiden=[8]")
     assert done.returncode == 2
@@ -49,6 +50,7 @@ def write_blocks(folder: Path, mode: str, count: int) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.bound(200)
 def test_of_calls_that_are_computed_again_one_counts(tmp_path: Path) -> None:
     def planned(mode: str, blocks: int) -> dict[str, dict[str, int]]:

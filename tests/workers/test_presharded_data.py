@@ -49,6 +49,7 @@ def global_batches(shares: list[tuple[np.ndarray, np.ndarray]], epoch: int) -> I
         yield tuple(np.concatenate([shares[worker][part][places[worker]] for worker in (0, 1)]) for part in (0, 1))
 
 
+@pytest.mark.slow
 @pytest.mark.bound(120)
 def test_unequal_shares_give_the_numbers_of_one_replica(tmp_path: Path) -> None:
     shares = write(tmp_path)

@@ -75,6 +75,7 @@ def test_what_is_measured_is_in_the_file(folder: Path) -> None:
     assert json.loads((folder / "one.run" / "pruning.json").read_text()) == result
 
 
+@pytest.mark.slow
 def test_killed_on_two_workers_as_untouched_on_one_device(folder: Path) -> None:
     command = ["prune", folder / "run", *ASKED, "-o", folder / "two.keras", "--nproc", 2]
     checkpoints = folder / "two.run" / "checkpoints"
@@ -92,6 +93,7 @@ def test_killed_on_two_workers_as_untouched_on_one_device(folder: Path) -> None:
     assert refused.returncode == 2 and "two.keras exists already" in refused.stderr
 
 
+@pytest.mark.slow
 def test_a_budget_that_is_exceeded_and_another_one_without_training_again(folder: Path) -> None:
     (folder / "one.keras").unlink()
     trained = (folder / "one.run" / "model.keras").stat().st_mtime_ns
@@ -111,6 +113,7 @@ def test_a_budget_that_is_exceeded_and_another_one_without_training_again(folder
     assert "one.run has another pruning: fit.callbacks, fit.epochs differ" in refused.stderr
 
 
+@pytest.mark.slow
 def test_a_file_with_the_config_of_its_data(folder: Path) -> None:
     options = ["run/model.keras", "--structure", "2:4", "--skip", "dense", "-o", "file.keras", "--json"]
     refused = tfdist("prune", *options, cwd=folder)
@@ -123,6 +126,7 @@ def test_a_file_with_the_config_of_its_data(folder: Path) -> None:
     assert result["before"]["metrics"] == pytest.approx(before, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_channels_that_are_really_gone(folder: Path) -> None:
     options = ["--structure", "channels", "--sparsity", 0.5, "--epochs", 2, "-o", "channels.keras", "--json"]
     done = tfdist("prune", "run", *options, "--nproc", 2, cwd=folder, timeout=180)

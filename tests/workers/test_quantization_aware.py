@@ -25,6 +25,7 @@ fit: {{epochs: 2, callbacks: [quantization_aware]}}
 SAMPLES = 45
 
 
+@pytest.mark.slow
 def test_two_workers_train_attention_and_embeddings_as_one_does(tmp_path: Path) -> None:
     x = np.random.default_rng(0).integers(0, WORDS, (SAMPLES, LENGTH)).astype("int32")
     np.savez(tmp_path / "words.npz", x_train=x, y_train=x[:, 0] % CLASSES)

@@ -52,6 +52,7 @@ def test_numbers_of_one_device_and_a_file_that_keras_loads(way: list[object], ma
     assert result["after"]["bytes"] == (made / "model.int8.keras").stat().st_size
 
 
+@pytest.mark.slow
 def test_weights_that_samples_of_all_workers_choose(made: Path) -> None:
     weights = {}
     for way in ([], ["--nproc", 2]):
@@ -68,6 +69,7 @@ def test_weights_that_samples_of_all_workers_choose(made: Path) -> None:
         assert np.mean(np.isclose(one, two, rtol=1e-5)) > 0.98 and np.allclose(one, two, rtol=1e-5, atol=1)
 
 
+@pytest.mark.slow
 def test_a_budget_that_cannot_be_held_leaves_what_was_there(made: Path) -> None:
     (made / "out.keras").write_bytes(b"earlier")
     options = ["--data", "perfect.yaml", "--mode", "int4", "-o", "out.keras", "--max-drop", "1e-6"]

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.exactness.comparison import assert_same
-from tests.marks import slow
 from tests.workers import recomputed_features
 from tests.workers.outcome_jobs import OutcomeJobs
 from tests.workers.recomputed_cases import CASES
@@ -19,8 +18,9 @@ NAMES = [name for name in CASES if name != "xla"] if SLOW else ["list_of_layers"
 BOUND = 900 if SLOW else 200
 
 
+@pytest.mark.slow
 @pytest.mark.bound(2 * BOUND + 60)
-@pytest.mark.parametrize(("mode", "workers"), [("zero3", 2), slow("none", 2), slow("zero2", 2), slow("zero3", 3)])
+@pytest.mark.parametrize(("mode", "workers"), [("zero3", 2), ("none", 2), ("zero2", 2), ("zero3", 3)])
 def test_numbers_of_one_device(tmp_path: Path, mode: str, workers: int) -> None:
     """XLA, which `zero3` refuses, is compared on devices."""
     module = "tests.workers.recomputed_cases"

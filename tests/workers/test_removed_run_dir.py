@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from tests.waiting import until
 from tests.workers.cli_process import tfdist
@@ -22,6 +23,7 @@ fit: {epochs: 20}
 """
 
 
+@pytest.mark.slow
 def test_a_run_makes_it_again_and_saves_what_it_trained(tmp_path: Path) -> None:
     np.savez(tmp_path / "data.npz", x_train=np.ones((64, 8), "float32"), y_train=np.zeros(64, "int64"))
     (tmp_path / "config.yaml").write_text(_CONFIG)

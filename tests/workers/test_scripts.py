@@ -54,6 +54,7 @@ def test_a_script_without_standard_streams(tmp_path: Path) -> None:
     assert "to stdout\n" in log and "to stderr\n" in log
 
 
+@pytest.mark.slow
 def test_a_module_that_exits_with_text(tmp_path: Path) -> None:
     arguments = ["-m", "package.member", "--workers", "x"]
     done = tfdist(
@@ -94,6 +95,7 @@ def test_batches_and_loops_of_the_scripts_own(tmp_path: Path) -> None:
     assert f"in {SCRIPTS / 'loops.py'}, line" in failure["message"]
 
 
+@pytest.mark.slow
 def test_a_save_that_fails_leaves_the_earlier_file(tmp_path: Path) -> None:
     files = tmp_path / "files"
     files.mkdir()
@@ -111,7 +113,7 @@ def test_a_save_that_fails_leaves_the_earlier_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("options", "kind", "replicas"),
-    [(["--nproc", "2"], "MultiWorkerMirroredStrategy", 2), slow(["--logical-devices", "2"], "MirroredStrategy", 2)],
+    [slow(["--nproc", "2"], "MultiWorkerMirroredStrategy", 2), (["--logical-devices", "2"], "MirroredStrategy", 2)],
 )
 def test_a_script_with_a_strategy_of_its_own(tmp_path: Path, options: list[str], kind: str, replicas: int) -> None:
     done = tfdist("train", *options, "--run-dir", tmp_path, SCRIPTS / "own_strategy.py", kind, timeout=BOUND)
@@ -139,7 +141,7 @@ def test_a_strategy_that_does_not_fit(tmp_path: Path, kind: str) -> None:
 @pytest.mark.parametrize(
     ("options", "arguments", "own"),
     [
-        ([], [], False),
+        slow([], [], False),
         (["--batch-norm", "replica"], [], True),
         slow([], ["replica"], True),
         slow(["--batch-norm", "replica"], ["synchronized"], False),

@@ -181,6 +181,7 @@ ANSWERS = {
 }
 
 
+@pytest.mark.slow
 def test_the_api_with_and_without_the_launcher(job: Job) -> None:
     launched = job.said["api.py"]
     plain = run_with_tf_config("api.py")

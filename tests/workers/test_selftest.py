@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.marks import slow
 from tests.processes import processes_with
 from tests.waiting import until
 from tests.workers.cli_process import ROOT, tfdist
@@ -26,17 +27,18 @@ BOUND = 600  # seconds: up to eight jobs, one after the other
 
 
 @pytest.mark.bound(BOUND)
-def test_rows_that_are_the_same_on_devices_and_on_workers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("names", [["saving"], slow(["dense", "saving"])])
+def test_rows_that_are_the_same_on_devices_and_on_workers(tmp_path: Path, names: list[str]) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    options = ["--only", "dense", "--only", "saving", "-o", tmp_path / "report"]
+    options = [*(word for name in names for word in ("--only", name)), "-o", tmp_path / "report"]
     done = tfdist("selftest", *options, timeout=BOUND - 10, environ={"TMPDIR": str(temporary)})
     assert done.returncode == 0, done.stdout + done.stderr
     assert not any(temporary.iterdir()), "a run directory was left behind"
     document = json.loads((tmp_path / "report" / "report.json").read_text())
     rows: list[dict[str, Any]] = document["rows"]
     assert {(row["row"], row["layout"]) for row in rows} == {
-        (name, layout) for name in ("dense", "saving") for layout in ("2 logical devices", "2 workers")
+        (name, layout) for name in names for layout in ("2 logical devices", "2 workers")
     }
     for row in rows:
         assert row["verdict"] == "passed" and row["greatest"] <= row["allowed"]
@@ -69,6 +71,7 @@ def test_rows_with_the_options_of_a_training(tmp_path: Path) -> None:
         assert rows[row, 1]["greatest"] < 1e-5 < rows[row, 2]["greatest"] < 2e-2
 
 
+@pytest.mark.slow
 @pytest.mark.bound(BOUND)
 def test_a_row_that_differs_is_named_and_one_that_dies_stops_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -17,17 +17,11 @@ from tests.workers.cli_process import begun, tfdist
 from tests.workers.outcome_jobs import OutcomeJobs
 from tests.workers.resumable_model import write_config
 from tests.workers.test_resume import end_of, last_step, same, same_but_for_rounding, train, train_and_kill
-from tests.workers.test_sharding import BOUND, SCRIPTS, SLOW, assert_as_alone
-from tests.workers.test_sharding import NAMES as ALL_NAMES
+from tests.workers.test_sharding import BOUND, NAMES, SCRIPTS, SLOW, assert_as_alone
 from tfdist.rundir import RunDir
 from tfdist.verify.hosts.namespace_hosts import NamespaceHost
 
-NAMES = (
-    ALL_NAMES
-    if SLOW
-    else ["plain", "gradient_accumulation_and_clipping", "sparse_gradients_by_adagrad", "constraints", "adafactor"]
-)
-JOBS = [("zero3", 4, "shm"), *([("zero1", 4, "shm"), ("zero2", 4, "shm"), ("zero3", 4, "ring")] if SLOW else [])]
+JOBS = [("zero3", 4, "shm"), ("zero1", 4, "shm"), ("zero2", 4, "shm"), ("zero3", 4, "ring")]
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +43,7 @@ def in_groups(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str],
     }
 
 
+@pytest.mark.slow
 @pytest.mark.bound(2 * BOUND + 60)
 @pytest.mark.parametrize(("mode", "workers", "communication"), JOBS)
 @pytest.mark.parametrize("name", NAMES)
@@ -84,7 +79,7 @@ def on_hosts(folder: Path, hosts: Sequence[NamespaceHost], mode: str, options: S
 @pytest.mark.parametrize("mode", ["zero3", slow("zero2")])
 def test_each_host_has_a_copy(mode: str, hosts: tuple[NamespaceHost, NamespaceHost], tmp_path: Path) -> None:
     """Two workers on each of two hosts: parts are put together in memory, and summed between the hosts."""
-    names = ["plain", "gradient_accumulation_and_clipping"]
+    names = ["plain", "gradient_accumulation_and_clipping"] if SLOW else ["gradient_accumulation_and_clipping"]
     (one,) = OutcomeJobs(tmp_path, "tests.exactness", names, BOUND).outcomes(1, 65)
     printed, said = on_hosts(tmp_path, hosts, mode, ["--shard-over", "host"], "tests.exactness", names)
     assert f"shm+ring, {mode} over 2 workers in each of 2 groups" in printed.replace("oneDNN, ", "")

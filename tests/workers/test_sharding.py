@@ -28,23 +28,14 @@ NAMES = (
     if SLOW
     else [
         "plain",
-        "attention_and_layer_normalization",
-        "convolution",
-        "recurrent_layers",
-        "shared_layers_and_nested_models",
         "subclassed_model_built_by_fit",
-        "gradient_accumulation_and_clipping",
         "gradient_accumulation_and_averages",
         "sparse_gradients_by_adagrad",
-        "loss_scaling_with_an_overflow_and_accumulation",
-        "constraints",
-        "adafactor",
-        "sharpness_aware",
     ]
 )
-JOBS = [("zero2", 2), ("zero3", 3)]
+JOBS = [("zero3", 3)]
 if SLOW:
-    JOBS += [("zero1", 2), ("zero3", 2), ("zero1", 3), ("zero2", 4), ("zero3", 4)]
+    JOBS += [("zero1", 2), ("zero2", 2), ("zero3", 2), ("zero1", 3), ("zero2", 4), ("zero3", 4)]
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +96,7 @@ def run(folder: Path, workers: int, mode: str, *arguments: object, script: str =
 @pytest.mark.bound(500)
 @pytest.mark.parametrize(
     ("mode", "workers"),
-    [("zero2", 2), ("zero3", 2), slow("zero1", 2), slow("zero2", 3), slow("zero3", 3), slow("zero1", 4)],
+    [("zero3", 2), slow("zero2", 2), slow("zero1", 2), slow("zero2", 3), slow("zero3", 3), slow("zero1", 4)],
 )
 def test_what_is_saved_is_what_one_device_saves(tmp_path: Path, mode: str, workers: int) -> None:
     (one,) = run(tmp_path, 1, "none")
@@ -126,10 +117,9 @@ def test_what_is_saved_is_what_one_device_saves(tmp_path: Path, mode: str, worke
         assert_same(one["gone on from model.keras"], each["gone on"])
 
 
+@pytest.mark.slow
 @pytest.mark.bound(500)
-@pytest.mark.parametrize(
-    ("workers", "options"), [(2, ()), slow(3, ()), slow(4, ()), slow(2, ("--communication", "ring"))]
-)
+@pytest.mark.parametrize(("workers", "options"), [(2, ()), (3, ()), (4, ()), (2, ("--communication", "ring"))])
 def test_weights_are_whole_wherever_they_are_read(tmp_path: Path, workers: int, options: Sequence[str]) -> None:
     (one,) = run(tmp_path, 1, "none", script="sharded_weights.py")
     said = run(tmp_path, workers, "zero3", script="sharded_weights.py", options=options)
@@ -137,8 +127,9 @@ def test_weights_are_whole_wherever_they_are_read(tmp_path: Path, workers: int, 
         assert_same(one, each, f"worker {index}")
 
 
+@pytest.mark.slow
 @pytest.mark.bound(500)
-@pytest.mark.parametrize(("workers", "options"), [(2, ()), slow(3, ()), slow(2, ("--communication", "ring"))])
+@pytest.mark.parametrize(("workers", "options"), [(2, ()), (3, ()), (2, ("--communication", "ring"))])
 def test_of_frozen_weights_no_gradient_is_summed(tmp_path: Path, workers: int, options: Sequence[str]) -> None:
     which = "all" if SLOW else "some"
     (one,) = run(tmp_path, 1, "none", which, script="tests.workers.frozen_weights")

@@ -63,6 +63,7 @@ def test_history_of_one_device(
     assert received["val_accuracy"] == pytest.approx(expected["val_accuracy"], abs=1.01 / VALIDATION_SAMPLES)
 
 
+@pytest.mark.slow
 def test_epochs_of_a_number_of_steps(tmp_path: Path) -> None:
     """Twelve steps take every sample once: the second epoch begins in the middle of a pass, and ends in another."""
     options = ["--set", "fit.steps_per_epoch=20", "--set", "fit.epochs=2"]

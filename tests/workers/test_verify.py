@@ -63,6 +63,7 @@ def test_a_sum_differs_and_is_named_on_replicas_and_on_workers(tmp_path: Path) -
     assert "about to fit" not in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.bound(BOUND)
 def test_random_layers_and_batch_statistics_pass(tmp_path: Path) -> None:
     done, _ = verify(tmp_path, "--tolerance", "1e-4", SCRIPT, "dropout and statistics", code=0)
@@ -80,10 +81,9 @@ def test_workers_that_agree_and_xla(tmp_path: Path) -> None:
     assert "not available here: NCCL needs a physical GPU for every replica" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.bound(BOUND)
-@pytest.mark.parametrize(
-    ("tolerance", "verdict"), [(["--tolerance", "1e-5"], "parted"), pytest.param([], "passed", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("tolerance", "verdict"), [(["--tolerance", "1e-5"], "parted"), ([], "passed")])
 def test_gradients_that_workers_send_in_16_bits(tmp_path: Path, tolerance: list[str], verdict: str) -> None:
     options = ["--replicas", 1, "--nproc", 2, "--compression", "bfloat16", *tolerance]
     _, report = verify(tmp_path, *options, SCRIPT, "plain", code=6 if verdict == "parted" else 0)
@@ -117,6 +117,7 @@ def test_a_training_that_cannot_be_repeated(tmp_path: Path) -> None:
     assert replicas["verdict"] == "skipped"
 
 
+@pytest.mark.slow
 @pytest.mark.bound(BOUND)
 def test_a_script_without_fit(tmp_path: Path) -> None:
     done, _ = verify(tmp_path, "--show", "chief", SCRIPT, "without fit", code=2)

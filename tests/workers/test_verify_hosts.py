@@ -71,6 +71,7 @@ DOWN_TO_ONE = {"kills": 4, "seed": 26, "min_workers": 1}
 """Draws three hosts, two, three and one, and three again, of which the chief's is lost, and another one restarts."""
 
 
+@pytest.mark.slow
 @pytest.mark.bound(200)
 def test_a_job_goes_from_three_hosts_to_two_to_three_to_one(tmp_path: Path) -> None:
     verification, _ = verified(folder=tmp_path, **DOWN_TO_ONE)
@@ -82,6 +83,7 @@ def test_a_job_goes_from_three_hosts_to_two_to_three_to_one(tmp_path: Path) -> N
     )
 
 
+@pytest.mark.slow
 @pytest.mark.bound(200)
 def test_a_job_that_resumes_otherwise_is_found_out(tmp_path: Path) -> None:
     """The same, but that the weight is another one after each restart."""

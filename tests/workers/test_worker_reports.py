@@ -133,6 +133,7 @@ def test_a_worker_that_hangs_says_where(tmp_path: Path) -> None:
         assert "in <module>" in workers[0].next(lambda message: "where" in message)["where"]
 
 
+@pytest.mark.slow
 @pytest.mark.bound(90)
 def test_an_input_that_hangs_says_where(tmp_path: Path) -> None:
     script = """
@@ -170,6 +171,7 @@ def test_an_error_says_at_which_step(tmp_path: Path) -> None:
         assert state is not None and (state.state, state.epoch, state.step) == ("failed", 1, 14)
 
 
+@pytest.mark.slow
 @pytest.mark.bound(90)
 def test_phases_of_a_script(tmp_path: Path) -> None:
     script = """

@@ -105,6 +105,7 @@ def test_a_killed_run_goes_on_to_the_bit(
     verbs_work_on(run, bucket, moto, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.bound(500)
 def test_a_run_goes_on_by_its_copy_on_another_host(
     undisturbed: Callable[[int], list[bytes]], moto: RunningStore, tmp_path: Path
@@ -146,6 +147,7 @@ def verbs_work_on(run: RunDir, bucket: str, moto: RunningStore, folder: Path) ->
     assert not [name for name in moto.names(bucket, "run/") if older in name]
 
 
+@pytest.mark.slow
 @pytest.mark.bound(300)
 def test_a_store_that_fails_and_throttles_ends_no_training(
     moto: RunningStore, proxy: FaultyProxy, tmp_path: Path

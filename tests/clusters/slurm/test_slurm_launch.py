@@ -174,8 +174,9 @@ def test_what_an_allocation_does_not_take(slurm: SlurmCluster, folder: Path, arg
     assert done.returncode == 2 and says in done.stderr, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.bound(280)
-@pytest.mark.parametrize("nodes", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("nodes", [1, 2])
 def test_a_training_that_is_preempted_goes_on_where_it_was(slurm: SlurmCluster, tmp_path: Path, nodes: int) -> None:
     config = REPOSITORY / "configs" / "digits.yaml"
     options = [f"-N{nodes}", "--set=fit.epochs=20", "--set=checkpoint.every_steps=1000"]

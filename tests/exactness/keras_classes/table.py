@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from tests.exactness.keras_classes import (
@@ -32,6 +33,18 @@ EAGERLY = {"layers", "recurrent layers", "losses", "optimizers"}
 """Groups whose steps the default tests run without compiling them, which takes most of the time of so small a model."""
 
 ROWS: dict[str, Row] = {row.name: row for rows in GROUPS.values() for row in rows}
+
+_OTHER_DIMENSIONS = re.compile(r"layers\.\w+[13]D(Transpose)?")
+_AUGMENTATIONS = ("AutoContrast", "CutMix", "MixUp", "RandomBrightness", "RandomCrop", "RandomErasing", "RandomFlip")
+
+
+def names_by_default() -> list[str]:
+    """The rows that the default tests train: of layers that come in 1, 2 and 3 dimensions those in 2, of augmentations
+    some of each kind, of optimizers that stand apart all but one. The slow tests train all.
+    """
+    few = {row.name for row in GROUPS["augmentations"]} - {f"layers.{name}" for name in _AUGMENTATIONS}
+    few.add("optimizers.MultiOptimizer")
+    return [name for name in ROWS if name not in few and not _OTHER_DIMENSIONS.fullmatch(name)]
 
 
 def group_of(row: Row) -> str:
