@@ -178,8 +178,8 @@ shard_over = click.option(
     "--shard-over",
     type=ShardOverParam(),
     metavar="all|host|N",
-    help="Which workers share one copy of what --shard cuts: all of the job, those of each host, so that what is put "
-    "together again crosses no network, or N neighbors. Default: the config's, or all.",
+    help="Which workers share one copy of what --shard cuts: all of the job; those of each host, so that hosts "
+    "exchange sums alone; or N that follow one another in the list. Default: the config's, or all.",
 )
 
 

@@ -8,7 +8,7 @@ import click
 
 from tfdist.cli import common_options as shared
 from tfdist.cli.launch.engine_call import EngineCall
-from tfdist.cli.launch.engine_options import ENGINE_OPTIONS, check_options
+from tfdist.cli.launch.engine_options import ENGINE_OPTIONS, REFUSED_OF_TRAIN, check_options
 from tfdist.cli.launch.engines import ENGINES, call_engine
 from tfdist.cli.launch.train_arguments import given_options, train_arguments, train_options
 from tfdist.cli.train_target import name_target
@@ -27,12 +27,22 @@ class LaunchVerb(shared.TargetVerb):
         trains: list[tuple[str, str]] = []
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
-            if record is not None:
-                (trains if parameter.name in of_train else own).append(record)
+            if record is None:
+                continue
+            if parameter.name in of_train:
+                trains.append((record[0], record[1] + _where_refused(str(parameter.name))))
+            else:
+                own.append(record)
         with formatter.section("Options"):
             formatter.write_dl(own)
         with formatter.section("Options of `tfdist train`, for every host"):
             formatter.write_dl(trains)
+
+
+def _where_refused(name: str) -> str:
+    """For the help of an option of `train`: the engines that do not take it, and nothing where all do."""
+    engines = [engine for engine, refused in REFUSED_OF_TRAIN.items() if name in refused and engine in ENGINES]
+    return f"  Not with --on {', '.join(engines)}." if engines else ""
 
 
 _ON = "; ".join(f"{name}: {what}" for name, (_, what) in ENGINES.items())

@@ -113,3 +113,5 @@ def test_the_help_shows_options_apart() -> None:
     own, _, of_train = text.partition("Options of `tfdist train`, for every host")
     assert "--on" in own and "--max-restarts" in of_train and "--max-restarts" not in own
     assert all(name in own for name in ENGINES)
+    shown = " ".join(of_train.split())
+    assert "Not with --on ssh, slurm, mpi." in shown and "Not with --on ray, mpi." in shown
