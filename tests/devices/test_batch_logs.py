@@ -171,6 +171,21 @@ def test_who_looks_now_and_then_sees_those_of_one_device(
     assert fit_state(model).glimpsed_logs is None
 
 
+@pytest.mark.parametrize("options", [{}, {"steps_per_epoch": 4}])
+def test_who_looks_now_and_then_sees_the_end_of_each_epoch(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch_logs, "GLANCE_SECONDS", 1e9)
+    x = np.random.default_rng(1).normal(size=(101, 3))
+    batches = tf.data.Dataset.from_tensor_slices((x, (x[:, :1] > 0).astype(float))).batch(BATCH)
+    given: dict[str, Any] = {"epochs": 2, "verbose": 0, **options}
+    alone, glancing = Seen(), Glancing()
+    model_of(keras.Model).fit(batches, callbacks=[alone], **given)
+    with mirrored(2).scope():
+        model_of(keras.Model).fit(batches, callbacks=[glancing], **given)
+    assert_same(alone.trained[-1], glancing.seen[max(glancing.seen)], "the last logs", EXACT)
+
+
 class Clock:
     """A clock that stands still unless it is moved."""
 

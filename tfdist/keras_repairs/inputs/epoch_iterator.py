@@ -215,6 +215,11 @@ class BatchIterator(Iterator[Any]):
             return self.left
         return min(self.left, self._steps_per_epoch - self._taken % self._steps_per_epoch)
 
+    @property
+    def ends_epoch(self) -> bool:
+        """Whether the steps that were taken last end an epoch, as far as that is known."""
+        return self.left == 0 or (self._steps_per_epoch is not None and self._taken % self._steps_per_epoch == 0)
+
 
 def _is_of_tfdist(batches: Any) -> bool:
     """Whether tfdist.data has made the data, which plain Keras does not read."""

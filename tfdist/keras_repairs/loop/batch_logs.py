@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.forward.whole_metrics import adds_up
+from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator
 from tfdist.keras_repairs.loop.fit_listeners import TrainerMethod
 from tfdist.keras_repairs.loop.step_logs import over_replicas
 from tfdist.runtime.collectives.decisions import all_gather, all_reduce
@@ -51,12 +52,16 @@ def sharing_logs(function: Function, model: keras.Model, call: TrainerMethod) ->
             executed = logs = outputs
             if state.reads_logs(call):
                 logs = state.glimpsed_logs = _over_replicas(model, outputs)
-            elif call == "fit" and state.glances_at_logs and glances.is_due():
+            elif call == "fit" and state.glances_at_logs and glances.is_due(at_end=_ends_epoch(iterator)):
                 with glances.looking():
                     state.glimpsed_logs = _over_replicas(model, outputs)
         return logs
 
     return execute
+
+
+def _ends_epoch(iterator: Any) -> bool:
+    return isinstance(iterator, BatchIterator) and iterator.ends_epoch
 
 
 class _Glances:
@@ -72,10 +77,14 @@ class _Glances:
         self._executions, self._until_due = 0, 1
         self._look = 0.0
 
-    def is_due(self) -> bool:
-        """Whether somebody looks after the execution that has just ended; all workers call this after each."""
+    def is_due(self, *, at_end: bool = False) -> bool:
+        """Whether somebody looks after the execution that has just ended; all workers call this after each.
+
+        Args:
+            at_end: Whether it ends an epoch, after which somebody looks anyway.
+        """
         self._executions += 1
-        if self._executions < self._until_due:
+        if self._executions < self._until_due and not at_end:
             return False
         own = np.array([time.perf_counter() - self._begun, self._look])
         seconds, look = map(float, all_reduce(own, "max", self._strategy))
