@@ -16,7 +16,7 @@ from tests.exactness.comparison import assert_same
 from tests.marks import slow
 from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.loop import batch_logs
-from tfdist.keras_repairs.loop.batch_logs import _Glances
+from tfdist.keras_repairs.loop.batch_logs import _PeriodicReading
 
 pytestmark = pytest.mark.usefixtures("repaired", "float64")
 
@@ -136,11 +136,11 @@ def test_a_progress_bar_shows_those_of_one_device() -> None:
         assert_same(alone, shown(), "bar", EXACT)
 
 
-class Glancing(keras.callbacks.Callback):
-    """Looks at logs now and then, and keeps what it sees after each execution, by batch."""
+class Periodic(keras.callbacks.Callback):
+    """Reads logs periodically, and keeps those that it knows after each execution, by batch."""
 
     ignores_batches = True
-    glances_at_logs = True
+    reads_logs_periodically = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -148,42 +148,42 @@ class Glancing(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         if not fit_state(self.model).unreported_steps():
-            self.seen[batch] = fit_state(self.model).glimpsed_logs
+            self.seen[batch] = fit_state(self.model).periodic_logs
 
 
 @pytest.mark.parametrize("kind", [keras.Model, OwnStep])
-def test_who_looks_now_and_then_sees_those_of_one_device(
+def test_periodic_logs_are_those_of_one_device(
     kind: Callable[..., keras.Model], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch_logs, "GLANCE_SECONDS", 0.0)
-    monkeypatch.setattr(batch_logs, "GLANCE_SHARE", float("inf"))
+    monkeypatch.setattr(batch_logs, "PERIOD_SECONDS", 0.0)
+    monkeypatch.setattr(batch_logs, "READING_SHARE", float("inf"))
     x = np.random.default_rng(1).normal(size=(101, 3))
     given: dict[str, Any] = {"y": (x[:, :1] > 0).astype(float), "batch_size": BATCH, "verbose": 0}
-    alone, glancing = Seen(), Glancing()
+    alone, seeing = Seen(), Periodic()
     model_of(kind).fit(x, callbacks=[alone], **given)
     with mirrored(2).scope():
         model = model_of(kind)
-        model.fit(x, callbacks=[glancing], **given)
-    assert len(glancing.seen) >= 4
-    for batch, logs in glancing.seen.items():
+        model.fit(x, callbacks=[seeing], **given)
+    assert len(seeing.seen) >= 4
+    for batch, logs in seeing.seen.items():
         assert_same(alone.trained[batch], logs, f"logs of batch {batch}", EXACT)
     model.fit(x, **given)
-    assert fit_state(model).glimpsed_logs is None
+    assert fit_state(model).periodic_logs is None
 
 
 @pytest.mark.parametrize("options", [{}, {"steps_per_epoch": 4}])
-def test_who_looks_now_and_then_sees_the_end_of_each_epoch(
+def test_logs_are_read_at_the_end_of_each_epoch(
     options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch_logs, "GLANCE_SECONDS", 1e9)
+    monkeypatch.setattr(batch_logs, "PERIOD_SECONDS", 1e9)
     x = np.random.default_rng(1).normal(size=(101, 3))
     batches = tf.data.Dataset.from_tensor_slices((x, (x[:, :1] > 0).astype(float))).batch(BATCH)
     given: dict[str, Any] = {"epochs": 2, "verbose": 0, **options}
-    alone, glancing = Seen(), Glancing()
+    alone, seeing = Seen(), Periodic()
     model_of(keras.Model).fit(batches, callbacks=[alone], **given)
     with mirrored(2).scope():
-        model_of(keras.Model).fit(batches, callbacks=[glancing], **given)
-    assert_same(alone.trained[-1], glancing.seen[max(glancing.seen)], "the last logs", EXACT)
+        model_of(keras.Model).fit(batches, callbacks=[seeing], **given)
+    assert_same(alone.trained[-1], seeing.seen[max(seeing.seen)], "the last logs", EXACT)
 
 
 class Clock:
@@ -197,30 +197,31 @@ class Clock:
 
 
 @pytest.mark.parametrize(
-    ("execution", "look", "looks"),
+    ("execution", "reading", "epoch", "readings"),
     [
-        (0.01, 0.0, range(28, 36)),  # once a second, of 3,000
-        (2.0, 0.0, range(3000, 3001)),
-        (0.01, 0.7, range(4, 12)),  # a look of 0.7 s every 35 s at most
-        (0.05, 2.0, range(4, 12)),
+        (0.01, 0.0, 3000, range(28, 38)),  # once a second, of 3,000
+        (2.0, 0.0, 3000, range(3000, 3001)),
+        (0.01, 0.7, 3000, range(4, 14)),  # which takes 0.7 s, every 35 s at most
+        (0.01, 0.7, 500, range(9, 20)),  # and at the end of each epoch
+        (0.05, 2.0, 3000, range(4, 14)),
     ],
 )
-def test_who_looks_now_and_then_takes_little_time(
-    monkeypatch: pytest.MonkeyPatch, execution: float, look: float, looks: range
+def test_periodic_readings_take_little_time(
+    monkeypatch: pytest.MonkeyPatch, execution: float, reading: float, epoch: int, readings: range
 ) -> None:
     clock, seen = Clock(), 0
     monkeypatch.setattr(batch_logs, "time", clock)
-    glances = _Glances(tf.distribute.get_strategy())
-    for _ in range(3000):
+    periodic = _PeriodicReading(tf.distribute.get_strategy())
+    for number in range(1, 3001):
         clock.seconds += execution
-        if glances.is_due():
+        if periodic.is_due(at_end=number % epoch == 0):
             seen += 1
-            with glances.looking():
-                clock.seconds += look
-    assert seen in looks
+            with periodic.reading():
+                clock.seconds += reading
+    assert seen in readings
 
 
-class Nesting(Glancing):
+class Nesting(Periodic):
     """Evaluates and predicts within an epoch."""
 
     def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:

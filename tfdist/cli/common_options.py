@@ -179,7 +179,7 @@ shard_over = click.option(
     type=ShardOverParam(),
     metavar="all|host|N",
     help="Which workers share one copy of what --shard cuts: all of the job; those of each host, so that hosts "
-    "exchange sums alone; or N that follow one another in the list. Default: the config's, or all.",
+    "exchange sums alone; or N workers of consecutive indices. Default: the config's, or all.",
 )
 
 

@@ -20,8 +20,8 @@ class FitState:
         due_callbacks: The callbacks that look at some batches alone, and say with `steps_until_due()` at which.
         train_logs: Whether some callback or progress bar, of any worker, is given the logs of training batches.
         test_logs: The same of batches of an evaluation.
-        glances_at_logs: Whether some callback, of any worker, shows the logs of training batches now and then.
-        glimpsed_logs: Those of one of the last batches, over all replicas; None where nobody has read any.
+        reads_logs_periodically: Whether some callback, of any worker, shows some logs of training batches.
+        periodic_logs: Those of one of the last batches, over all replicas; None where nobody has read any.
         saves_together: Whether all workers come to every checkpoint inside of epochs.
         logs_before: The logs of the last step of an epoch of which this process has only the end to do.
         logged_results: Reads over all replicas what the steps just executed log of the results of metrics, by name of
@@ -34,8 +34,8 @@ class FitState:
     due_callbacks: Sequence[Any] = ()
     train_logs: bool = False
     test_logs: bool = False
-    glances_at_logs: bool = False
-    glimpsed_logs: Mapping[str, Any] | None = None
+    reads_logs_periodically: bool = False
+    periodic_logs: Mapping[str, Any] | None = None
     saves_together: bool = False
     logs_before: Mapping[str, Any] = field(default_factory=dict)
     logged_results: Mapping[str, Callable[[], Any]] | None = None
@@ -55,12 +55,12 @@ class FitState:
     @contextlib.contextmanager
     def reading_logs(self) -> Iterator[None]:
         """Around a `fit`, `evaluate` or `predict`: who reads logs in it reads none after it."""
-        before = self.train_logs, self.test_logs, self.glances_at_logs, self.glimpsed_logs
-        self.glimpsed_logs = None
+        before = self.train_logs, self.test_logs, self.reads_logs_periodically, self.periodic_logs
+        self.periodic_logs = None
         try:
             yield
         finally:
-            self.train_logs, self.test_logs, self.glances_at_logs, self.glimpsed_logs = before
+            self.train_logs, self.test_logs, self.reads_logs_periodically, self.periodic_logs = before
 
     def reads_logs(self, call: str) -> bool:
         """Whether somebody is given the logs of batches of `fit`, or of `evaluate`."""

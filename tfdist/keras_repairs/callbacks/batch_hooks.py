@@ -33,9 +33,9 @@ def any_reads_test_logs(callbacks: Iterable[Any]) -> bool:
     return any(_has_own(callback, "on_test_batch_end") for callback in callbacks if not _ignores_batches(callback))
 
 
-def any_glances_at_logs(callbacks: Iterable[Any]) -> bool:
-    """Whether one of `callbacks` shows the logs of training batches now and then, as it says with `glances_at_logs`."""
-    return any(getattr(callback, "glances_at_logs", False) for callback in callbacks)
+def any_reads_logs_periodically(callbacks: Iterable[Any]) -> bool:
+    """Whether one of `callbacks` says with `reads_logs_periodically` that it shows some logs of training batches."""
+    return any(getattr(callback, "reads_logs_periodically", False) for callback in callbacks)
 
 
 def any_may_stop(callbacks: Iterable[Any], phase: Phase) -> bool:

@@ -71,7 +71,7 @@ def callback_list_init(original: Function, extra: ExtraCallbacks, listener: FitL
         state = fit_state(model)
         state.test_logs = watch.test_logs
         if trains:
-            state.train_logs, state.glances_at_logs = watch.train_logs, watch.glances
+            state.train_logs, state.reads_logs_periodically = watch.train_logs, watch.periodic_logs
             state.watches_batches = watch.batches or any_watches(added)
             state.due_callbacks = [callback for callback in (*kept, *added) if hasattr(callback, "steps_until_due")]
             state.saves_together = together

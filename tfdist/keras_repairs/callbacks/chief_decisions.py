@@ -16,8 +16,8 @@ import numpy as np
 import tensorflow as tf
 
 from tfdist.keras_repairs.callbacks.batch_hooks import (
-    any_glances_at_logs,
     any_may_stop,
+    any_reads_logs_periodically,
     any_reads_test_logs,
     any_watches,
 )
@@ -41,7 +41,7 @@ class DecisionPoints:
         batches: Whether some callback looks at training batches, whether or not it may stop there.
         train_logs: Whether some callback or progress bar is given the logs of training batches.
         test_logs: The same of batches of an evaluation.
-        glances: Whether some callback shows the logs of training batches now and then.
+        periodic_logs: Whether some callback shows logs of training batches, read periodically.
         backups: How many callbacks back up and restore.
     """
 
@@ -53,7 +53,7 @@ class DecisionPoints:
     batches: bool = False
     train_logs: bool = False
     test_logs: bool = False
-    glances: bool = False
+    periodic_logs: bool = False
     backups: int = 0
 
     @classmethod
@@ -77,7 +77,7 @@ class DecisionPoints:
             batches=batches,
             train_logs=batches or has_bar,
             test_logs=any_reads_test_logs(callbacks) or (has_bar and not trains),
-            glances=any_glances_at_logs(callbacks),
+            periodic_logs=any_reads_logs_periodically(callbacks),
             backups=sum(isinstance(callback, keras.callbacks.BackupAndRestore) for callback in callbacks),
         )
 

@@ -2,7 +2,7 @@
 
 A step returns results of metrics that are its replica's own, which costs no collective. Where somebody looks at them,
 all workers exchange the state of the metrics after an execution, at once, and the logs are what one replica's would be.
-Where somebody shows them now and then, as the progress of a run from a config, that is about once a second.
+For a callback that only shows some of them, as the progress of a run from a config does, that is about once a second.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from tfdist.runtime.collectives.decisions import all_gather, all_reduce
 
 Function = Callable[..., Any]
 
-GLANCE_SECONDS = 1.0
-"""Roughly how long it takes until somebody who looks at logs now and then looks again."""
+PERIOD_SECONDS = 1.0
+"""Roughly how many seconds lie between two periodic readings of the logs."""
 
-GLANCE_SHARE = 0.02
-"""The share of the time that looks may take; where they take longer they are rarer."""
+READING_SHARE = 0.02
+"""The share of the time that periodic readings may take; where each takes long they are rarer."""
 
 
 def sharing_logs(function: Function, model: keras.Model, call: TrainerMethod) -> Function:
@@ -41,7 +41,7 @@ def sharing_logs(function: Function, model: keras.Model, call: TrainerMethod) ->
         model: The model, whose metrics are as the steps have left them.
         call: The method whose steps these are.
     """
-    state, glances = fit_state(model), _Glances(model.distribute_strategy)
+    state, periodic = fit_state(model), _PeriodicReading(model.distribute_strategy)
     executed: Any = None
     logs: Any = None
 
@@ -51,10 +51,10 @@ def sharing_logs(function: Function, model: keras.Model, call: TrainerMethod) ->
         if outputs is not executed:
             executed = logs = outputs
             if state.reads_logs(call):
-                logs = state.glimpsed_logs = _over_replicas(model, outputs)
-            elif call == "fit" and state.glances_at_logs and glances.is_due(at_end=_ends_epoch(iterator)):
-                with glances.looking():
-                    state.glimpsed_logs = _over_replicas(model, outputs)
+                logs = state.periodic_logs = _over_replicas(model, outputs)
+            elif call == "fit" and state.reads_logs_periodically and periodic.is_due(at_end=_ends_epoch(iterator)):
+                with periodic.reading():
+                    state.periodic_logs = _over_replicas(model, outputs)
         return logs
 
     return execute
@@ -64,8 +64,8 @@ def _ends_epoch(iterator: Any) -> bool:
     return isinstance(iterator, BatchIterator) and iterator.ends_epoch
 
 
-class _Glances:
-    """Says after which executions somebody looks who does so now and then: the same on all workers.
+class _PeriodicReading:
+    """Says after which executions the logs are read where that is periodic: the same on all workers.
 
     Args:
         strategy: Theirs.
@@ -75,33 +75,33 @@ class _Glances:
         self._strategy = strategy
         self._begun = time.perf_counter()
         self._executions, self._until_due = 0, 1
-        self._look = 0.0
+        self._reading = 0.0
 
     def is_due(self, *, at_end: bool = False) -> bool:
-        """Whether somebody looks after the execution that has just ended; all workers call this after each.
+        """Whether the logs are read after the execution that has just ended; all workers call this after each.
 
         Args:
-            at_end: Whether it ends an epoch, after which somebody looks anyway.
+            at_end: Whether it ends an epoch, after which they are read anyway.
         """
         self._executions += 1
         if self._executions < self._until_due and not at_end:
             return False
-        own = np.array([time.perf_counter() - self._begun, self._look])
-        seconds, look = map(float, all_reduce(own, "max", self._strategy))
-        fitting = int(self._executions * max(GLANCE_SECONDS, look / GLANCE_SHARE) / max(seconds, 1e-9))
+        own = np.array([time.perf_counter() - self._begun, self._reading])
+        seconds, reading = map(float, all_reduce(own, "max", self._strategy))
+        fitting = int(self._executions * max(PERIOD_SECONDS, reading / READING_SHARE) / max(seconds, 1e-9))
         # The first executions say little: they compile, or run fewer steps than later ones.
-        self._until_due = max(1, min(fitting, 2 * self._executions))
+        self._until_due = max(1, min(fitting, 2 * max(self._executions, self._until_due)))
         return True
 
     @contextlib.contextmanager
-    def looking(self) -> Iterator[None]:
-        """Around a look: what it takes is no time of executions, and the longer it takes the rarer are the next."""
+    def reading(self) -> Iterator[None]:
+        """Around a reading, which does not count as time of executions; the longer it takes the rarer are the next."""
         begun = time.perf_counter()
         try:
             yield
         finally:
             self._begun, self._executions = time.perf_counter(), 0
-            self._look = self._begun - begun
+            self._reading = self._begun - begun
 
 
 def _over_replicas(model: keras.Model, logs: Any) -> Any:

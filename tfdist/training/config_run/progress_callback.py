@@ -27,7 +27,7 @@ class ProgressCallback(keras.callbacks.Callback):
     """
 
     ignores_batches = True
-    glances_at_logs = True
+    reads_logs_periodically = True
 
     def __init__(
         self,
@@ -90,14 +90,14 @@ class ProgressCallback(keras.callbacks.Callback):
         self._rest = 0.0 if self._logs is None else time.perf_counter() - self._clock.last
         self._logs, self._validated = None, 0
         if self._has_several_replicas:
-            fit_state(self.model).glimpsed_logs = None
+            fit_state(self.model).periodic_logs = None
         self._epoch = epoch
         self._clock.begin()
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
         self._clock.step()
-        # Those of the step are its first replica's: the others' are read now and then.
-        self._logs = (fit_state(self.model).glimpsed_logs if self._has_several_replicas else logs) or {}
+        # Those of the step are its first replica's: the others' are read periodically.
+        self._logs = (fit_state(self.model).periodic_logs if self._has_several_replicas else logs) or {}
 
     def on_test_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
         self._validated = batch + 1
