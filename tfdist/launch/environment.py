@@ -14,6 +14,7 @@ from tfdist import bounded_json
 from tfdist.cluster.cluster_spec import Cluster
 from tfdist.cluster.tf_config import tf_config_json
 from tfdist.errors import UsageError
+from tfdist.launch import gpu_emulation
 from tfdist.launch.recording_request import RecordingRequest
 from tfdist.launch.trace_request import TraceRequest
 from tfdist.launch.worker.core_binding import CoreBinding, choose_binding, own_cores, usable_nodes
@@ -48,6 +49,16 @@ def read_token(environ: Mapping[str, str] | None = None) -> shared_token.Token |
     """
     secret = (os.environ if environ is None else environ).get(shared_token.VARIABLE)
     return None if secret is None else shared_token.Token(secret)
+
+
+def read_gpu_emulation(environ: Mapping[str, str] | None = None) -> gpu_emulation.GpuEmulation:
+    """What of GPUs `environ` (default: this process's) asks to emulate on CPUs.
+
+    Raises:
+        UsageError: The variable names something else.
+    """
+    source = os.environ if environ is None else environ
+    return gpu_emulation.GpuEmulation.parse(source.get(gpu_emulation.VARIABLE, ""))
 
 
 def check_environment(environ: Mapping[str, str] | None = None) -> None:

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from tfdist.errors import UsageError
 from tfdist.net.host_links import LinkEnds
+from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport.sum_setup import set_up_sums
 
 _IMPLEMENTATION = {
@@ -31,11 +32,13 @@ class StrategyChoice:
         communication: `"nccl"`, `"ring"`, `"shm"` (memory that workers of one host share), `"shm+ring"` (that on each
             host, and a ring between the hosts), `"copy"` (between logical devices of one machine) or `"none"`.
         reason: Why, in half a sentence, for the log.
+        implementation: TensorFlow's collectives under those; "" for the ones of `communication`.
     """
 
     kind: str
     communication: str
     reason: str
+    implementation: str = ""
 
 
 def choose(
@@ -46,6 +49,7 @@ def choose(
     communication: str = "auto",
     compression: str = "none",
     linked: int = 1,
+    emulates_nccl: bool = False,
 ) -> StrategyChoice:
     """Chooses strategy and collectives from what there is.
 
@@ -56,11 +60,14 @@ def choose(
         communication: `"auto"`, `"nccl"`, `"ring"` or `"shm"`, as the user asked.
         compression: The type in which gradients are sent; `"none"` for their own.
         linked: How many workers share memory with this one, itself included: those that one launcher starts here.
+        emulates_nccl: Whether workers on CPUs take the paths of NCCL, over the ring.
 
     Raises:
         UsageError: These devices do not have what was asked for.
     """
     on_gpu = devices[0].startswith("/device:GPU")
+    if workers > 1 and not on_gpu and emulates_nccl and communication in ("auto", "nccl"):
+        return StrategyChoice("multi_worker", "nccl", "NCCL is emulated by the ring", implementation="ring")
     if communication == "nccl" and (not on_gpu or logical):
         raise UsageError(
             "--communication nccl needs a physical GPU for every replica. Received: "
@@ -126,12 +133,15 @@ def make(
         UsageError: Memory that workers share was asked for, and none do.
     """
     if choice.kind == "multi_worker":
+        implementation = choice.implementation or choice.communication
         # Without timeout_seconds, which costs a sleeping thread a collective: a watchdog bounds the waiting.
-        options = tf.distribute.experimental.CommunicationOptions(implementation=_IMPLEMENTATION[choice.communication])
+        options = tf.distribute.experimental.CommunicationOptions(implementation=_IMPLEMENTATION[implementation])
         resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
             tf.train.ClusterSpec({"worker": list(addresses)}), task_type="worker", task_id=index, rpc_layer="grpc"
         )
         strategy = tf.distribute.MultiWorkerMirroredStrategy(resolver, options)
+        if choice.communication == "nccl":
+            settings_of(strategy).nccl = implementation
         hosts = set_up_sums(strategy, choice.communication, len(addresses), links)
         if hosts is not None:
             reason = f"workers of a host share memory, and {hosts} of them send"

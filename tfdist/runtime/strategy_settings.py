@@ -37,6 +37,8 @@ class StrategySettings:
         memory: What all workers share, where they run on one host; None elsewhere.
         memory_size: What this worker's devices have for a training, and who has it with them; None where nobody asks.
         sums: Sums tensors over the workers; None for TensorFlow's own collectives.
+        nccl: What TensorFlow calls the implementation of collectives that take the paths of NCCL: `"nccl"`, or `"ring"`
+            where these are tried without GPUs; None where workers exchange in another way, or there is one.
         exchanging: Entered around each eager collective that a script calls, in whatever thread; None where nobody
             watches.
         traced_progress: Counts those in functions; None where nobody watches.
@@ -53,6 +55,7 @@ class StrategySettings:
     memory: SharedMemory | None = None
     memory_size: SharedMemorySize | None = None
     sums: HostSums | Ring | SharedMemorySums | None = None
+    nccl: str | None = None
     exchanging: Callable[[], AbstractContextManager[Any]] | None = None
     traced_progress: TracedProgress | None = None
     shard: Sharding | None = None

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfdist import keras_repairs
-from tfdist.launch.environment import Assignment, check_environment
+from tfdist.launch.environment import Assignment, check_environment, read_gpu_emulation
 from tfdist.launch.recording_request import RecordingRequest
 from tfdist.rundir import RunDir
 from tfdist.rundir.ledger_lines import TimeKind
@@ -153,6 +153,7 @@ def _make_strategy(context: WorkerContext, request: devices.DeviceRequest, link:
         communication=context.communication,
         compression=context.compression,
         linked=len(context.links[0].linked) if context.links else 1,
+        emulates_nccl=read_gpu_emulation().nccl,
     )
     if context.index == 0:
         _warn_of_idle_options(context, request, names)
