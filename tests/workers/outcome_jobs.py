@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +21,15 @@ class OutcomeJobs:
         names: Of the outcomes.
         bound: Seconds that a job may take.
         options: Of `tfdist train`, on several workers.
+        environ: Variables besides this process's.
 
     Attributes:
         outcomes: Called with the workers and the samples: what each worker wrote, by the names, as far as it came.
     """
 
     def __init__(self, folder: Path, module: str, names: Sequence[str], bound: float,
-                 options: Sequence[str] = ()) -> None:  # fmt: skip
-        self._options = options
+                 options: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> None:  # fmt: skip
+        self._options, self._environ = options, environ
         self._folder, self._module, self._names, self._bound = folder, module, names, bound
         self.outcomes = functools.cache(self._outcomes)
 
@@ -37,7 +38,8 @@ class OutcomeJobs:
         options = [] if workers == 1 else ["--nproc", workers, *self._options]
         try:
             done = tfdist("train", *options, "--run-dir", self._folder / f"run-{workers}-{samples}", "-m",
-                          *self._module.split(), out, samples, *self._names, timeout=self._bound)  # fmt: skip
+                          *self._module.split(), out, samples, *self._names, timeout=self._bound,
+                          environ=self._environ)  # fmt: skip
             if done.returncode != 0:
                 print(done.stderr)
         except subprocess.TimeoutExpired as timeout:

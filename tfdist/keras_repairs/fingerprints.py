@@ -171,6 +171,7 @@ FINGERPRINTS: dict[str, dict[str, str]] = {
     },
     "TensorFlowTrainer.train_step": {"f6ecb19499b554c4": "3.12 3.13 3.14 3.15"},
     "Trainer._get_metrics_result_or_logs": {"806380369bc545a7": "3.12 3.13 3.14 3.15"},
+    "Trainer._resolve_auto_jit_compile": {"27db2cac05062f56": "3.12 3.13 3.14 3.15"},
     "Trainer._symbolic_build": {"949741cb25aee9e4": "3.14 3.15", "c43cd90843d7dd72": "3.12 3.13"},
     "Trainer.compute_loss": {"d1d25206e3a28f37": "3.12 3.13 3.14 3.15"},
     "Trainer.compute_metrics": {"ac1277d252a5ea45": "3.12 3.13 3.14 3.15"},

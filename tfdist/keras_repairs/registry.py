@@ -57,6 +57,7 @@ from tfdist.keras_repairs.forward import (
 )
 from tfdist.keras_repairs.inputs import array_shuffle, epoch_iterator, symbolic_build
 from tfdist.keras_repairs.loop import (
+    compilation,
     decorated_functions,
     fit_listeners,
     metric_reads,
@@ -142,6 +143,8 @@ def _of_data(hooks: RepairHooks) -> tuple[Repair, ...]:
         Repair(compile_utils, "get_loss", loss_treatment.get_loss),
         Repair(compile_utils.CompileMetrics, "reset_state", symbolic_build.reset_state),
         Repair(model, "_maybe_symbolic_build", symbolic_build.maybe_symbolic_build),
+        Repair(base_trainer.Trainer, "_resolve_auto_jit_compile", compilation.resolve_auto),
+        Repair(base_trainer.Trainer, "compile", compilation.compile_as_asked, is_checked=False),
         Repair(model, "_make_function", make_function),
         Repair(polymorphic_function.Function, "__call__", decorated_functions.call),
         Repair(conversion, "is_allowlisted", decorated_functions.is_allowlisted),

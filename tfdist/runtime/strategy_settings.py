@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tfdist.runtime.collectives.traced_progress import TracedProgress
     from tfdist.runtime.offload.offloading import Offloading
     from tfdist.runtime.step_meter import StepMeter
+    from tfdist.runtime.transport.compiled_sums import CompiledSums
     from tfdist.runtime.transport.ring_all_reduce import Ring
     from tfdist.runtime.transport.shared_memory.shared_memory import SharedMemory
     from tfdist.runtime.transport.shared_memory.shared_memory_sums import HostSums, SharedMemorySums
@@ -46,6 +47,8 @@ class StrategySettings:
         shard_embeddings: The most rows of an embedding that every worker has whole; None where all are whole.
         offload: Where optimizers keep their state instead of on this worker's device; None for there.
         has_tables: Whether an embedding was made of which each worker has some rows.
+        jit: Which models XLA compiles: all that it can, none, or those of which their scripts say so.
+        emulates_xla: Whether Keras's `jit_compile="auto"` is on CPUs what it is on one GPU.
         gather: Whether losses and layers that need the samples of all replicas get them without being asked to.
     """
 
@@ -54,7 +57,7 @@ class StrategySettings:
     meter: StepMeter | None = None
     memory: SharedMemory | None = None
     memory_size: SharedMemorySize | None = None
-    sums: HostSums | Ring | SharedMemorySums | None = None
+    sums: CompiledSums | HostSums | Ring | SharedMemorySums | None = None
     nccl: str | None = None
     exchanging: Callable[[], AbstractContextManager[Any]] | None = None
     traced_progress: TracedProgress | None = None
@@ -62,7 +65,14 @@ class StrategySettings:
     shard_embeddings: int | None = None
     offload: Offloading | None = None
     has_tables: bool = False
+    jit: Literal["auto", "on", "off"] = "auto"
+    emulates_xla: bool = False
     gather: bool = True
+
+    @property
+    def meter_of_sums(self) -> StepMeter | None:
+        """What times sums in steps; None where nobody does, or the clock would not: on GPUs, and in a compiled step."""
+        return None if self.sums is None or not self.sums.on_host else self.meter
 
     @property
     def holds_parts(self) -> bool:

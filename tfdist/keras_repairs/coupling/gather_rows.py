@@ -10,7 +10,9 @@ from keras.src import backend
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.batch_rows import has_rows, without_stand_in
 from tfdist.keras_repairs.base.replica_step import note_gathering
+from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport import replica_sums
+from tfdist.runtime.transport.compiled_sums import CannotBeCompiled, CompiledSums
 from tfdist.runtime.transport.emulated_replicas import emulated_replica
 from tfdist.runtime.workers import worker_count
 
@@ -68,7 +70,10 @@ def _all_rows(value: Any) -> Any:
 def dense_rows(tensor: tf.Tensor) -> tf.Tensor:
     """Gathers every row of one dense tensor; otherwise as `all_rows`."""
     note_gathering()
+    sums = settings_of(tf.distribute.get_strategy()).sums
     if tensor.dtype == tf.string:
+        if isinstance(sums, CompiledSums):
+            raise CannotBeCompiled("texts are gathered from all replicas")
         return _text_rows(tensor)
     dtype = _CARRIERS.get(tensor.dtype, tensor.dtype)
     if dtype not in _CARRIED:
@@ -82,7 +87,10 @@ def dense_rows(tensor: tf.Tensor) -> tf.Tensor:
     emulated = emulated_replica()
     if emulated is not None:
         return tf.cast(tf.concat(emulated.gathered(carried), axis=0), tensor.dtype)
-    rows = tf.distribute.get_replica_context().all_gather(carried, axis=0)
+    if isinstance(sums, CompiledSums):
+        rows = sums.gather(carried)
+    else:
+        rows = tf.distribute.get_replica_context().all_gather(carried, axis=0)
     shape = [None, *tensor.shape[1:]]
     if tf.executing_eagerly():
         return tf.ensure_shape(tf.cast(rows, tensor.dtype), shape)

@@ -16,6 +16,7 @@ from tfdist.keras_repairs.base.keras_differences import DIFFERENCES
 from tfdist.keras_repairs.base.replica_step import current_step, is_one_of_several
 from tfdist.keras_repairs.coupling.trials.replica_trial import is_in_replica_trial
 from tfdist.keras_repairs.forward.batch_moments import has_samples, of_global_batch
+from tfdist.keras_repairs.forward.xla import MeetingInXla
 from tfdist.keras_repairs.model_checks import refusals
 from tfdist.keras_repairs.model_checks.batch_norm_choice import is_synchronized
 
@@ -34,7 +35,7 @@ def moments(original: Function) -> Function:
             return _of_this_replica(original, self, inputs, mask)
         step = current_step()
         if step is not None and step.within_xla:
-            raise refusals.collective_inside(self)
+            raise MeetingInXla
         try:
             if mask is not None:
                 return _of_masked(inputs, mask, self._reduction_axes)

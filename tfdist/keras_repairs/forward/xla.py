@@ -19,10 +19,10 @@ from keras.src import backend
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base import global_seeds, tensorflow_seeds
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step
+from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.coupling.whole_batch import NeedsAllRows
 from tfdist.keras_repairs.forward import xla_loops
 from tfdist.keras_repairs.forward.xla_logits import Logits, logits_behind, with_logits
-from tfdist.keras_repairs.model_checks.refusals import collective_inside
 from tfdist.keras_repairs.sharded_embeddings.table_variable import tables_of
 
 Function = Callable[..., Any]
@@ -30,6 +30,10 @@ Function = Callable[..., Any]
 
 class _DependsOnBatch(Exception):
     """A loss was added, or a state kept, that rows of padding would change."""
+
+
+class MeetingInXla(Exception):
+    """The replicas exchange numbers in what was to be compiled."""
 
 
 def call(original: Function) -> Function:
@@ -47,6 +51,12 @@ def call(original: Function) -> Function:
             return _padded_or_not(self, run, args, kwargs, step)
         except NeedsAllRows:
             # The layers inside are compiled each by itself.
+            return original(self, *args, **kwargs)
+        except MeetingInXla:
+            warn_once(
+                f"XLA does not compile the layer {self.name!r}, as the replicas exchange numbers in it, but the layers "
+                "inside of it one by one."
+            )
             return original(self, *args, **kwargs)
 
     return repaired
@@ -119,7 +129,7 @@ def _compiled(layer: Any, run: Function, args: Any, kwargs: Any, step: ReplicaSt
     except RuntimeError as error:
         if "merge_call" not in str(error):
             raise
-        raise collective_inside(layer) from error
+        raise MeetingInXla from error
     return _taken_over(made, [*variables, *of_metrics], step, pads=pads)
 
 

@@ -17,7 +17,8 @@ from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.batch_rows import cut, rows, static_rows
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.runtime.batches.dataset_description import description_of
-from tfdist.runtime.batches.distribute import ReplicaBatch, per_replica, piece_bounds
+from tfdist.runtime.batches.distribute import ReplicaBatch, per_replica, piece_bounds, remainder_of
+from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.workers import local_replicas
 
 _Policy = tf.data.experimental.AutoShardPolicy
@@ -38,7 +39,7 @@ def distribute(dataset: Any, strategy: tf.distribute.Strategy, smallest: int = 0
     replicas = strategy.num_replicas_in_sync
 
     def make(ids: Sequence[int]) -> tf.data.Dataset:
-        return _pieces(dataset, smallest, ids, replicas)
+        return _pieces(dataset, smallest, ids, replicas, shows_remainder=settings_of(strategy).nccl is not None)
 
     return per_replica(make, strategy)
 
@@ -52,7 +53,7 @@ def smallest_batch(adapter: Any) -> int:
 
 
 def replica_batch_of(
-    batch: Any, largest: tf.Tensor, index: Any, replicas: int, *, smallest: int = 0
+    batch: Any, largest: tf.Tensor, index: Any, replicas: int, *, smallest: int = 0, shows_remainder: bool = False
 ) -> ReplicaBatch:
     """The piece of a global batch that belongs to replica `index`, and what a step must know of the whole.
 
@@ -62,14 +63,22 @@ def replica_batch_of(
         index: A replica's id, an int or a scalar int64 tensor.
         replicas: How many replicas there are.
         smallest: No batch of the data has fewer samples.
+        shows_remainder: Whether the piece has a remainder.
     """
     total = rows(batch)
     first, end = piece_bounds(total, replicas, index)
-    if max(smallest, static_rows(batch) or 0) >= replicas:
-        return ReplicaBatch(cut(batch, first, end), end - first, first, total, (), largest)
+    known = static_rows(batch)
+    remainder = remainder_of(total if known is None else known, replicas) if shows_remainder else ()
+    if max(smallest, known or 0) >= replicas:
+        return ReplicaBatch(cut(batch, first, end), end - first, first, total, (), largest, remainder)
     data = cut(batch, *_with_stand_in(first, end))
     # Cut as evenly as can be: of fewer samples than replicas, as many have one.
-    return ReplicaBatch(data, end - first, first, total, tf.minimum(total, replicas), largest)
+    return ReplicaBatch(data, end - first, first, total, tf.minimum(total, replicas), largest, remainder)
+
+
+def given(batch: Any) -> Any:
+    """A batch with None for absent parts, which a dataset holds as empty optionals."""
+    return tf.nest.map_structure(lambda leaf: None if isinstance(leaf, tf.experimental.Optional) else leaf, batch)
 
 
 def _with_stand_in(first: tf.Tensor, end: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -78,9 +87,11 @@ def _with_stand_in(first: tf.Tensor, end: tf.Tensor) -> tuple[tf.Tensor, tf.Tens
     return tf.where(is_empty, tf.zeros_like(first), first), tf.where(is_empty, tf.ones_like(end), end)
 
 
-def _pieces(dataset: tf.data.Dataset, smallest: int, ids: Sequence[int], replicas: int) -> tf.data.Dataset:
+def _pieces(
+    dataset: tf.data.Dataset, smallest: int, ids: Sequence[int], replicas: int, *, shows_remainder: bool
+) -> tf.data.Dataset:
     def piece(batch: Any, largest: tf.Tensor, index: Any) -> ReplicaBatch:
-        return replica_batch_of(batch, largest, index, replicas, smallest=smallest)
+        return replica_batch_of(batch, largest, index, replicas, smallest=smallest, shows_remainder=shows_remainder)
 
     def of_only_one(largest: tf.Tensor, *batch: Any) -> tuple[tf.Tensor, ReplicaBatch]:
         largest, (whole, _) = _with_largest(largest, *batch)

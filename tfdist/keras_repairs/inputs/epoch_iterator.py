@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import tensorflow as tf
+from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 from keras.src.trainers.epoch_iterator import EpochIterator
 
 from tfdist.keras_repairs.base.attached_value import AttachedValue
@@ -18,6 +19,7 @@ from tfdist.runtime.batches.dataset_description import PartialEpoch, description
 from tfdist.runtime.step_meter import StepMeter
 
 Function = Callable[..., Any]
+Even: TypeAlias = Literal["all", "all but the last", "none"]
 
 
 @dataclass
@@ -86,7 +88,8 @@ def epoch_iterator_source(original: Function) -> Function:
         if not is_cut and not overruns:
             return dataset
         noticed = overruns and self.steps_per_epoch is None and not _is_of_tfdist(source.whole)
-        return EpochBatches(dataset, steps, self.steps_per_epoch, done, noticed, is_cut)
+        even = _even(self, source.whole) if is_cut else "none"
+        return EpochBatches(dataset, steps, self.steps_per_epoch, done, noticed, is_cut, even)
 
     return repaired
 
@@ -149,6 +152,7 @@ class EpochBatches:
         plain_keras_overruns: Whether plain Keras would run part of a step after the last batch.
         is_cut: Whether the batches are cut for several replicas. `OneDeviceStrategy` gives TensorFlow's distributed
             iterators, too, of plain batches.
+        even: How many batches are known to divide among the replicas: `"all"`, `"all but the last"` or `"none"`.
     """
 
     dataset: Any
@@ -157,6 +161,7 @@ class EpochBatches:
     done: int
     plain_keras_overruns: bool
     is_cut: bool
+    even: Even = "none"
 
     def __iter__(self) -> BatchIterator:
         return BatchIterator(self)
@@ -185,18 +190,23 @@ class BatchIterator(Iterator[Any]):
         self.plain_keras_overruns = batches.plain_keras_overruns
         self._steps_per_epoch = batches.steps_per_epoch
         self._taken = batches.done
+        self._even = batches.even
         is_distributed = of_only_replica is not None or isinstance(self.iterator, tf.distribute.DistributedIterator)
         self._is_of_replicas = batches.is_cut and is_distributed
 
     def __next__(self) -> Any:
         """Ends as TensorFlow's iterators do inside a compiled step, which is what Keras's loops wait for."""
         try:
-            with contextlib.nullcontext() if self.meter is None else self.meter.fetching():
-                batch = next(self.iterator)
+            batch = self.fetched()
         except StopIteration:
             raise tf.errors.OutOfRangeError(None, None, "End of sequence") from None
         self.take(1)
-        return FetchedBatch(batch, self.iterator.element_spec) if self._is_of_replicas else batch
+        return batch if self._is_of_replicas else batch.values
+
+    def fetched(self) -> FetchedBatch:
+        """The next batch, for a caller that has counted it with `take`."""
+        with contextlib.nullcontext() if self.meter is None else self.meter.fetching():
+            return FetchedBatch(next(self.iterator), self.iterator.element_spec)
 
     def take(self, steps: int) -> int:
         """Counts up to `steps` as taken, for a caller that uses `iterator` itself; returns how many there are."""
@@ -205,6 +215,12 @@ class BatchIterator(Iterator[Any]):
             self.left -= steps
         self._taken += steps
         return steps
+
+    def even_among(self, taken: int) -> int:
+        """How many of the steps that were taken last, but not fetched, are known to be of batches that divide."""
+        if self._even == "all but the last" and self.left is not None:
+            return taken if self.left > 0 else taken - 1
+        return taken if self._even == "all" else 0
 
     @property
     def left_of_epoch(self) -> float:
@@ -219,6 +235,26 @@ class BatchIterator(Iterator[Any]):
     def ends_epoch(self) -> bool:
         """Whether the steps that were taken last end an epoch, as far as that is known."""
         return self.left == 0 or (self._steps_per_epoch is not None and self._taken % self._steps_per_epoch == 0)
+
+
+def _even(iterator: Any, whole: Any) -> Even:
+    """Which batches are known to divide among the replicas, from Keras's adapter or from the shapes of a dataset."""
+    replicas, adapter = iterator._distribute_strategy.num_replicas_in_sync, iterator.data_adapter
+    if not isinstance(adapter, ArrayDataAdapter):
+        size = _static_size(whole.element_spec) if isinstance(whole, tf.data.Dataset) else None
+        return "all" if size is not None and size % replicas == 0 else "none"
+    if adapter.batch_size % replicas:
+        return "none"
+    if not adapter.partial_batch_size or adapter.partial_batch_size % replicas == 0:
+        return "all"
+    return "all but the last" if iterator.steps_per_epoch is None else "none"
+
+
+def _static_size(spec: Any) -> int | None:
+    """The samples of each batch of a spec, where all of its parts say so."""
+    shapes = [tf.TensorShape(getattr(leaf, "shape", None)) for leaf in tf.nest.flatten(spec)]
+    sizes = {shape[0] if shape.rank else None for shape in shapes}
+    return sizes.pop() if len(sizes) == 1 else None
 
 
 def _is_of_tfdist(batches: Any) -> bool:

@@ -13,6 +13,8 @@ from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator, FetchedBatch
 from tfdist.keras_repairs.loop.fit_listeners import FitListener, TrainerMethod, run_notifying
 from tfdist.keras_repairs.loop.multi_step_execution import MultiStepExecutor
+from tfdist.keras_repairs.loop.whole_step import WholeStep, WholeSteps, may_be_whole
+from tfdist.runtime.batches.distribute import ReplicaBatch
 from tfdist.runtime.collectives.decisions import all_reduce
 
 Function = Callable[..., Any]
@@ -33,6 +35,10 @@ class StepFunction(Protocol):
 
     def __call__(self, batch: Any) -> Any: ...
 
+    def with_piece(self, batch: Any, run: Callable[[ReplicaBatch], Any]) -> Any: ...
+
+    def of_piece(self, batch: ReplicaBatch, *, compiles: bool) -> Any: ...
+
 
 def execution(model: Any, step: StepFunction, call: TrainerMethod, listener: FitListener) -> Function:
     """The function that Keras calls with an iterator for every `steps_per_execution` steps.
@@ -43,7 +49,7 @@ def execution(model: Any, step: StepFunction, call: TrainerMethod, listener: Fit
         call: The method whose steps these are.
         listener: Notified of every execution.
     """
-    one_step = one_step_of(model, step, "auto")
+    one_step = _chosen_step(model, step)
     run_steps = _steps_of_batches(one_step, step)
 
     def run(batches: BatchIterator, steps: int) -> Any:
@@ -74,9 +80,34 @@ def execution(model: Any, step: StepFunction, call: TrainerMethod, listener: Fit
     return execute
 
 
-def _steps_of_batches(one_step: Function, step: StepFunction) -> Callable[[BatchIterator, int], Any]:
-    """A function that runs a number of steps of an iterator, in one execution where that is possible."""
+def _chosen_step(model: Any, step: StepFunction) -> OneStep | WholeSteps:
+    """What runs one step: compiled as a whole by XLA, with the sums over the workers, where that can be."""
+    in_parts = OneStep(model, step, "auto")
+    if not may_be_whole(model):
+        return in_parts
+    whole = WholeStep(functools.partial(step.of_piece, compiles=False), model.distribute_strategy)
+    return WholeSteps(model, whole, OneStep(model, lambda batch: step.with_piece(batch, whole), "auto"), in_parts)
 
+
+def _steps_of_batches(one_step: OneStep | WholeSteps, step: StepFunction) -> Callable[[BatchIterator, int], Any]:
+    """A function that runs a number of steps of an iterator, in one execution where that is possible."""
+    if isinstance(one_step, OneStep):
+        return _steps_by(one_step, step)
+    in_parts, whole = _steps_by(one_step.run_in_parts, step), _steps_by(one_step.run_whole, step)
+
+    def run(batches: BatchIterator, steps: int) -> Any:
+        if one_step.compiles is False:
+            return in_parts(batches, steps)
+        even = batches.even_among(steps) if one_step.compiles else 0
+        outputs = whole(batches, even) if even else None
+        for _ in range(steps - even):
+            outputs = one_step(batches.fetched())
+        return outputs
+
+    return run
+
+
+def _steps_by(one_step: OneStep, step: StepFunction) -> Callable[[BatchIterator, int], Any]:
     def several_steps(iterator: Any, steps: tf.Tensor) -> Any:
         tf.while_loop(
             lambda done: done + 1 < steps, lambda done: _after(one_step(next(iterator)), done + 1), [tf.constant(0)]
@@ -125,8 +156,8 @@ class _FromIterator:
         return functools.partial(self._compiled[kind], parts)
 
 
-def one_step_of(model: Any, step: Function, reduction: str, *, jit_compile: bool = False) -> Function:
-    """A function that runs `step` with one batch on all replicas of this worker, compiled once for each kind of batch.
+class OneStep:
+    """Runs a step with one batch on all replicas of this worker, compiled once for each kind of batch.
 
     Args:
         model: A compiled model.
@@ -134,36 +165,50 @@ def one_step_of(model: Any, step: Function, reduction: str, *, jit_compile: bool
         reduction: How the outputs of the replicas become one, as Keras names it: `"auto"` or `"concat"`.
         jit_compile: Whether XLA compiles the step as a whole, which it can on one replica.
     """
-    strategy = model.distribute_strategy
 
-    def on_values(values: Any) -> Any:
-        return trainer_module.reduce_per_replica(strategy.run(step, args=(values,)), strategy, reduction)
+    def __init__(self, model: Any, step: Function, reduction: str, *, jit_compile: bool = False) -> None:
+        self._model = model
+        self._step = step
+        self._reduction = reduction
+        self._compile = functools.partial(tf.function, autograph=False, jit_compile=jit_compile or None)
+        self._by_spec: list[tuple[Any, Any]] = []
 
-    compile_step = functools.partial(tf.function, autograph=False, jit_compile=jit_compile or None)
-    by_spec: list[tuple[Any, Function]] = []
+    def __call__(self, batch: Any) -> Any:
+        """The outputs of the step with a batch, a `FetchedBatch` or another one."""
+        if self._model.run_eagerly:
+            return self._on_values(_values(batch))
+        return self._traced(batch, lambda function: function(_values(batch)))
 
-    def of_spec(spec: Any) -> Function:
-        for known, function in by_spec:
-            if known == spec:
-                return function
-        options = {"reduce_retracing": True} if spec is None else {"input_signature": [spec]}
-        by_spec.append((spec, compile_step(on_values, **options)))
-        return by_spec[-1][1]
+    def trace(self, batch: Any) -> None:
+        """Traces the step as for a call with the batch, and runs nothing."""
+        self._traced(batch, lambda function: function.get_concrete_function(_values(batch)))
 
-    def one_step(batch: Any) -> Any:
-        is_fetched = isinstance(batch, FetchedBatch)
-        values = batch.values if is_fetched else batch
-        if model.run_eagerly:
-            return on_values(values)
+    def _traced(self, batch: Any, use: Callable[[Any], Any]) -> Any:
         while True:
             try:
-                return of_spec(batch.spec if is_fetched else None)(values)
+                return use(self._of_spec(batch.spec if isinstance(batch, FetchedBatch) else None))
             except TraceAgain:
                 # A step asks for each kind of trace once. In the first trace of a function alone it may create
                 # variables, such as those of an optimizer of its own.
-                by_spec.clear()
+                self._by_spec.clear()
 
-    return one_step
+    def _of_spec(self, spec: Any) -> Any:
+        for known, function in self._by_spec:
+            if known == spec:
+                return function
+        options = {"reduce_retracing": True} if spec is None else {"input_signature": [spec]}
+        self._by_spec.append((spec, self._compile(self._on_values, **options)))
+        return self._by_spec[-1][1]
+
+    def _on_values(self, values: Any) -> Any:
+        strategy = self._model.distribute_strategy
+        return trainer_module.reduce_per_replica(
+            strategy.run(self._step, args=(values,)), strategy, self._reduction
+        )
+
+
+def _values(batch: Any) -> Any:
+    return batch.values if isinstance(batch, FetchedBatch) else batch
 
 
 def _after(outputs: Any, value: tf.Tensor) -> tf.Tensor:

@@ -18,6 +18,7 @@ from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.batch_rows import has_rows, static_rows
 from tfdist.keras_repairs.base.replica_step import UnclearSizeError
 from tfdist.keras_repairs.loop.step_execution import TraceAgain
+from tfdist.runtime.transport.compiled_sums import CannotBeCompiled
 
 
 class StepSizes:
@@ -56,7 +57,7 @@ class StepSizes:
                 raise
             self._unclear, self._of_any_size = error, True
             raise TraceAgain from error
-        except (TraceAgain, UnsupportedError):
+        except (TraceAgain, UnsupportedError, CannotBeCompiled):
             raise
         except Exception as error:  # Whatever the user's code raises that expects a number.
             if not self._of_any_size or not self._changes:

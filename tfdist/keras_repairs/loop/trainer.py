@@ -2,42 +2,41 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as trainer_module
 
-from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.batch_rows import rows, static_rows, with_row_of_zeros, without_stand_in
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, replica_step
-from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.coupling.own_predictions import eager_predictions, exact_predictions
 from tfdist.keras_repairs.coupling.own_steps import tried_out
 from tfdist.keras_repairs.coupling.trials.kept_tensors import in_step_of
-from tfdist.keras_repairs.inputs.data_adapters import replica_batch_of
+from tfdist.keras_repairs.inputs.data_adapters import given, replica_batch_of
 from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator, FetchedBatch
 from tfdist.keras_repairs.loop import predictions
 from tfdist.keras_repairs.loop.batch_logs import sharing_logs
+from tfdist.keras_repairs.loop.compilation import compiles_parts, leave_updates_out_of_xla
 from tfdist.keras_repairs.loop.fit_listeners import (
     FitListener,
     TrainerMethod,
     notifying_executions,
     notifying_predictions,
 )
-from tfdist.keras_repairs.loop.step_execution import execution, one_step_of
+from tfdist.keras_repairs.loop.step_execution import OneStep, execution
 from tfdist.keras_repairs.loop.step_logs import StepLogs, noting_logs
 from tfdist.keras_repairs.loop.step_sizes import StepSizes
 from tfdist.keras_repairs.loop.unknown_size import saying_unknown_size
-from tfdist.keras_repairs.model_checks.batch_norm_choice import synchronized_layers
 from tfdist.keras_repairs.model_checks.refusals import meeting_in_a_branch
 from tfdist.keras_repairs.model_checks.user_overrides import is_overridden, is_users_step
 from tfdist.keras_repairs.random_numbers.seeds import check_same_seeds
-from tfdist.keras_repairs.sharded_parameters.layer_scopes import cuts_parameters
 from tfdist.runtime.batches.distribute import GlobalBatch, ReplicaBatch
 from tfdist.runtime.step_meter import StepMeter
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport import replica_sums
+from tfdist.runtime.transport.compiled_sums import CannotBeCompiled, CompiledSums
 from tfdist.runtime.workers import local_replicas, worker_count
 
 Function = Callable[..., Any]
@@ -57,7 +56,7 @@ def make_function(original: Function, observer: Observer | None, listener: FitLi
         name = "train_step" if step_function == self.train_step else "test_step"
         call: TrainerMethod = "fit" if name == "train_step" else "evaluate"
         if call == "fit":
-            _leave_updates_out_of_xla(self)
+            leave_updates_out_of_xla(self)
         if self.distribute_strategy.num_replicas_in_sync == 1:
             meter = settings_of(self.distribute_strategy).meter if call == "fit" and not self.jit_compile else None
             step = _metered(_observed(step_function, observer), meter)
@@ -69,9 +68,9 @@ def make_function(original: Function, observer: Observer | None, listener: FitLi
         logs = StepLogs(self) if users or is_overridden(self, "compute_metrics") else None
         step = step if logs is None else logs.of_step(step)
         step = tried_out(self, step_function, step) if users else step
-        whole = _Step(self, step, users=users, trains=call == "fit")
+        of_replica = _Step(self, step, users=users, trains=call == "fit")
         meter = settings_of(self.distribute_strategy).meter if call == "fit" else None
-        function = noting_logs(_timing_fetches(execution(self, whole, call, listener), meter), self, logs)
+        function = noting_logs(_timing_fetches(execution(self, of_replica, call, listener), meter), self, logs)
         function = sharing_logs(function, self, call)
         return saying_unknown_size(function, self) if call == "fit" else function
 
@@ -93,7 +92,7 @@ def make_predict_function(original: Function, listener: FitListener) -> Function
             step = exact_predictions(self, step)
         elif self.run_eagerly:
             step = eager_predictions(self, step)
-        one_step = one_step_of(self, _Step(self, predictions.of_samples(step), any_size_first=True), "concat")
+        one_step = OneStep(self, _Step(self, predictions.of_samples(step), any_size_first=True), "concat")
 
         def several_steps(batches: list[Any]) -> Any:
             outputs = [one_step(batch) for batch in batches]
@@ -137,65 +136,49 @@ class _Step:
         self._sizes = StepSizes(any_first=any_size_first)
         self._meter = settings_of(model.distribute_strategy).meter if trains else None
         self._strategy = model.distribute_strategy
-        compiles = _compiles(model, trains=trains)
-        self._options = {"users": users, "compiles": compiles, "draws_by_xla": bool(model.jit_compile)}
+        self._options = {"users": users, "draws_by_xla": bool(model.jit_compile)}
+        self._compiles = functools.partial(compiles_parts, model, trains=trains)
         self._has_peers = worker_count(self._strategy) > 1
         self.can_loop = not self._has_peers
 
     def __call__(self, batch: Any) -> Any:
-        batch = _given(batch)
+        return self.with_piece(batch, lambda piece: self.of_piece(piece, compiles=self._compiles()))
+
+    def with_piece(self, batch: Any, run: Callable[[ReplicaBatch], Any]) -> Any:
+        """What `run` returns for this replica's piece of a batch, which is counted and timed."""
+        batch = given(batch)
+        replicas = self._strategy.num_replicas_in_sync
         if isinstance(batch, GlobalBatch):
-            batch = _replica_batch_of(batch.data, self._strategy.num_replicas_in_sync)
-        # What a user has distributed has no stand-in row, and no replica can read another's.
-        data = batch.data if isinstance(batch, ReplicaBatch) else with_row_of_zeros(batch)
-        data = self._sizes.given(data)
-        step = _step_of(batch, data, self._strategy.num_replicas_in_sync, **self._options)
+            batch = _replica_batch_of(batch.data, replicas)
+        elif not isinstance(batch, ReplicaBatch):
+            batch = _counted(batch, replicas)
         if self._meter is not None and _is_first_here(self._strategy):
-            self._meter.arrive(data)
-            self._meter.count(step.total)
+            self._meter.arrive(batch.data)
+            self._meter.count(batch.total)
+        return run(batch)
+
+    def of_piece(self, batch: ReplicaBatch, *, compiles: bool) -> Any:
+        """The outputs of a replica's step on its piece.
+
+        Args:
+            batch: The piece.
+            compiles: Whether XLA compiles the forward and backward pass of the model by itself.
+        """
+        data = self._sizes.given(batch.data)
+        step = _step_of(batch, data, self._strategy.num_replicas_in_sync, compiles=compiles, **self._options)
         with replica_step(step), in_step_of(self._model), self._sizes.retracing():
             try:
                 outputs = self._function(data)
             except RuntimeError as error:
                 if "merge_call" not in str(error):
                     raise
+                if isinstance(settings_of(self._strategy).sums, CompiledSums):
+                    raise CannotBeCompiled("TensorFlow would leave the replica in it") from error
                 raise meeting_in_a_branch(self._model) from error
             if tf.executing_eagerly():
                 check_same_seeds(step)
         self.can_loop = not (self._has_peers and step.gathers)
         return outputs
-
-
-def _compiles(model: Any, *, trains: bool) -> bool:
-    """Whether XLA compiles the forward and backward pass of a model's step, which it cannot where replicas meet in it.
-
-    Compiling the layers between the normalizations one by one would lose what XLA gains by joining them.
-    """
-    if model.jit_compile and cuts_parameters():
-        raise UnsupportedError(
-            f"compile(jit_compile=True): XLA would have all weights of {model.name!r} whole at once, of which --shard "
-            "zero3 leaves each worker a part. Leave jit_compile out, or train with --shard zero2."
-        )
-    if not model.jit_compile or not (trains and synchronized_layers(model)):
-        return bool(model.jit_compile)
-    warn_once(
-        f"compile(jit_compile=True): the training of {model.name!r} is not compiled with XLA, as the replicas exchange "
-        "the statistics of BatchNormalization in its middle. --batch-norm replica compiles it, and is not exact."
-    )
-    return False
-
-
-def _leave_updates_out_of_xla(model: Any) -> None:
-    """A step of one replica is compiled with its updates, which XLA cannot leave to the host."""
-    alone = model.distribute_strategy.num_replicas_in_sync == 1
-    if alone and model.jit_compile and settings_of(model.distribute_strategy).offload is not None:
-        warn_once(f"The training of {model.name!r} is not compiled with XLA: --offload optimizer updates on the host.")
-        model.jit_compile = False
-
-
-def _given(batch: Any) -> Any:
-    """A batch with None for absent parts, which a dataset holds as empty optionals."""
-    return tf.nest.map_structure(lambda leaf: None if isinstance(leaf, tf.experimental.Optional) else leaf, batch)
 
 
 def _is_first_here(strategy: tf.distribute.Strategy) -> bool:
@@ -209,23 +192,22 @@ def _replica_batch_of(whole: Any, replicas: int) -> ReplicaBatch:
     return replica_batch_of(whole, rows(whole), replica, replicas)
 
 
-def _step_of(batch: Any, data: Any, replicas: int, **options: bool) -> ReplicaStep:
+def _step_of(batch: ReplicaBatch, data: Any, replicas: int, **options: bool) -> ReplicaStep:
     """The step of a replica that works on `data`, which are those of `batch` or stand in for them."""
-    if isinstance(batch, ReplicaBatch):
-        samples, first, total = batch.samples, batch.first, batch.total
-        counting = None if isinstance(batch.counting, tuple) else batch.counting
-        capacity = -(-batch.largest // replicas)
-    else:
-        samples, capacity = rows(batch), None
-        first, total, counting = _counted(samples, replicas)
-    return ReplicaStep(samples, rows(data), first, total, counting, static_rows(data), capacity=capacity, **options)
+    counting = None if isinstance(batch.counting, tuple) else batch.counting
+    capacity = None if isinstance(batch.largest, tuple) else -(-batch.largest // replicas)
+    rows_known = static_rows(data)
+    return ReplicaStep(
+        batch.samples, rows(data), batch.first, batch.total, counting, rows_known, capacity=capacity, **options
+    )
 
 
-def _counted(samples: tf.Tensor, replicas: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """The place of this replica's first sample in the global batch, its samples, and how many replicas have any."""
-    replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+def _counted(batch: Any, replicas: int) -> ReplicaBatch:
+    """The piece of what a user has distributed. It has no stand-in row, and which batch is the largest is not known."""
+    replica, samples = tf.distribute.get_replica_context().replica_id_in_sync_group, rows(batch)
     (each,) = replica_sums.sum_over_replicas([samples * tf.one_hot(replica, replicas, dtype=samples.dtype)])
-    return tf.reduce_sum(each[:replica]), tf.reduce_sum(each), tf.math.count_nonzero(each)
+    first, total = tf.reduce_sum(each[:replica]), tf.reduce_sum(each)
+    return ReplicaBatch(with_row_of_zeros(batch), samples, first, total, tf.math.count_nonzero(each), ())
 
 
 def _observed(step_function: Function, observer: Observer | None) -> Function:
@@ -258,7 +240,7 @@ def _accepting_batch_iterators(model: Any, step: Function, function: Function) -
     Keras would trace the step with the rows of the first batch, and count the losses of several outputs by them; inside
     of a compiled step it does not know the rows, and counts batches.
     """
-    one_step = one_step_of(model, lambda data: step(_given(data)), "auto", jit_compile=bool(model.jit_compile))
+    one_step = OneStep(model, lambda data: step(given(data)), "auto", jit_compile=bool(model.jit_compile))
 
     def execute(iterator: Any) -> Any:
         if not isinstance(iterator, BatchIterator):

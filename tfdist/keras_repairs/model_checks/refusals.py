@@ -23,14 +23,6 @@ def check_model(model: Any) -> None:
     _warn_of_batch_statistics(model)
 
 
-def collective_inside(layer: Any) -> UnsupportedError:
-    """The error for a forward pass in which the replicas meet where XLA compiles it."""
-    return UnsupportedError(
-        f"compile(jit_compile=True): the replicas exchange numbers inside of {layer.name!r}, and XLA cannot compile "
-        "that. Leave jit_compile out, " + _ONE_DEVICE
-    )
-
-
 def meeting_in_a_branch(model: Any) -> UnsupportedError:
     """The error for a step in which the replicas would meet where TensorFlow lets no replicas of one process meet."""
     return UnsupportedError(

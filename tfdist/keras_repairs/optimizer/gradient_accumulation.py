@@ -17,6 +17,8 @@ import tensorflow as tf
 from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.optimizer import variable_updates
 from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import is_cut
+from tfdist.runtime.strategy_settings import settings_of
+from tfdist.runtime.transport.compiled_sums import CompiledSums
 from tfdist.runtime.transport.part_sums import sum_small
 from tfdist.runtime.transport.replica_sums import sum_over_replicas
 
@@ -72,7 +74,11 @@ def apply(
 
         tf.cond(strategy.experimental_local_results(due)[0], on_all(True), on_all(False))
 
-    context.merge_call(merged, args=(due, finite, *present))
+    if isinstance(settings_of(context.strategy).sums, CompiledSums):
+        # Its sums need no leaving of the replica, and every worker has one.
+        tf.cond(due, lambda: on_replica(True, finite, *present), lambda: on_replica(False, finite, *present))
+    else:
+        context.merge_call(merged, args=(due, finite, *present))
 
 
 def check_finite(original: Function) -> Function:

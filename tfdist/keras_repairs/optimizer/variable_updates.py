@@ -19,11 +19,12 @@ from keras.src.optimizers.base_optimizer import BaseOptimizer
 
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.context_variables import setting
-from tfdist.keras_repairs.base.replica_step import current_step
+from tfdist.keras_repairs.base.replica_step import current_step, replica_count
 from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
 from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import fitting, holds
 from tfdist.runtime.offload.offloading import Disk
 from tfdist.runtime.strategy_settings import settings_of
+from tfdist.runtime.transport.compiled_sums import CompiledSums
 from tfdist.runtime.workers import local_replicas
 
 Function = Callable[..., Any]
@@ -113,12 +114,26 @@ def direct_assign(original: Function) -> Function:
             copy.assign(tf.cast(value, copy.dtype))
         elif _is_summed(self._value) and tf.distribute.in_cross_replica_context():
             _assign_sum(self._value, value)
+        elif isinstance(sums := settings_of(tf.distribute.get_strategy()).sums, CompiledSums):
+            copy = own_copy(self._value)
+            copy.assign(_aggregated(self, _of_samples(self, tf.cast(value, copy.dtype)), sums))
         elif isinstance(self._value, tf.distribute.DistributedValues):
             self._value.assign(_of_samples(self, tf.cast(value, self._value.dtype)), read_value=False)
         else:
             original(self, value)
 
     return repaired
+
+
+def _aggregated(variable: keras.Variable, value: tf.Tensor, sums: CompiledSums) -> tf.Tensor:
+    """What a replica's copy becomes where each replica assigns a value of its own, in a step that XLA compiles whole.
+
+    TensorFlow would leave the replicas for it, which they cannot in a compiled function.
+    """
+    if _is_summed(variable._value) or variable.aggregation not in ("mean", "sum"):
+        return value
+    (total,) = sums.sum([value])
+    return total / tf.cast(replica_count(), total.dtype) if variable.aggregation == "mean" else total
 
 
 def initialize(original: Function) -> Function:

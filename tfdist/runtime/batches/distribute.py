@@ -32,7 +32,10 @@ class ReplicaBatch(NamedTuple):
         total: Scalar int64 tensor, the samples of the global batch.
         counting: Scalar int64 tensor, how many replicas have a sample of it; () where it is known of all batches of the
             data that every replica has one, so that a step need not look.
-        largest: Scalar int64 tensor, samples of which an even part is as large as any piece of the epoch so far.
+        largest: Scalar int64 tensor, samples of which an even part is as large as any piece of the epoch so far; ()
+            where that is not known.
+        remainder: Bools, as many as samples of the global batch are left over where all replicas have equally many:
+            that shows in a shape, which is known without a look at a GPU's memory; () where nobody asks.
     """
 
     data: Any
@@ -40,7 +43,13 @@ class ReplicaBatch(NamedTuple):
     first: tf.Tensor
     total: tf.Tensor
     counting: tf.Tensor | tuple[()]
-    largest: tf.Tensor
+    largest: tf.Tensor | tuple[()]
+    remainder: tf.Tensor | tuple[()] = ()
+
+
+def remainder_of(total: tf.Tensor | int, replicas: int) -> tf.Tensor:
+    """The `ReplicaBatch.remainder` of a global batch of `total` samples."""
+    return tf.zeros([total % replicas], tf.bool)
 
 
 def piece_bounds(samples: tf.Tensor, replicas: int, index: Any) -> tuple[tf.Tensor, tf.Tensor]:

@@ -39,9 +39,8 @@ def sum_gradients_into_parts(gradients: Sequence[tf.Tensor], cuts: Sequence[Cut]
     """
     settings = settings_of(tf.distribute.get_strategy())
     sum_them = functools.partial(_sum_into_parts, cuts=cuts, settings=settings)
-    if settings.meter is None or settings.sums is None or not gradients:
-        return sum_them(gradients)
-    return list(settings.meter.timed(gradients, sum_them))
+    meter = settings.meter_of_sums
+    return sum_them(gradients) if meter is None or not gradients else list(meter.timed(gradients, sum_them))
 
 
 def join(parts: Sequence[tf.Tensor], cuts: Sequence[Cut]) -> list[tf.Tensor]:

@@ -54,10 +54,8 @@ def sum_gradients(gradients: Sequence[tf.Tensor | tf.IndexedSlices]) -> list[tf.
     """
     settings = settings_of(tf.distribute.get_strategy())
     sum_them = functools.partial(sum_over_replicas, sent_as=settings.compression)
-    # Only where tfdist sums itself, which is on the CPU.
-    if settings.meter is None or settings.sums is None or not gradients:
-        return sum_them(gradients)
-    return list(settings.meter.timed(gradients, sum_them))
+    meter = settings.meter_of_sums
+    return sum_them(gradients) if meter is None or not gradients else list(meter.timed(gradients, sum_them))
 
 
 def _sum_by_strategy(tensors: Sequence[tf.Tensor | tf.IndexedSlices]) -> list[tf.Tensor | tf.IndexedSlices]:

@@ -41,6 +41,8 @@ class Ring:
         of_hosts: Whether it is one worker a host that sums for all of this. Then sums do not wait for one another.
     """
 
+    on_host = True
+
     def __init__(self, workers: int, *, of_hosts: bool = False) -> None:
         self._workers = workers
         self._of_hosts = of_hosts

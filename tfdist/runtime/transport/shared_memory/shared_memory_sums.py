@@ -23,6 +23,8 @@ class SharedMemorySums:
         operations: Exchanges between the workers.
     """
 
+    on_host = True
+
     def __init__(self, operations: MemoryOperations) -> None:
         self._operations = operations
 
@@ -76,6 +78,8 @@ class HostSums:
         operations: As given.
         workers: As given.
     """
+
+    on_host = True
 
     def __init__(self, operations: MemoryOperations | None, hosts: int, workers: Sequence[int] = ()) -> None:
         self.operations = operations

@@ -1,0 +1,75 @@
+"""A step that XLA compiles as a whole, with the sums over the workers in it, gives the numbers of one device.
+
+XLA sums over NCCL alone. Where NCCL is emulated TensorFlow translates the step for XLA as it would on a GPU, and its
+twin runs over the ring; both are traced by the same code.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.exactness.cases import CASES
+from tests.exactness.comparison import assert_same_case
+from tests.workers.outcome_jobs import OutcomeJobs
+from tests.workers.whole_rows import SAID
+
+SLOW = bool(os.environ.get("TFDIST_SLOW_TESTS"))
+BOUND = 3000 if SLOW else 400
+
+WHOLE = [
+    "plain",
+    "dropout",
+    "sparse_gradients_of_an_embedding",
+    "batch_normalization",
+    "own_train_step_and_test_step",
+    "circle_loss",
+    "gradient_accumulation_and_clipping",
+]
+"""Rows by default whose steps are compiled as a whole: a sum in the middle of the forward pass, slices, rows that are
+gathered, a step of one's own, updates in a branch."""
+
+IN_PARTS = {"moving_mean_in_a_tf_variable": "TensorFlow would leave the replica in it"}
+"""Rows whose steps are not, with the reason."""
+
+NAMES = list(CASES) if SLOW else [*WHOLE, *IN_PARTS, "dataset", "on_batch"]
+JOBS = [(workers, samples) for workers in (2, 3) for samples in (64, 65)] if SLOW else [(2, 65)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("whole")
+
+
+@pytest.fixture(scope="module")
+def alone(folder: Path) -> OutcomeJobs:
+    environ = {"TFDIST_EMULATE_GPUS": "xla"}
+    (folder / "alone").mkdir()
+    return OutcomeJobs(folder / "alone", "tests.exactness", NAMES, BOUND, environ=environ)
+
+
+@pytest.fixture(scope="module")
+def together(folder: Path) -> OutcomeJobs:
+    environ = {"TFDIST_EMULATE_GPUS": "nccl,xla"}
+    (folder / "together").mkdir()
+    return OutcomeJobs(folder / "together", "tests.workers.whole_rows", NAMES, BOUND, environ=environ)
+
+
+@pytest.mark.bound(2 * BOUND + 60)
+@pytest.mark.parametrize(("workers", "samples"), JOBS)
+@pytest.mark.parametrize("name", NAMES)
+def test_numbers_of_one_device_that_is_compiled(
+    name: str, workers: int, samples: int, alone: OutcomeJobs, together: OutcomeJobs
+) -> None:
+    (one,) = alone.outcomes(1, samples)
+    if "raised" in one[name]:
+        pytest.skip("XLA cannot compile it on one device")
+    for index, worker in enumerate(together.outcomes(workers, samples)):
+        assert name in worker, f"worker {index} did not come to it"
+        assert "raised" not in worker[name], worker[name]["raised"]
+        said = " ".join(worker[name].pop(SAID, ()))
+        assert name not in WHOLE or "compiles the step" in said, said
+        assert name not in IN_PARTS or IN_PARTS[name] in said, said
+        assert_same_case(name, one[name], worker[name], f"worker {index}: {name}")

@@ -1,0 +1,191 @@
+"""A step that XLA compiles as a whole on each worker: forward and backward pass, the sums over the workers, the update.
+
+For workers of one replica each that exchange over NCCL. TensorFlow runs a step that it does not compile kernel by
+kernel, and waits at every sum; compiled, it is one program on each GPU, as on one device.
+
+Whether a step can be compiled shows when TensorFlow translates it for XLA, before any of it has run. All workers ask
+that of their first batch, and go on in the same way. Where one cannot, each replica's forward and backward pass are
+compiled (`forward.xla`). So they are for a batch of which workers have different numbers of samples, such as a last one
+that does not divide: a compiled step knows all sizes, and reads no number from the GPU's memory before it begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+from tensorflow.python.eager import context
+
+from tfdist.keras_repairs.base.batch_rows import rows
+from tfdist.keras_repairs.base.warn_once import say_once
+from tfdist.keras_repairs.inputs.data_adapters import given, replica_batch_of
+from tfdist.keras_repairs.inputs.epoch_iterator import FetchedBatch
+from tfdist.runtime.batches.distribute import GlobalBatch, ReplicaBatch
+from tfdist.runtime.collectives.decisions import all_reduce
+from tfdist.runtime.strategy_settings import settings_of
+from tfdist.runtime.transport.compiled_sums import CannotBeCompiled, CompiledSums
+from tfdist.runtime.workers import local_replicas, worker_count, worker_rank
+
+if TYPE_CHECKING:
+    from tfdist.keras_repairs.loop.step_execution import OneStep
+
+Function = Callable[..., Any]
+
+
+def may_be_whole(model: Any) -> bool:
+    """Whether steps of a model are to be compiled as a whole, as far as its run and its settings say."""
+    strategy = model.distribute_strategy
+    settings = settings_of(strategy)
+    return (
+        bool(model.jit_compile)
+        and not model.run_eagerly
+        and settings.nccl is not None
+        and len(local_replicas(strategy)) == 1
+        and not settings.holds_parts
+        and settings.offload is None
+    )
+
+
+class WholeStep:
+    """Traces a replica's step as one function for XLA. Call it in the context of a replica, in a function.
+
+    Args:
+        step: The step of a replica, on its `ReplicaBatch`.
+        strategy: Of several workers with one replica each.
+    """
+
+    def __init__(self, step: Function, strategy: tf.distribute.Strategy) -> None:
+        self._step = step
+        self._device = strategy.extended.worker_devices[0]
+        self._settings = settings_of(strategy)
+        self._worker, self._workers = worker_rank(strategy), worker_count(strategy)
+        self._compiled: Any = None
+
+    def __call__(self, batch: ReplicaBatch) -> Any:
+        """The outputs of the step for a piece of a batch of which all workers have as many samples.
+
+        Raises:
+            CannotBeCompiled: XLA cannot compile it.
+        """
+        leaves = _leaves(batch)
+        if any(not isinstance(leaf, tf.Tensor) or leaf.dtype == tf.string for leaf in leaves):
+            raise CannotBeCompiled("its batches have texts, or ragged or sparse rows")
+        self._compiled = self._function(batch, leaves, "nccl")
+        if self._settings.nccl == "nccl":
+            return self._compiled(*leaves)
+        # Where NCCL is emulated the step that is compiled shows that it can be, and its twin runs.
+        return self._function(batch, leaves, str(self._settings.nccl))(*leaves)
+
+    def _function(self, batch: ReplicaBatch, leaves: Sequence[tf.Tensor], implementation: str) -> Any:
+        sums = CompiledSums(self._worker, self._workers, implementation)
+
+        def on_leaves(*tensors: tf.Tensor) -> Any:
+            with sums.installed(self._settings):
+                return self._step(self._piece(batch.data, tensors))
+
+        signature = [tf.TensorSpec(leaf.shape, leaf.dtype) for leaf in leaves]
+        options = {"jit_compile": implementation == "nccl" or None, "autograph": False}
+        return tf.function(on_leaves, input_signature=signature, **options).get_concrete_function()
+
+    def _piece(self, data: Any, leaves: Sequence[tf.Tensor]) -> ReplicaBatch:
+        """The piece as XLA knows it: how many samples there are follows from the shapes."""
+        rest = iter(leaves)
+        data = tf.nest.map_structure(lambda leaf: None if leaf is None else next(rest), data)
+        samples = rows(data)
+        total = samples * self._workers
+        return ReplicaBatch(data, samples, samples * self._worker, total, (), total)
+
+    def refusal(self, batch: ReplicaBatch) -> str:
+        """Why TensorFlow cannot translate the step, as it was traced last, for XLA; empty where it can.
+
+        Args:
+            batch: This worker's piece, of eager tensors.
+        """
+        captured = self._compiled.captured_inputs
+        if not all(isinstance(tensor, tf.__internal__.EagerTensor) for tensor in captured):
+            return "it uses tensors of another function"
+        try:
+            context.context().get_compiler_ir(
+                device_name=self._device,
+                platform_name=None,
+                function_name=self._compiled.name,
+                flat_args=_leaves(batch),
+                captured_inputs=captured,
+                stage="hlo",
+            )
+        except (ValueError, tf.errors.OpError) as error:
+            return str(error).splitlines()[0]
+        return ""
+
+
+class WholeSteps:
+    """Runs steps that XLA compiles as a whole where it can, and else in parts; the same on all workers.
+
+    Args:
+        model: Whose steps they are.
+        whole: The step that is compiled as a whole.
+        run_whole: Runs it with one batch.
+        run_in_parts: Runs the other step with one batch.
+
+    Attributes:
+        compiles: Whether XLA compiles the step as a whole; None until a batch has shown it.
+        run_whole: As given.
+        run_in_parts: As given.
+    """
+
+    def __init__(self, model: Any, whole: WholeStep, run_whole: OneStep, run_in_parts: OneStep) -> None:
+        self._model = model
+        self._whole = whole
+        self.run_whole = run_whole
+        self.run_in_parts = run_in_parts
+        self.compiles: bool | None = None
+
+    def __call__(self, batch: Any) -> Any:
+        """Runs one step with a batch, a `FetchedBatch` or a `GlobalBatch`."""
+        piece = self._piece_of(batch)
+        if self.compiles is False or piece is None or not _is_even(piece):
+            return self.run_in_parts(batch)
+        if self.compiles is None and not self._try_out(batch, piece):
+            return self.run_in_parts(batch)
+        return self.run_whole(batch)
+
+    def _try_out(self, batch: Any, piece: ReplicaBatch) -> bool:
+        """Settles whether the step is compiled; all workers do so with the same batch."""
+        try:
+            self.run_whole.trace(batch)
+            refusal = self._whole.refusal(piece)
+        except CannotBeCompiled as error:
+            refusal = str(error)
+        refused = bool(all_reduce(float(bool(refusal)), "max", self._model.distribute_strategy))
+        self.compiles = not refused
+        say_once(
+            f"XLA does not compile the step of {self._model.name!r} as a whole, but what each replica computes in it: "
+            f"{refusal or 'another worker cannot'}"
+            if refused
+            else f"XLA compiles the step of {self._model.name!r} as a whole, with the sums over the workers."
+        )
+        return self.compiles
+
+    def _piece_of(self, batch: Any) -> ReplicaBatch | None:
+        """This worker's piece of a batch; None of one that a user has distributed."""
+        strategy = self._model.distribute_strategy
+        if isinstance(batch, GlobalBatch):
+            samples = rows(batch.data)
+            return replica_batch_of(
+                batch.data, samples, worker_rank(strategy), worker_count(strategy), shows_remainder=True
+            )
+        if not isinstance(batch, FetchedBatch):
+            return None
+        (piece,) = strategy.experimental_local_results(batch.values)
+        return given(piece) if isinstance(piece, ReplicaBatch) else None
+
+
+def _is_even(piece: ReplicaBatch) -> bool:
+    """Whether it is known that all workers have as many samples of a batch, without a look at a GPU's memory."""
+    return not isinstance(piece.remainder, tuple) and piece.remainder.shape[0] == 0
+
+
+def _leaves(batch: ReplicaBatch) -> list[Any]:
+    """The tensors of a piece, without parts that are None."""
+    return [leaf for leaf in tf.nest.flatten(batch.data) if leaf is not None]
