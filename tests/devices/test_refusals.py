@@ -22,26 +22,6 @@ def compiled(**options: Any) -> keras.Model:
     return model
 
 
-class Hidden(keras.layers.Layer):
-    """Calls a layer that Keras does not know of."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self.hidden = (lambda layer: lambda: layer)(keras.layers.BatchNormalization(name="hidden"))
-
-    def build(self, shape: Any) -> None:
-        self.hidden().build(shape)
-
-    def call(self, inputs: Any, training: bool = False) -> Any:
-        return self.hidden()(inputs, training=training)
-
-
-def hiding(**options: Any) -> keras.Model:
-    model = keras.Sequential([keras.Input((6,)), Hidden(), keras.layers.Dense(3, "softmax")])
-    model.compile("sgd", "sparse_categorical_crossentropy", **options)
-    return model
-
-
 class NormalizingCell(keras.layers.SimpleRNNCell):
     """Normalizes its state at each time step."""
 
@@ -89,7 +69,6 @@ def test_texts_that_are_padded_to_the_longest_of_a_replica_are_refused() -> None
 
 
 REFUSED: dict[str, Callable[[], keras.Model]] = {
-    "inside of 'hidden'": lambda: hiding(jit_compile=True),
     "'in_a_loop' takes the statistics of the global batch inside of a loop": recurrent,
     "takes its gradient for its value": lambda: overwriting(),
     "reduction=None": lambda: compiled(loss=keras.losses.SparseCategoricalCrossentropy(reduction=None)),

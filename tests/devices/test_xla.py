@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import keras
 import numpy as np
@@ -12,7 +13,10 @@ import tensorflow as tf
 
 from tests.devices.mirrored import mirrored
 from tests.exactness.comparison import assert_same
+from tests.exactness.table import classifier, numbers
+from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.forward import xla_loops
+from tfdist.runtime.strategy_settings import settings_of
 
 pytestmark = pytest.mark.usefixtures("repaired", "float64")
 
@@ -103,3 +107,68 @@ def test_convolutions_where_a_replica_has_no_sample() -> None:
         return [history, *(weight.tolist() for weight in model.get_weights())]
 
     assert_same_on_three(outcome)
+
+
+class Hidden(keras.layers.Layer):
+    """Calls a layer that Keras does not know of."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.hidden = (lambda layer: lambda: layer)(keras.layers.BatchNormalization(name="hidden"))
+
+    def build(self, shape: Any) -> None:
+        self.hidden().build(shape)
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        return self.hidden()(inputs, training=training)
+
+
+def test_a_layer_in_which_replicas_meet_is_not_compiled(caplog: pytest.LogCaptureFixture) -> None:
+    x, y = numbers(9)
+
+    def outcome() -> list[Any]:
+        model = keras.Sequential([keras.Input((6,)), Hidden(), keras.layers.Dense(3, "softmax")])
+        model.compile("sgd", "sparse_categorical_crossentropy", jit_compile=True)
+        history = model.fit(x, y, batch_size=4, epochs=2, verbose=0, shuffle=False).history
+        return [history, *(weight.tolist() for weight in model.get_weights())]
+
+    warn_once.cache_clear()
+    with caplog.at_level(logging.WARNING, "tfdist"):
+        assert_same_on_three(outcome)
+    assert "XLA does not compile the layer 'hidden'" in caplog.text
+
+
+def compiles(strategy: tf.distribute.Strategy, **options: Any) -> bool:
+    """Whether a model that is compiled under a strategy is compiled with XLA."""
+    with strategy.scope():
+        model = classifier()
+        model.compile("sgd", "sparse_categorical_crossentropy", **options)
+    return bool(model.jit_compile)
+
+
+def test_auto_is_on_several_replicas_what_it_is_on_one_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    strategy = mirrored(2)
+    assert not compiles(strategy)
+    monkeypatch.setattr(settings_of(strategy), "emulates_xla", True)
+    assert compiles(strategy)
+    assert not compiles(strategy, run_eagerly=True)
+    assert not compiles(strategy, jit_compile=False)
+
+
+def test_auto_leaves_out_models_with_layers_that_xla_cannot_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    strategy = mirrored(2)
+    monkeypatch.setattr(settings_of(strategy), "emulates_xla", True)
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((1,), dtype="string"), keras.layers.StringLookup(vocabulary=["a"])])
+        model.compile("sgd", "mse")
+    assert not model.jit_compile
+
+
+@pytest.mark.parametrize(("asked", "says"), [("on", True), ("off", False)])
+def test_what_is_asked_for_holds_whatever_the_script_says(
+    asked: Literal["on", "off"], says: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strategy = mirrored(2)
+    monkeypatch.setattr(settings_of(strategy), "jit", asked)
+    assert all(compiles(strategy, jit_compile=value) is says for value in ("auto", True, False))
+    assert not compiles(strategy, jit_compile=True, run_eagerly=True)

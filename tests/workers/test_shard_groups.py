@@ -53,7 +53,7 @@ def test_numbers_of_one_device(
 ) -> None:  # fmt: skip
     (one,) = alone.outcomes(1, 65)
     for index, worker in enumerate(in_groups[mode, communication].outcomes(workers, 65)):
-        assert_as_alone(name, one, worker, mode, f"worker {index}: {name}")
+        assert_as_alone(name, one, worker, f"worker {index}: {name}")
 
 
 def on_hosts(folder: Path, hosts: Sequence[NamespaceHost], mode: str, options: Sequence[object], module: str,
@@ -85,7 +85,7 @@ def test_each_host_has_a_copy(mode: str, hosts: tuple[NamespaceHost, NamespaceHo
     assert f"shm+ring, {mode} over 2 workers in each of 2 groups" in printed.replace("oneDNN, ", "")
     for index, worker in enumerate(said):
         for name in names:
-            assert_as_alone(name, one, worker, mode, f"worker {index}: {name}")
+            assert_as_alone(name, one, worker, f"worker {index}: {name}")
 
 
 @pytest.mark.slow
@@ -107,7 +107,7 @@ def test_weights_are_sent_ahead_over_a_network(
     _, said = on_hosts(tmp_path, hosts, "zero3", options, "tests.exactness", names)
     for index, worker in enumerate(said):
         for name in names:
-            assert_as_alone(name, one, worker, "zero3", f"worker {index}: {name}")
+            assert_as_alone(name, one, worker, f"worker {index}: {name}")
 
 
 @pytest.mark.slow

@@ -20,12 +20,6 @@ def loss_of(model: keras.Model) -> tf.Tensor:
     return tf.reduce_mean(keras.losses.sparse_categorical_crossentropy(Y[:4], model(X[:4])))
 
 
-def compiled_by_xla() -> None:
-    model = built()
-    model.compile("adam", "sparse_categorical_crossentropy", jit_compile=True)
-    model.fit(X, Y, batch_size=16, verbose=0)
-
-
 def by_hand(gradients_of: Callable[[keras.Model], Any]) -> None:
     model, optimizer = built(), keras.optimizers.Adam()
 
@@ -56,7 +50,6 @@ def exported() -> None:
 
 
 calls = {
-    "xla": compiled_by_xla,
     "clipping": lambda: by_hand(clipped),
     "gradient of a gradient": lambda: by_hand(of_gradients),
     "export": exported,

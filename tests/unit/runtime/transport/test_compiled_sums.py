@@ -22,7 +22,8 @@ def program(function: Callable[..., Any], *tensors: tf.Tensor) -> str:
 
 def summed_shapes(text: str) -> list[str]:
     """The shapes of what is summed over workers, and among which."""
-    return [f"{shape} {group}" for shape, group in re.findall(r"= (\S+?)\{0\} all-reduce\(.*replica_groups=(\S+),", text)]
+    found = re.findall(r"= (\S+?)\{0\} all-reduce\(.*replica_groups=(\S+),", text)
+    return [f"{shape} {group}" for shape, group in found]
 
 
 def test_every_tensor_has_a_sum_of_its_own_which_xla_joins() -> None:
