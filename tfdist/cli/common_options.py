@@ -158,6 +158,16 @@ compression = choice(
 )
 
 
+jit = click.option(
+    "--jit",
+    type=click.Choice(["auto", "on", "off"]),
+    help="Compile every model with XLA, as compile(jit_compile=True) does, or none. Default: what the script or the "
+    "config says, and where that is auto what Keras chooses on one such device: XLA on GPUs, none on CPUs.",
+)
+
+_JIT_COMPILE = {"auto": "auto", "on": "true", "off": "false"}
+
+
 kernels = click.option(
     "--kernels",
     type=click.Choice(["auto", "tensorflow", "onednn"]),
@@ -205,9 +215,12 @@ def with_chosen(overrides: Sequence[str], **chosen: str | int | None) -> list[st
 
     Args:
         overrides: Those of `--set`.
-        **chosen: The values of options by their key in a config; None for an option that was not given.
+        **chosen: The values of options by their key in a config; None for an option that was not given. `jit` has a
+            key with other values, `compile.jit_compile`.
     """
-    return [*overrides, *(f"{key}={value}" for key, value in chosen.items() if value is not None)]
+    jit = chosen.pop("jit", None)
+    values = {**chosen, "compile.jit_compile": None if jit is None else _JIT_COMPILE[str(jit)]}
+    return [*overrides, *(f"{key}={value}" for key, value in values.items() if value is not None)]
 
 
 overrides = click.option(

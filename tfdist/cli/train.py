@@ -14,7 +14,7 @@ from tfdist.errors import UsageError
 if TYPE_CHECKING:
     from tfdist.launch.job_spec import JobSpec
 
-_OF_CONFIGS = ("batch_norm", "kernels", "shard", "shard_over", "shard_embeddings", "offload")
+_OF_CONFIGS = ("batch_norm", "jit", "kernels", "shard", "shard_over", "shard_embeddings", "offload")
 """Options that a config has, too."""
 
 
@@ -29,6 +29,7 @@ _OF_CONFIGS = ("batch_norm", "kernels", "shard", "shard_over", "shard_embeddings
 @shared.batch_norm
 @shared.communication
 @shared.compression
+@shared.jit
 @shared.kernels
 @shared.shard
 @shared.shard_over

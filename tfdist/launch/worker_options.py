@@ -18,10 +18,12 @@ from tfdist.sharding.sharding_mode import Offload, ShardMode, check_devices, che
 BatchNorm = Literal["synchronized", "replica"]
 Communication = Literal["auto", "nccl", "ring", "shm"]
 Compression = Literal["none", "bfloat16", "float16"]
+Jit = Literal["auto", "on", "off"]
 _CHOICES = {
     "batch_norm": BatchNorm,
     "communication": Communication,
     "compression": Compression,
+    "jit": Jit,
     "kernels": Kernels,
     "log_format": LogFormat,
     "offload": Offload,
@@ -29,7 +31,7 @@ _CHOICES = {
     "shard": ShardMode,
 }
 _SHARED_MODEL = ("shard", "shard_over", "shard_embeddings", "offload")
-_IN_COMMON = ("batch_norm", "communication", "compression", "kernels", *_SHARED_MODEL)
+_IN_COMMON = ("batch_norm", "communication", "compression", "jit", "kernels", *_SHARED_MODEL)
 """Decide which collectives the workers run, or how they round, so that they must be the same on every host."""
 
 _SECONDS = ("first_step_timeout", "step_timeout", "grace")
@@ -47,6 +49,7 @@ class WorkerOptions:
         batch_norm: Whose statistics BatchNormalization takes: those of the global batch, or each replica its own.
         communication: Which collectives to use.
         compression: The type in which gradients are sent between workers; "none" for their own.
+        jit: Whether XLA compiles every model, or none; "auto" for what the program says.
         kernels: By which kernels workers compute on the CPU.
         shard: What each worker holds a part of; "none" where all of them hold all.
         shard_over: Which workers share one copy of what is cut: `"all"`, those of each `"host"`, or so many neighbors.
@@ -76,6 +79,7 @@ class WorkerOptions:
     batch_norm: BatchNorm = "synchronized"
     communication: Communication = "auto"
     compression: Compression = "none"
+    jit: Jit = "auto"
     kernels: Kernels = "auto"
     shard: ShardMode = "none"
     shard_over: str | int = "all"

@@ -18,6 +18,7 @@ NAMES = (
     "devices",
     "first_step_timeout",
     "grace",
+    "jit",
     "kernels",
     "log_prefix",
     "logical_devices",

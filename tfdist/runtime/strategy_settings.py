@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 
 BatchNorm = Literal["synchronized", "replica"]
+Jit = Literal["auto", "on", "off"]
 
 
 @dataclass
@@ -33,6 +34,8 @@ class StrategySettings:
 
     Attributes:
         batch_norm: Whose statistics BatchNormalization takes: those of the global batch, or each replica its own.
+        jit: Whether XLA compiles every model, or none; "auto" for what `compile` was called with, and where that is
+            "auto", too, for what Keras chooses on one device.
         compression: The dtype in which gradients are sent, bfloat16 or float16; None for their own.
         meter: Counts samples and waiting time of the training steps; None where nobody reads them.
         memory: What all workers share, where they run on one host; None elsewhere.
@@ -53,6 +56,7 @@ class StrategySettings:
     """
 
     batch_norm: BatchNorm = "synchronized"
+    jit: Jit = "auto"
     compression: tf.DType | None = None
     meter: StepMeter | None = None
     memory: SharedMemory | None = None

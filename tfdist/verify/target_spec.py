@@ -12,7 +12,7 @@ from tfdist.launch.environment import TargetKind
 from tfdist.launch.job_spec import JobSpec
 from tfdist.launch.logs.terminal import Show
 from tfdist.launch.worker.kernel_choice import Kernels
-from tfdist.launch.worker_options import BatchNorm, Communication, Compression
+from tfdist.launch.worker_options import BatchNorm, Communication, Compression, Jit
 from tfdist.sharding import ShardMode
 from tfdist.sharding.sharding_mode import Offload
 
@@ -36,6 +36,7 @@ class TargetSpec:
         devices: GPUs to use; None for all.
         memory_limit: MiB of a logical GPU.
         batch_norm: Whose statistics BatchNormalization takes in a script or a module; a config says it itself.
+        jit: Whether XLA compiles every model of a script or a module; a config says it itself.
         kernels: By which kernels runs of a script or a module compute on the CPU; a config says it itself.
         shard: What each worker of a run of a script or a module holds a part of; a config says it itself.
         shard_over: Which workers of such a run share one copy of that; a config says it itself.
@@ -62,6 +63,7 @@ class TargetSpec:
     devices: tuple[int, ...] | None = None
     memory_limit: int | None = None
     batch_norm: BatchNorm = "synchronized"
+    jit: Jit = "auto"
     kernels: Kernels = "auto"
     shard: ShardMode = "none"
     shard_over: str | int = "all"
@@ -140,7 +142,7 @@ class TargetSpec:
         rows = None if workers == 1 else self.sharded_from
         sharing = {"shard": shard, "shard_over": over, "shard_embeddings": rows, "offload": offload}
         if self.config is None:
-            options |= {"batch_norm": self.batch_norm, "kernels": self.kernels}
+            options = {"jit": self.jit, **options, "batch_norm": self.batch_norm, "kernels": self.kernels}
             options |= sharing
             options.setdefault("quiet", True)
             return JobSpec(target_kind=self.target_kind, args=self.args, name=self.name, **options)

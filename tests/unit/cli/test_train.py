@@ -69,6 +69,7 @@ def test_the_flags_are_a_contract() -> None:
         "--batch-norm",
         "--communication",
         "--compression",
+        "--jit",
         "--kernels",
         "--shard",
         "--shard-over",
@@ -118,6 +119,7 @@ def test_the_defaults_are_a_contract(jobs: list[JobSpec]) -> None:
         memory_limit=None,
         batch_norm="synchronized",
         communication="auto",
+        jit="auto",
         kernels="auto",
         start_timeout=120.0,
         step_timeout=600.0,
@@ -180,6 +182,26 @@ def test_whose_statistics_are_normalized_by(arguments: str, chosen: str, jobs: l
     [job] = jobs
     assert job.batch_norm == chosen
     assert job.config is None or job.config.batch_norm == chosen
+
+
+@pytest.mark.parametrize(
+    ("arguments", "jit", "jit_compile"),
+    [
+        ("train.py", "auto", None),
+        ("--jit on train.py", "on", None),
+        ("--jit off train.py", "off", None),
+        ("digits.yaml", "auto", "auto"),
+        ("digits.yaml --jit on", "auto", True),
+        ("digits.yaml --set compile.jit_compile=true --jit off", "auto", False),
+        ("digits.yaml --set compile.jit_compile=true --jit auto", "auto", "auto"),
+    ],
+)
+def test_what_xla_compiles(arguments: str, jit: str, jit_compile: bool | str | None, jobs: list[JobSpec]) -> None:
+    """A config says it by a key that it has for that, so that the one in the run directory says what was run."""
+    run(arguments)
+    [job] = jobs
+    assert job.jit == jit
+    assert job.config is None or job.config.compile.jit_compile == jit_compile
 
 
 @pytest.mark.parametrize(

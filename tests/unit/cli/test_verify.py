@@ -80,6 +80,7 @@ def test_the_flags_are_a_contract() -> None:
         "--batch-norm",
         "--communication",
         "--compression",
+        "--jit",
         "--kernels",
         "--shard",
         "--shard-embeddings",
@@ -181,6 +182,17 @@ def test_by_which_kernels_all_runs_compute(
     run(f"{also}--kernels onednn {target}")
     (spec,) = asked or killed
     assert spec.job(2, tmp_path).kernels == "onednn"
+
+
+@pytest.mark.parametrize("also", ["", "--kill "])
+def test_what_xla_compiles_in_all_runs(
+    asked: list[VerifySpec], killed: list[KillSpec], tmp_path: Path, also: str
+) -> None:
+    for target in ("train.py", "digits.yaml"):
+        run(f"{also}--jit on {target}")
+    of_script, of_config = (spec.job(2, tmp_path) for spec in asked or killed)
+    assert (of_script.jit, of_config.jit) == ("on", "auto")
+    assert of_config.config is not None and of_config.config.compile.jit_compile is True
 
 
 @pytest.mark.parametrize("target", ["digits.yaml", "train.py"])

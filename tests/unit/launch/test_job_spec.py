@@ -25,7 +25,7 @@ def test_a_job_hands_all_of_them_to_its_workers() -> None:
 
 def test_what_must_be_the_same_on_every_host() -> None:
     options = JobSpec(ALONE, "script", "train.py", batch_norm="replica").options_in_common()
-    others = {"--communication": "auto", "--compression": "none", "--kernels": "auto"}
+    others = {"--communication": "auto", "--compression": "none", "--jit": "auto", "--kernels": "auto"}
     sharding = {"--shard": "none", "--shard-over": "all", "--shard-embeddings": "none", "--offload": "none"}
     assert options == {"--batch-norm": "replica", **others, **sharding}
 
@@ -58,6 +58,7 @@ def test_the_command_line_comes_before_the_config(given: dict[str, Any], expecte
         ({"communication": "mpi"}, "--communication must be one of auto, nccl, ring, shm. Received: 'mpi'"),
         ({"batch_norm": "none"}, "--batch-norm must be one of synchronized, replica. Received: 'none'"),
         ({"compression": "int8"}, "--compression must be one of none, bfloat16, float16. Received: 'int8'"),
+        ({"jit": True}, "--jit must be one of auto, on, off. Received: True"),
         ({"kernels": "mkl"}, "--kernels must be one of auto, tensorflow, onednn. Received: 'mkl'"),
         ({"shard": "zero9"}, "--shard must be one of none, zero1, zero2, zero3. Received: 'zero9'"),
         ({"offload": "all"}, "--offload must be one of none, optimizer, optimizer:disk. Received: 'all'"),

@@ -51,6 +51,7 @@ OPTIONS = (
     shared.count("--logical-devices", "Split each GPU, or the CPU when there is none, into N logical devices."),
     shared.memory_limit,
     shared.communication,
+    shared.jit,
     shared.kernels,
     click.option(
         "--start-timeout",

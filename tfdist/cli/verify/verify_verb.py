@@ -14,7 +14,7 @@ from tfdist.cli.verify.verify_modes import NOT_WITH_HOSTS, NOT_WITH_KILL, WITH_H
 from tfdist.errors import UsageError
 
 _SEED, _STEPS, _WORKERS = 1, 5, 2
-_CHOSEN = ("batch_norm", "kernels", "shard", "shard_over", "shard_embeddings", "offload")
+_CHOSEN = ("batch_norm", "jit", "kernels", "shard", "shard_over", "shard_embeddings", "offload")
 """Options that a config has, too: its own holds unless they are given."""
 
 
@@ -69,6 +69,7 @@ class ToleranceParam(click.ParamType):
 @shared.batch_norm
 @shared.communication
 @shared.compression
+@shared.jit
 @shared.kernels
 @shared.shard
 @shared.shard_over

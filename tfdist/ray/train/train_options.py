@@ -15,6 +15,7 @@ NAMES = (
     "communication",
     "compression",
     "first_step_timeout",
+    "jit",
     "kernels",
     "offload",
     "shard",

@@ -12,7 +12,7 @@ from tfdist.cluster.cluster_spec import Cluster
 from tfdist.errors import WorkerFailedError
 from tfdist.launch.environment import Assignment
 from tfdist.net.host_links import LinkEnds
-from tfdist.runtime.strategy_settings import BatchNorm
+from tfdist.runtime.strategy_settings import BatchNorm, Jit
 from tfdist.sharding.sharding_mode import Offload, ShardMode
 from tfdist.training.supervision.error_report import report
 from tfdist.training.supervision.launcher_link import LauncherLink, link_of
@@ -35,6 +35,7 @@ class WorkerContext:
         index: This worker's index; 0 is the chief.
         cluster: All workers; None where there is one.
         batch_norm: Whose statistics BatchNormalization takes, "synchronized" or "replica".
+        jit: Whether XLA compiles every model, or none; "auto" for what the program says.
         communication: Which collectives to use.
         compression: The format in which workers send gradients; "none" for their own dtype.
         shard: What each worker holds a part of; "none" where all of them hold all.
@@ -49,6 +50,7 @@ class WorkerContext:
     index: int
     cluster: Cluster | None
     batch_norm: BatchNorm = "synchronized"
+    jit: Jit = "auto"
     communication: str = "auto"
     compression: str = "none"
     shard: ShardMode = "none"
@@ -109,6 +111,7 @@ def context_of(assignment: Assignment) -> LaunchedWorkerContext:
         assignment.index,
         None if assignment.cluster is None else Cluster.parse(assignment.cluster),
         batch_norm=assignment.batch_norm,
+        jit=assignment.jit,
         communication=assignment.communication,
         compression=assignment.compression,
         shard=assignment.shard,

@@ -67,12 +67,15 @@ def run_variant(spec: VerifySpec, variant: Variant, folder: Path) -> RecordedRun
         variant.precision,
         variant.perturbed,
     )
+    # An option of the command line would come before what the recording asks for.
+    jit = {} if variant.jit_compile is None else {"jit": "on" if variant.jit_compile else "off"}
     job = spec.job(
         variant.workers,
         folder / name,
         communication=variant.communication,
         compression=variant.compression,
         recording=request,
+        **jit,
     )
     code = run_job(job)
     if code:
