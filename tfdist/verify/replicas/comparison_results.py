@@ -56,6 +56,7 @@ class Verification:
         compression: The type in which workers send gradients; "none" for their own.
         facts: Recorded facts of the reference's models.
         trained: Steps that the reference trained.
+        gpus: GPUs that TensorFlow saw.
     """
 
     results: tuple[ComparisonResult, ...]
@@ -65,6 +66,7 @@ class Verification:
     compression: Compression = "none"
     facts: tuple[dict[str, Any], ...] = ()
     trained: int = 0
+    gpus: int = 0
 
     @property
     def code(self) -> int:

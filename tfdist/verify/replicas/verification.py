@@ -78,6 +78,7 @@ class _Verifier:
             self.spec.compression,
             tuple(models),
             chief.moments[-1].step,
+            chief.facts["gpus"],
         )
 
     def _tell_idle_options(self, gpus: int) -> None:

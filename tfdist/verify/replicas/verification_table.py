@@ -44,6 +44,11 @@ def _head(verification: Verification, steps: int) -> Iterator[str]:
     else:
         text = f"Tolerance: a relative difference of {least}."
     yield text
+    if verification.gpus:
+        yield (
+            "TensorFloat-32 is off in all of these runs, in what XLA compiles and in cuBLAS and cuDNN: GPUs use it in some "
+            "kernels and not in others, and its rounding would hide faults."
+        )
     if verification.half:
         yield "Layers compute in 16 bits, so weights are judged before the first step alone."
     if verification.compression != "none" and verification.is_measured:

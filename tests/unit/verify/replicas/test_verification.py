@@ -17,6 +17,7 @@ from tfdist.verify.interruption import Interrupted
 from tfdist.verify.replicas import recorded_runs as runs_module
 from tfdist.verify.replicas.comparison_results import ComparisonVerdict, Verification
 from tfdist.verify.replicas.verification import verify
+from tfdist.verify.replicas.verification_table import render
 from tfdist.verify.replicas.verify_spec import VerifySpec
 
 ONE = recording(begin(), step(1))
@@ -85,6 +86,21 @@ def test_the_runs_of_a_verification(verified: Any, tmp_path: Path) -> None:
         (2, 2, False),
     ]
     assert not any((tmp_path / "temporary").iterdir())
+
+
+@pytest.mark.parametrize("gpus", [0, 2])
+def test_where_there_is_a_gpu_the_report_says_that_tensor_float_32_is_off(verified: Any, gpus: int) -> None:
+    jobs = Jobs(**{"1_replica": dataclasses.replace(ONE, facts={**ONE.facts, "gpus": gpus})})
+    verification = verified(jobs)
+    assert verification.gpus == gpus
+    assert ("TensorFloat-32 is off in all of these runs" in render(verification, 1)) == bool(gpus)
+
+
+def test_xla_is_compared_by_the_option_that_every_job_has(verified: Any) -> None:
+    """Whatever `--jit` says of the others."""
+    jobs = Jobs()
+    verified(jobs, replicas=1, tolerance=0.1, jit="off", also=("xla",))
+    assert [(job.jit, job.recording.jit_compile) for job in jobs.started] == [("off", None), ("on", True)]
 
 
 @pytest.mark.parametrize(("gpus", "said"), [(0, 1), (2, 0)])
