@@ -15,6 +15,7 @@
     kill_cost           what a killed worker costs, until the next step
     open_cost           time and memory to index and open many records
 
-`comparison` runs several contestants in rounds and shows what came of it; `workers` has the programs that they run.
+`gpu` trains on a GPU beside plain Keras, PyTorch and JAX. `comparison` runs several contestants in rounds and shows
+what came of it; `workers` has the programs that they run.
 README.md says how to run them. They are not installed with tfdist.
 """

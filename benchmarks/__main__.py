@@ -1,6 +1,6 @@
 """Command line of the benchmarks: `python -m benchmarks [MODEL ... | data | images] [--pairs N]`.
 
-`ddp`, `first-step`, `all-reduce`, `embeddings`, `scale` and `sharding` have options of their own, as `python -m
+`ddp`, `first-step`, `all-reduce`, `embeddings`, `gpu`, `scale` and `sharding` have options of their own, as `python -m
 benchmarks ddp --help` lists them.
 
 One device: `fit` under tfdist against the same `fit` in plain Keras (a ratio of 1.00 says that tfdist costs nothing).
@@ -22,6 +22,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks import all_reduce, ddp, embeddings, first_step, image_reading, record_reading, sharding
+from benchmarks.gpu import command as gpu
 from benchmarks.model_sizes import SIZES
 from benchmarks.paired_commands import compare
 from benchmarks.scale import command as scale
@@ -32,6 +33,7 @@ _COMPARISONS = {
     "first-step": first_step.main,
     "all-reduce": all_reduce.main,
     "embeddings": embeddings.main,
+    "gpu": gpu.main,
     "scale": scale.main,
     "sharding": sharding.main,
 }

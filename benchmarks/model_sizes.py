@@ -59,7 +59,15 @@ class EmbeddingBag:
     hidden: int
 
 
-ModelSize = Perceptron | ConvolutionalNet | Transformer | EmbeddingBag
+@dataclass(frozen=True)
+class ResidualNet:
+    """ResNet50, on float32 samples [side, side, channels] from 0 to 1; `side` is 32 or more."""
+
+    side: int
+    channels: int
+
+
+ModelSize = Perceptron | ConvolutionalNet | Transformer | EmbeddingBag | ResidualNet
 
 SIZES: dict[str, ModelSize] = {
     "mlp": Perceptron(784, (512, 512)),
@@ -80,6 +88,6 @@ def sample_shape(size: ModelSize) -> tuple[int, ...]:
     """The shape of one sample, as TensorFlow has it: channels last."""
     if isinstance(size, Perceptron):
         return (size.inputs,)
-    if isinstance(size, ConvolutionalNet):
+    if isinstance(size, ConvolutionalNet | ResidualNet):
         return (size.side, size.side, size.channels)
     return (size.length,)

@@ -9,7 +9,15 @@ import keras
 import numpy as np
 
 from benchmarks import model_sizes
-from benchmarks.model_sizes import SIZES, ConvolutionalNet, EmbeddingBag, ModelSize, Perceptron, Transformer
+from benchmarks.model_sizes import (
+    SIZES,
+    ConvolutionalNet,
+    EmbeddingBag,
+    ModelSize,
+    Perceptron,
+    ResidualNet,
+    Transformer,
+)
 
 layers = keras.layers
 
@@ -33,10 +41,15 @@ def build(name: str, *, xla: bool = False) -> keras.Model:
 
 def network(name: str) -> keras.Model:
     """A model that is not compiled, from samples to logits [k, 10]."""
-    size = SIZES[name]
+    return network_of(SIZES[name])
+
+
+def network_of(size: ModelSize) -> keras.Model:
+    """The same of a size; its logits are float32 in any precision."""
     words = model_sizes.vocabulary(size) is not None
-    samples = keras.Input(shape(name), dtype="int32" if words else "float32")
-    return keras.Model(samples, layers.Dense(model_sizes.CLASSES)(_FEATURES[type(size)](size, samples)))
+    samples = keras.Input(model_sizes.sample_shape(size), dtype="int32" if words else "float32")
+    logits = layers.Dense(model_sizes.CLASSES, dtype="float32")(_FEATURES[type(size)](size, samples))
+    return keras.Model(samples, logits)
 
 
 def optimizer() -> keras.optimizers.Optimizer:
@@ -51,12 +64,17 @@ def shape(name: str) -> tuple[int, ...]:
 
 def data(name: str, samples: int) -> tuple[np.ndarray, np.ndarray]:
     """Samples (float32 numbers or int32 words) and int32 labels below 10, the same in every process."""
+    return data_of(SIZES[name], samples)
+
+
+def data_of(size: ModelSize, samples: int) -> tuple[np.ndarray, np.ndarray]:
+    """The same for a model of a size."""
     generator = np.random.default_rng(0)
-    words = model_sizes.vocabulary(SIZES[name])
+    words, shape = model_sizes.vocabulary(size), model_sizes.sample_shape(size)
     if words is None:
-        x = generator.standard_normal((samples, *shape(name)), np.float32)
+        x = generator.standard_normal((samples, *shape), np.float32)
     else:
-        x = generator.integers(0, words, (samples, *shape(name)), np.int32)
+        x = generator.integers(0, words, (samples, *shape), np.int32)
     return x, generator.integers(0, model_sizes.CLASSES, samples, np.int32)
 
 
@@ -95,6 +113,12 @@ def _embedding_bag(size: EmbeddingBag, words: Any) -> Any:
     return layers.Dense(size.hidden, "relu")(mean)
 
 
+def _residual_net(size: ResidualNet, images: Any) -> Any:
+    shape = (size.side, size.side, size.channels)
+    net = keras.applications.ResNet50(include_top=False, weights=None, input_shape=shape, pooling="avg")
+    return net(images)
+
+
 class _Positions(layers.Layer):
     """Adds a learned vector for each place of [k, length, width]."""
 
@@ -110,4 +134,5 @@ _FEATURES: dict[type[ModelSize], Callable[[Any, Any], Any]] = {
     ConvolutionalNet: _convolutions,
     Transformer: _transformer,
     EmbeddingBag: _embedding_bag,
+    ResidualNet: _residual_net,
 }

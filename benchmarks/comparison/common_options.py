@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+from collections.abc import Mapping
 
 from benchmarks.comparison.result_folder import ResultFolder
 from benchmarks.comparison.torch_python import ABSENT, TorchPython, TorchPythonError, find_torch
@@ -41,10 +42,18 @@ def cores_of(options: argparse.Namespace) -> tuple[int, ...]:
     return options.cores or tuple(sorted(os.sched_getaffinity(0)))
 
 
-def torch_of(parser: argparse.ArgumentParser, options: argparse.Namespace) -> TorchPython | None:
-    """The interpreter with PyTorch; says so where there is none. Exits where the one asked for does not do."""
+def torch_of(
+    parser: argparse.ArgumentParser, options: argparse.Namespace, changed: Mapping[str, str | None] | None = None
+) -> TorchPython | None:
+    """The interpreter with PyTorch; says so where there is none. Exits where the one asked for does not do.
+
+    Args:
+        parser: Exits.
+        options: Those of `add_common`.
+        changed: Variables that it gets besides this process's; None for one that it does not get.
+    """
     try:
-        torch = find_torch(options.torch_python)
+        torch = find_torch(options.torch_python, changed or {})
     except TorchPythonError as error:
         parser.error(f"--torch-python: {error}")
     if torch is None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 ABSENT = (
     "There is no PyTorch here, so its column stays empty. Expected one that is installed: give the Python that has it "
@@ -41,8 +44,12 @@ class TorchPython:
     facts: dict[str, str | bool]
 
 
-def find_torch(path: str | None) -> TorchPython | None:
+def find_torch(path: str | None, changed: Mapping[str, str | None] = MappingProxyType({})) -> TorchPython | None:
     """The interpreter at `path`; without one this interpreter, or None if it has no PyTorch.
+
+    Args:
+        path: Of an interpreter; None for this one.
+        changed: Variables that it gets besides this process's; None for one that it does not get.
 
     Raises:
         TorchPythonError: The interpreter that was asked for, or the PyTorch that was found, does not do.
@@ -51,8 +58,10 @@ def find_torch(path: str | None) -> TorchPython | None:
         if importlib.util.find_spec("torch") is None:
             return None
         path = sys.executable
+    environment = {name: value for name, value in {**os.environ, **changed}.items() if value is not None}
+    probe = [path, "-c", _PROBE]
     try:
-        done = subprocess.run([path, "-c", _PROBE], capture_output=True, text=True, timeout=_PROBE_SECONDS)
+        done = subprocess.run(probe, env=environment, capture_output=True, text=True, timeout=_PROBE_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise TorchPythonError(_unfit(path, str(error))) from None
     if done.returncode != 0:

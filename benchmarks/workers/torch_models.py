@@ -14,7 +14,15 @@ from benchmarks.model_sizes import SIZES, ConvolutionalNet, EmbeddingBag, ModelS
 
 def build(name: str) -> nn.Module:
     """A network from samples to logits [k, 10]."""
-    size = SIZES[name]
+    return build_of(SIZES[name])
+
+
+def build_of(size: ModelSize) -> nn.Module:
+    """The same of a size.
+
+    Raises:
+        KeyError: It is ResNet50, which PyTorch itself has not.
+    """
     return _NETWORKS[type(size)](size)
 
 
@@ -25,7 +33,11 @@ def optimizer(network: nn.Module) -> torch.optim.Optimizer:
 
 def data(name: str, samples: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Samples (float32 numbers or int32 words) and int64 labels below 10, the only type that PyTorch's loss takes."""
-    size = SIZES[name]
+    return data_of(SIZES[name], samples)
+
+
+def data_of(size: ModelSize, samples: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same for a model of a size."""
     words = model_sizes.vocabulary(size)
     shape = model_sizes.sample_shape(size)
     if isinstance(size, ConvolutionalNet):

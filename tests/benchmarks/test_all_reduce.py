@@ -103,7 +103,7 @@ def test_what_came_is_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cap
     runs: list[list[str]] = []
     monkeypatch.setattr(all_reduce, "run_in_turns", run)
     monkeypatch.setattr(all_reduce, "run_with_starts", run)
-    monkeypatch.setattr(common_options, "find_torch", lambda path: TORCH)
+    monkeypatch.setattr(common_options, "find_torch", lambda path, changed: TORCH)
     options = ["--workers", "1,2,4", "--communication", "auto,ring", "--out", str(tmp_path)]
     assert all_reduce.main(options) == 1
     assert runs == [["tfdist, auto", "gloo"], *[["tfdist, auto", "tfdist, ring", "gloo"]] * 2]
@@ -160,7 +160,7 @@ def test_jobs_stay_while_they_fit_into_memory(
     for name in ("run_in_turns", "run_with_starts"):
         monkeypatch.setattr(all_reduce, name, runner(name))
     monkeypatch.setattr(all_reduce, "free_memory", lambda: free)
-    monkeypatch.setattr(common_options, "find_torch", lambda path: None)
+    monkeypatch.setattr(common_options, "find_torch", lambda path, changed: None)
     all_reduce.main(["--workers", "2", "--communication", "auto", "--rounds", "4", "--out", str(tmp_path / "out")])
     assert ran == ([("run_in_turns", 4)] if stays else [("run_with_starts", 1)])
 
@@ -218,7 +218,7 @@ def test_workers_sum_and_say_how_long_the_slowest_took(
 @pytest.mark.slow
 def test_workers_sum(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(all_reduce, "SIZES", {4_000: 2, 2_000_000: 2})
-    monkeypatch.setattr(common_options, "find_torch", lambda path: None)
+    monkeypatch.setattr(common_options, "find_torch", lambda path, changed: None)
     assert all_reduce.main(["--rounds", "1", "--out", str(tmp_path)]) == 0
     sums = json.loads((tmp_path / "all-reduce.json").read_text())["sums"]
     assert [each["contestant"] for each in sums] == [f"tfdist, {engine}" for engine in all_reduce.engines()]
@@ -232,7 +232,7 @@ def test_hosts_sum(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     except NamespacesUnavailableError as error:
         pytest.skip(str(error))
     monkeypatch.setattr(all_reduce, "SIZES", {4_000: 2, 2_000_000: 2})
-    monkeypatch.setattr(common_options, "find_torch", lambda path: None)
+    monkeypatch.setattr(common_options, "find_torch", lambda path, changed: None)
     options = ["--hosts", "2", "--workers", "1", "--communication", "auto", "--rounds", "1", "--out", str(tmp_path)]
     assert all_reduce.main(options) == 0
     ((said,),) = json.loads((tmp_path / "all-reduce.json").read_text())["sums"][0]["said"]

@@ -13,7 +13,7 @@ from benchmarks.comparison.torch_python import ABSENT, TorchPython
 
 @pytest.fixture
 def without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(common_options, "find_torch", lambda path: None)
+    monkeypatch.setattr(common_options, "find_torch", lambda path, changed: None)
 
 
 @pytest.mark.usefixtures("without_torch")
@@ -76,7 +76,7 @@ def test_by_default_all_take_part_and_the_ceiling_with_onednn_where_tensorflow_l
         ran.append((list(contestants), rounds, f"{seconds:g}"))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(common_options, "find_torch", lambda path: torch)
+    monkeypatch.setattr(common_options, "find_torch", lambda path, changed: torch)
     monkeypatch.setattr(ddp, "starts_with_onednn", lambda: onednn)
     monkeypatch.setattr(ddp, "run_rounds", run_rounds)
     with pytest.raises(KeyboardInterrupt):

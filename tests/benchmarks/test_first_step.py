@@ -39,7 +39,7 @@ def test_what_came_is_shown_with_what_failed(monkeypatch: pytest.MonkeyPatch, tm
         return records
 
     monkeypatch.setattr(first_step, "run_rounds", run_rounds)
-    monkeypatch.setattr(common_options, "find_torch", lambda path: TorchPython("python", {"torch": "2.13.0"}))
+    monkeypatch.setattr(common_options, "find_torch", lambda path, changed: TorchPython("python", {"torch": "2.13.0"}))
     assert first_step.main(["cnn", "--workers", "2", "--out", str(tmp_path)]) == 1
     printed = capsys.readouterr().out
     assert "2 workers, round 1 of 3: tfdist 8.00 s" in printed
@@ -88,7 +88,7 @@ def test_the_first_steps_of_fit_are_noted_one_after_another(
 
 @pytest.mark.slow
 def test_starting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(common_options, "find_torch", lambda path: None)
+    monkeypatch.setattr(common_options, "find_torch", lambda path, changed: None)
     assert first_step.main(["mlp", "--workers", "2", "--rounds", "1", "--out", str(tmp_path)]) == 0
     for start in json.loads((tmp_path / "first-step.json").read_text())["starts"]:
         (found,) = start["phases"]

@@ -26,7 +26,7 @@ def test_what_came_is_shown_with_what_failed(monkeypatch: pytest.MonkeyPatch, tm
         return records
 
     monkeypatch.setattr(sharding, "run_rounds", run_rounds)
-    monkeypatch.setattr(common_options, "find_torch", lambda path: TorchPython("python", {"torch": "2.13.0"}))
+    monkeypatch.setattr(common_options, "find_torch", lambda path, changed: TorchPython("python", {"torch": "2.13.0"}))
     assert sharding.main(["100M", "--workers", "2", "--out", str(tmp_path)]) == 1
     printed = capsys.readouterr().out
     assert "100M parameters, 2 workers, round 1: zero3 90 MiB at most, 0.50 s a step" in printed
@@ -59,7 +59,7 @@ def test_a_size_that_there_is_not(capsys) -> None:  # noqa: ANN001
 def test_a_worker_holds_less_mode_by_mode(
     mode: str, part: float, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(common_options, "find_torch", lambda path: None)
+    monkeypatch.setattr(common_options, "find_torch", lambda path, changed: None)
     options = ["--contestants", f"one-device,{mode}", "--workers", "2", "--steps", "2", "--out", str(tmp_path)]
     assert sharding.main(options) == 0
     one, sharing = (run["said"][0] for run in json.loads((tmp_path / "sharding.json").read_text())["runs"])

@@ -46,8 +46,8 @@ def _head(verification: Verification, steps: int) -> Iterator[str]:
     yield text
     if verification.gpus:
         yield (
-            "TensorFloat-32 is off in all of these runs, in what XLA compiles and in cuBLAS and cuDNN: GPUs use it in some "
-            "kernels and not in others, and its rounding would hide faults."
+            "TensorFloat-32 is off in all of these runs, in what XLA compiles and in cuBLAS and cuDNN: GPUs use it in "
+            "some kernels and not in others, and its rounding would hide faults."
         )
     if verification.half:
         yield "Layers compute in 16 bits, so weights are judged before the first step alone."
