@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 ABSENT = (
     "There is no PyTorch here, so its column stays empty. Expected one that is installed: give the Python that has it "
@@ -22,6 +23,7 @@ import json, platform, torch, torch.distributed
 print(json.dumps({"torch": torch.__version__, "python": platform.python_version(),
                   "capability": torch.backends.cpu.get_cpu_capability(),
                   "onednn": torch.backends.mkldnn.is_available(), "mkl": torch.backends.mkl.is_available(),
+                  "nccl": list(torch.cuda.nccl.version()) if torch.version.cuda else [],
                   "gloo": torch.distributed.is_available() and torch.distributed.is_gloo_available()}))
 """
 
@@ -36,12 +38,13 @@ class TorchPython:
 
     Attributes:
         path: The interpreter.
-        facts: `torch` and `python`, versions; `capability`, the instructions that its own kernels use; `onednn`, `mkl`
-            and `gloo`, whether it is built with them.
+        facts: `torch` and `python`, versions; `capability`, the instructions that its own kernels use; `nccl`, the
+            numbers of the version of its NCCL, none without one; `onednn`, `mkl` and `gloo`, whether it is built with
+            them.
     """
 
     path: str
-    facts: dict[str, str | bool]
+    facts: dict[str, Any]
 
 
 def find_torch(path: str | None, changed: Mapping[str, str | None] = MappingProxyType({})) -> TorchPython | None:

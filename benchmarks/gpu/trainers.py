@@ -34,6 +34,7 @@ ABOUT = {
 }
 
 _WORKERS = 2
+_SHARES_FROM = (2, 30)
 
 
 @dataclass(frozen=True)
@@ -109,19 +110,22 @@ def _fit(machine: Machine, spec: TrainingSpec, options: tuple[str, ...], folder:
 @contextlib.contextmanager
 def _ddp(machine: Machine, spec: TrainingSpec, folder: Path) -> Iterator[list[Command]]:
     assert machine.torch is not None
-    environment = torch_environment(os.environ, shares=machine.shares)
+    own = tuple(machine.torch.facts.get("nccl", ()))
+    environment = torch_environment(os.environ, shares=machine.shares, nccl=own)
     placed = [replace(spec, workers=_WORKERS, index=index, folder=str(folder)) for index in range(_WORKERS)]
     program = (machine.torch.path, "-m", "benchmarks.workers.gpu_torch")
     yield [Command((*program, each.argument()), _cores(), environment) for each in placed]
 
 
-def torch_environment(environ: Mapping[str, str], *, shares: bool = False) -> dict[str, str | None]:
+def torch_environment(
+    environ: Mapping[str, str], *, shares: bool = False, nccl: tuple[int, ...] = ()
+) -> dict[str, str | None]:
     """Variables with which PyTorch has its own CUDA, wherever TensorFlow's libraries lie.
 
     Args:
         environ: Of this process. Folders of NVIDIA's packages may be in it, for a TensorFlow that is not installed.
-        shares: Whether its workers share a GPU. NCCL allows that from 2.30 on, so they get that of TensorFlow, where
-            there is one.
+        shares: Whether its workers share a GPU, which NCCL allows from 2.30 on.
+        nccl: The version of PyTorch's NCCL; where it is older, its workers get that of this Python, if it has one.
     """
     libraries = environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
     kept = [folder for folder in libraries if folder and Path(folder).parent.parent.name != "nvidia"]
@@ -132,8 +136,8 @@ def torch_environment(environ: Mapping[str, str], *, shares: bool = False) -> di
     }
     if shares:
         found["NCCL_MULTI_RANK_GPU_ENABLE"] = "1"
-        if nccl := _nccl():
-            found["LD_PRELOAD"] = nccl
+        if nccl < _SHARES_FROM and (other := _nccl()):
+            found["LD_PRELOAD"] = other
     return found
 
 

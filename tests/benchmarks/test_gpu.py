@@ -13,6 +13,7 @@ from benchmarks.comparison import common_options
 from benchmarks.comparison.rounds import Record
 from benchmarks.comparison.torch_python import TorchPython
 from benchmarks.gpu import command
+from benchmarks.gpu import trainers as trainers_module
 from benchmarks.gpu.gpu_models import MODELS, TrainingSpec, gpu_model
 from benchmarks.gpu.speed_report import goals, judgements, picture, report
 from benchmarks.gpu.trainers import PARTS, Machine, torch_environment, trainers
@@ -61,12 +62,16 @@ def test_peers_take_part_where_they_are(tmp_path: Path) -> None:
     assert (told.workers, told.index, told.compiles, told.folder) == (2, 1, True, str(tmp_path))
 
 
-def test_pytorch_has_its_own_libraries_and_may_share_a_gpu() -> None:
+def test_pytorch_has_its_own_libraries_and_may_share_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     folders = "/site/nvidia/cublas/lib:/usr/local/nvidia/lib64"
     apart = torch_environment({"LD_LIBRARY_PATH": folders, "PYTHONPATH": "/site"})
     assert apart["LD_LIBRARY_PATH"] == "/usr/local/nvidia/lib64" and "/site" not in str(apart["PYTHONPATH"])
     assert "NCCL_MULTI_RANK_GPU_ENABLE" not in apart
     assert torch_environment({}, shares=True)["NCCL_MULTI_RANK_GPU_ENABLE"] == "1"
+    monkeypatch.setattr(trainers_module, "_nccl", lambda: "/site/nvidia/nccl/lib/libnccl.so.2")
+    newer = torch_environment({}, shares=True, nccl=(2, 30, 1))
+    older = torch_environment({}, shares=True, nccl=(2, 27, 5))
+    assert "LD_PRELOAD" not in newer and older["LD_PRELOAD"] == "/site/nvidia/nccl/lib/libnccl.so.2"
 
 
 @pytest.mark.parametrize("model", MODELS)
