@@ -50,7 +50,6 @@ class StrategySettings:
         shard_embeddings: The most rows of an embedding that every worker has whole; None where all are whole.
         offload: Where optimizers keep their state instead of on this worker's device; None for there.
         has_tables: Whether an embedding was made of which each worker has some rows.
-        jit: Which models XLA compiles: all that it can, none, or those of which their scripts say so.
         emulates_xla: Whether Keras's `jit_compile="auto"` is on CPUs what it is on one GPU.
         gather: Whether losses and layers that need the samples of all replicas get them without being asked to.
     """
@@ -69,7 +68,6 @@ class StrategySettings:
     shard_embeddings: int | None = None
     offload: Offloading | None = None
     has_tables: bool = False
-    jit: Literal["auto", "on", "off"] = "auto"
     emulates_xla: bool = False
     gather: bool = True
 
