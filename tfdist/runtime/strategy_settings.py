@@ -15,6 +15,7 @@ from tfdist.runtime.workers import worker_count, worker_rank
 if TYPE_CHECKING:
     from tfdist.plan.memory.state_check import SharedMemorySize
     from tfdist.runtime.collectives.traced_progress import TracedProgress
+    from tfdist.runtime.collectives.wire.tensorflow_engine import TensorFlowEngine
     from tfdist.runtime.offload.offloading import Offloading
     from tfdist.runtime.step_meter import StepMeter
     from tfdist.runtime.transport.compiled_sums import CompiledSums
@@ -43,6 +44,8 @@ class StrategySettings:
         sums: Sums tensors over the workers; None for TensorFlow's own collectives.
         nccl: What TensorFlow calls the implementation of collectives that take the paths of NCCL: `"nccl"`, or `"ring"`
             where these are tried without GPUs; None where workers exchange in another way, or there is one.
+        between_devices: What carries tensors between the devices of workers where that takes those paths, one device a
+            worker; None elsewhere.
         exchanging: Entered around each eager collective that a script calls, in whatever thread; None where nobody
             watches.
         traced_progress: Counts those in functions; None where nobody watches.
@@ -62,6 +65,7 @@ class StrategySettings:
     memory_size: SharedMemorySize | None = None
     sums: CompiledSums | HostSums | Ring | SharedMemorySums | None = None
     nccl: str | None = None
+    between_devices: TensorFlowEngine | None = None
     exchanging: Callable[[], AbstractContextManager[Any]] | None = None
     traced_progress: TracedProgress | None = None
     shard: Sharding | None = None

@@ -201,15 +201,10 @@ def _sum_rows(flat: list[tf.Tensor], cuts: list[Cut]) -> list[tf.Tensor]:
 
 def _join_rows(parts: list[tf.Tensor], cuts: list[Cut], settings: StrategySettings) -> list[tf.Tensor]:
     row = tf.concat([_padded(part, cut) for part, cut in zip(parts, cuts, strict=True)], 0)
-    if settings.sums is None:
-        context = tf.distribute.get_replica_context()
-        table = context.all_gather(tf.expand_dims(row, 0), axis=0)
-        if cuts[0].workers < table.shape[0]:
-            table = tf.gather(table, shard_groups.group_of(settings))
-    else:
-        # TensorFlow gathers no bfloat16, and copies other 16 bits as they are.
-        sent = tf.bitcast(row, tf.float16) if row.dtype == tf.bfloat16 else row
-        table = tf.bitcast(TensorFlowEngine().all_gather(sent, _channel("shard join", sent)), row.dtype)
+    # TensorFlow gathers no bfloat16, and copies other 16 bits as they are.
+    sent = tf.bitcast(row, tf.float16) if row.dtype == tf.bfloat16 else row
+    engine = settings.between_devices or TensorFlowEngine()
+    table = tf.bitcast(engine.all_gather(sent, _channel("shard join", sent)), row.dtype)
     table = tf.reshape(table, [cuts[0].workers, row.shape[0]])
     begins = itertools.accumulate((cut.largest_part for cut in cuts), initial=0)
     return [

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tfdist.errors import UsageError
 from tfdist.net.host_links import MOST_WORKERS, LinkEnds
+from tfdist.runtime.collectives.wire.tensorflow_engine import TensorFlowEngine
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport.ring_all_reduce import Ring, sum_now
 from tfdist.runtime.transport.shared_memory.shared_memory import SharedMemory, operations_over
@@ -37,8 +38,11 @@ def set_up_sums(
     with contextlib.ExitStack() as unused:
         for ends in links:
             unused.callback(ends.close)
-        # NCCL takes TensorFlow's own path, and so do several replicas of a worker.
-        if communication == "nccl" or strategy.num_replicas_in_sync > workers:
+        # NCCL's sums take TensorFlow's own path, and so do those of several replicas of a worker.
+        if communication == "nccl":
+            settings.between_devices = _engine_between_devices(strategy, workers)
+            return None
+        if strategy.num_replicas_in_sync > workers:
             return None
         if communication == "shm":
             unused.pop_all()
@@ -63,3 +67,14 @@ def set_up_sums(
         operations = operations_over(linked[0]) if linked else None
         settings.sums = HostSums(operations, hosts, linked[0].linked if linked else ())
         return hosts
+
+
+def _engine_between_devices(strategy: tf.distribute.Strategy, workers: int) -> TensorFlowEngine | None:
+    """What carries tensors between the devices of workers, in one order with what TensorFlow does; one device each."""
+    if strategy.num_replicas_in_sync > workers:
+        return None
+    (device,) = strategy.extended.worker_devices
+    (launcher,) = strategy.extended._cross_device_ops._launchers
+    implementation = settings_of(strategy).nccl
+    assert implementation is not None, "a strategy that takes the paths of NCCL"
+    return TensorFlowEngine(device, implementation, launcher._ordering_token.handle)

@@ -1,7 +1,16 @@
-"""The engine of TensorFlow's own collectives, between the CPUs of the workers.
+"""The engine of TensorFlow's own collectives: over a ring between the CPUs of the workers, or between their devices.
 
-What is on a GPU is copied to the host and back. The kernels for NCCL want one order on every worker, and no machine
-with two GPUs was at hand to try them.
+Between GPUs it is NCCL's, whose kernels wait for one another in one queue a GPU: all collectives of all workers have to
+come to it in one order, whatever their groups, or the job stands still. The order is guaranteed so:
+
+- In a function each takes a resource, that of TensorFlow's own collectives under the strategy. TensorFlow runs operations
+  that share a resource in the order in which they were traced, which is that of the program.
+- Outside of functions they run in the main thread, or in another one that the main thread waits for, and so one after
+  another and beside no function. TensorFlow returns when this worker's kernel is over.
+- What comes in no such order stays on the ring, whose operations may wait side by side: calls that nobody waits for, in
+  other threads, and in graphs whose operations TensorFlow does not order (`placement` decides it, alike on all workers).
+
+So a collective waits for those alone that come before it in the program, as with calls that all wait.
 """
 
 from __future__ import annotations
@@ -16,29 +25,45 @@ from tfdist.runtime.collectives.wire.engine import Channel, Reduction
 _MERGE = {"sum": "Add", "product": "Mul", "max": "Max", "min": "Min"}
 _COMBINE = {"sum": tf.add, "product": tf.multiply, "max": tf.maximum, "min": tf.minimum}
 
+HOST = "CPU:0"
+
 _SUBDIVISIONS = 64
 """Rings at most that TensorFlow runs at once over one tensor; by default it runs two."""
 
 
 class TensorFlowEngine:
-    """Runs CollectiveReduceV2 and its kin; see `CollectiveEngine`."""
+    """Runs CollectiveReduceV2 and its kin; see `CollectiveEngine`.
+
+    Args:
+        device: The device of this worker that takes part.
+        implementation: `"ring"` or `"nccl"`, as TensorFlow calls them.
+        order: A resource by which functions run all that takes it in the order in which it was traced; None where
+            operations may wait side by side.
+
+    Attributes:
+        device: As given.
+    """
+
+    def __init__(self, device: str = HOST, implementation: str = "ring", order: tf.Tensor | None = None) -> None:
+        self.device = device
+        self._implementation = implementation
+        self._order = order
 
     def all_reduce(self, flat: tf.Tensor, op: Reduction, channel: Channel) -> tf.Tensor:
         """See `CollectiveEngine`."""
-        with tf.device("CPU:0"):
+        with tf.device(self.device):
             return tf.raw_ops.CollectiveReduceV2(
                 input=flat,
                 merge_op=_MERGE[op],
                 final_op="Id",
-                ordering_token=[],
                 max_subdivs_per_device=_SUBDIVISIONS,
-                **_common(channel),
+                **self._common(channel),
             )
 
     def reduce_scatter(self, flat: tf.Tensor, op: Reduction, channel: Channel) -> tf.Tensor:
         """See `CollectiveEngine`. CollectiveReduceScatterV2 has no kernel for CPUs: trying it aborts all workers."""
         parts = tf.reshape(self.all_to_all(flat, channel), [len(channel.workers), -1])
-        with tf.device("CPU:0"):
+        with tf.device(self.device):
             total, *others = tf.unstack(parts)
             for part in others:
                 total = _COMBINE[op](total, part)
@@ -46,11 +71,11 @@ class TensorFlowEngine:
 
     def all_gather(self, flat: tf.Tensor, channel: Channel, progress: TracedProgress | None = None) -> tf.Tensor:
         """See `CollectiveEngine`."""
-        with tf.device("CPU:0"):
+        with tf.device(self.device):
             # TensorFlow runs operations with effects, such as these three, in the order in which they are traced.
             if progress is not None:
                 progress.begin()
-            gathered = tf.raw_ops.CollectiveGatherV2(input=flat, ordering_token=[], **_common(channel))
+            gathered = tf.raw_ops.CollectiveGatherV2(input=flat, **self._common(channel))
             if progress is not None:
                 with tf.control_dependencies([gathered]):
                     progress.end()
@@ -60,9 +85,9 @@ class TensorFlowEngine:
 
     def all_to_all(self, flat: tf.Tensor, channel: Channel) -> tf.Tensor:
         """See `CollectiveEngine`."""
-        with tf.device("CPU:0"):
+        with tf.device(self.device):
             table = _permuted(tf.reshape(flat, [len(channel.workers), -1]), _places(channel))
-            exchanged = tf.raw_ops.CollectiveAllToAllV2(input=table, ordering_token=[], **_common(channel))
+            exchanged = tf.raw_ops.CollectiveAllToAllV2(input=table, **self._common(channel))
             rows = _permuted(exchanged, _ranks(channel))
         return tf.ensure_shape(tf.reshape(rows, [-1]), flat.shape)
 
@@ -72,20 +97,21 @@ class TensorFlowEngine:
         A sum of integers in which all other summands are zero copies bits. It takes as long as TensorFlow's broadcast,
         of which two in one function have been seen to wait for ever.
         """
-        with tf.device("CPU:0"):
+        with tf.device(self.device):
             own = flat if channel.place == root else tf.zeros_like(flat)
         return self.all_reduce(own, "sum", channel)
 
-
-def _common(channel: Channel) -> dict[str, Any]:
-    return {
-        "group_size": len(channel.workers),
-        "group_key": channel.group_key,
-        "instance_key": channel.key,
-        "communication_hint": "ring",
-        # No timeout: TensorFlow would keep a sleeping thread for each. A watchdog bounds the waiting.
-        "timeout_seconds": 0,
-    }
+    def _common(self, channel: Channel) -> dict[str, Any]:
+        return {
+            "group_size": len(channel.workers),
+            # TensorFlow binds a key to one kind of device.
+            "group_key": channel.group_key if self.device == HOST else -channel.group_key,
+            "instance_key": channel.key,
+            "ordering_token": [] if self._order is None else [self._order],
+            "communication_hint": self._implementation,
+            # No timeout: TensorFlow would keep a sleeping thread for each. A watchdog bounds the waiting.
+            "timeout_seconds": 0,
+        }
 
 
 def _places(channel: Channel) -> list[int]:
