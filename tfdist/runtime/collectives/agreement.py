@@ -10,8 +10,9 @@ from tfdist.runtime.collectives.byte_rows import gather_rows, padded_size
 from tfdist.runtime.collectives.contracts import Contract, disagreement
 from tfdist.runtime.collectives.lanes import Lane
 from tfdist.runtime.collectives.wire.engine import CollectiveEngine
+from tfdist.runtime.collectives.wire.placement import ANYWHERE
 
-_HEAD = struct.Struct("<IIqq")
+_HEAD = struct.Struct("<IIIIq")
 _HEAD_BYTES = 512
 ROOM = _HEAD_BYTES - _HEAD.size
 """Bytes of values that travel in the head itself."""
@@ -23,12 +24,14 @@ class _Head:
     call: The checksum of the call.
     values: That of the values' description; 0 for a worker that gives none.
     text: The size of the contract.
+    placement: Which values can go from device to device; see `wire.placement`.
     content: The size of the values.
     """
 
     call: int
     values: int
     text: int
+    placement: int
     content: int
 
 
@@ -40,14 +43,18 @@ class Meeting:
         contracts: Those of all workers; None where all give values, which are then described alike.
         contents: The bytes of each worker's values where these fit into heads; None where they do not.
         sizes: How many bytes each worker gives.
+        placements: What each worker tells of where its values lie; see `wire.placement`.
     """
 
     contracts: tuple[Contract, ...] | None
     contents: tuple[bytes, ...] | None
     sizes: tuple[int, ...]
+    placements: tuple[int, ...]
 
 
-def meet(contract: Contract, content: bytes | int, lane: Lane, engine: CollectiveEngine) -> Meeting:
+def meet(
+    contract: Contract, content: bytes | int, lane: Lane, engine: CollectiveEngine, placement: int = ANYWHERE
+) -> Meeting:
     """Says what this worker calls, and hears what the others do.
 
     Args:
@@ -55,13 +62,14 @@ def meet(contract: Contract, content: bytes | int, lane: Lane, engine: Collectiv
         content: The bytes of its values, or how many they are where they do not fit.
         lane: Its workers.
         engine: What carries the heads.
+        placement: Which of its values can go from device to device.
 
     Raises:
         UsageError: Others call something else, or with values of another structure, dtype or shape.
     """
     size, start = (content, b"") if isinstance(content, int) else (len(content), content)
     text = contract.text
-    own = _HEAD.pack(contract.call_sum, contract.values_sum, len(text), size) + start[:ROOM]
+    own = _HEAD.pack(contract.call_sum, contract.values_sum, len(text), placement, size) + start[:ROOM]
     rows = gather_rows(own, _HEAD_BYTES, lane, engine)
     heads = [_Head(*_HEAD.unpack_from(row)) for row in rows]
     contracts = None
@@ -75,7 +83,7 @@ def meet(contract: Contract, content: bytes | int, lane: Lane, engine: Collectiv
     contents = None
     if max(sizes) <= ROOM:
         contents = tuple(row[_HEAD.size : _HEAD.size + size] for row, size in zip(rows, sizes, strict=True))
-    return Meeting(contracts, contents, sizes)
+    return Meeting(contracts, contents, sizes, tuple(head.placement for head in heads))
 
 
 def _agree(heads: Sequence[_Head]) -> bool:

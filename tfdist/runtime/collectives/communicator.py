@@ -25,10 +25,12 @@ from tfdist.runtime.collectives.numpy_reductions import accumulated
 from tfdist.runtime.collectives.traced_agreement import agree_in_graph, check_cuts_in_graph
 from tfdist.runtime.collectives.traced_progress import TracedProgress
 from tfdist.runtime.collectives.values import Leaf, Values, values_of
+from tfdist.runtime.collectives.wire import placement
 from tfdist.runtime.collectives.wire.engine import Channel, CollectiveEngine
 from tfdist.runtime.collectives.wire.known_rows import KnownRows
+from tfdist.runtime.collectives.wire.tensorflow_engine import TensorFlowEngine
 from tfdist.runtime.collectives.wire.transfers import flats_of, transfer
-from tfdist.runtime.collectives.wire.wire_dtypes import check_reducible
+from tfdist.runtime.collectives.wire.wire_dtypes import LARGEST_WORD, check_reducible
 from tfdist.runtime.local_variables import local_variables
 
 Noted = Callable[[], contextlib.AbstractContextManager[Any]]
@@ -44,6 +46,7 @@ class Communicator:
         noted: Around each exchange in eager code, in whatever thread.
         waiting: Around what the main thread waits for.
         progress: Returns what counts traced calls; None where nobody watches.
+        between_devices: What carries tensors between the workers' devices, in one order; None where all go by `engine`.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class Communicator:
         noted: Noted = contextlib.nullcontext,
         waiting: Noted = contextlib.nullcontext,
         progress: Callable[[], TracedProgress | None] = lambda: None,
+        between_devices: TensorFlowEngine | None = None,
     ) -> None:
         self.worker = worker
         self.everyone = Group(tuple(range(workers)))
@@ -61,6 +65,7 @@ class Communicator:
         self._noted = noted
         self._waiting = waiting
         self._progress = progress
+        self._between_devices = between_devices
         self._lanes = Lanes(worker, workers)
 
     def run(self, call: Call, value: Any, group: Group | None = None, *, async_op: bool = False) -> Any:
@@ -143,7 +148,10 @@ class Communicator:
             given, results = found
             return _packed(call, given, self._connected(call, given, results, lane), self.worker)
 
-        return self._eagerly(str(call), lane, lambda: self._transferred(call, values, lane), finish, async_op)
+        is_ordered = placement.is_ordered(async_op=async_op)
+        return self._eagerly(
+            str(call), lane, lambda: self._transferred(call, values, lane, is_ordered), finish, async_op
+        )
 
     def _given(self, call: Call, value: Any) -> Values | None:
         if value is None and call.needs_one_giver and call.root != self.worker:
@@ -173,24 +181,60 @@ class Communicator:
         if len(lane.workers) > 1:
             meet(contract_of(call, None), 0, lane, self._engine)
 
-    def _transferred(self, call: Call, values: Values | None, lane: Lane) -> tuple[Values, list[tf.Tensor]]:
+    def _transferred(
+        self, call: Call, values: Values | None, lane: Lane, is_ordered: bool
+    ) -> tuple[Values, list[tf.Tensor]]:
         """The values as all workers describe them, and the results for their leaves."""
         contract = contract_of(str(call), values)
-        tensors = [] if values is None else [leaf.tensor for leaf in values.leaves]
-        flats = [] if values is None or not _fits(call, values, lane) else flats_of(call, tensors, len(lane.workers))
-        size = sum(flat.flat.shape[0] * flat.flat.dtype.size for flat in flats)
-        content = size if size > ROOM else b"".join(flat.flat.numpy().tobytes() for flat in flats)
-        meeting = meet(contract, content, lane, self._engine)
+        told = placement.ANYWHERE
+        if values is not None or not is_ordered:
+            told = placement.said(self._on_device(values, is_ordered))
+        meeting = meet(contract, _content(call, values, lane), lane, self._engine, told)
         if values is None:
             assert meeting.contracts is not None, "they are told where somebody gives nothing"
             values = values_like(next(said for said in meeting.contracts if said.values is not None))
-            tensors = [leaf.tensor for leaf in values.leaves]
+        tensors = [leaf.tensor for leaf in values.leaves]
         _check_shapes(call, values, len(lane.workers))
+        places = placement.agreed(meeting.placements, values)
         if meeting.contents is None:
-            eager = functools.partial(_eager_channel, call, lane)
-            return values, transfer(call, tensors, lane.workers, self._engine, eager)
+            return values, self._carried(call, tensors, places, lane)
         known = KnownRows(meeting.contents)
-        return values, transfer(call, tensors, lane.workers, known, lambda _: lane.eager_channel("known"))
+        results = transfer(call, tensors, lane.workers, known, lambda _: lane.eager_channel("known"))
+        return values, [self._laid(result) if at in places else result for at, result in enumerate(results)]
+
+    def _on_device(self, values: Values | None, is_ordered: bool) -> tuple[int, ...]:
+        """Which leaves can go from device to device, as far as this worker sees."""
+        if self._between_devices is None or values is None or not is_ordered:
+            return ()
+        return placement.on_device(values.leaves, self._between_devices.device)
+
+    def _laid(self, tensor: tf.Tensor) -> tf.Tensor:
+        """A result on this worker's device, as what it was given for."""
+        assert self._between_devices is not None, "something lies on one"
+        with tf.device(self._between_devices.device):
+            return tf.identity(tensor)
+
+    def _carried(
+        self, call: Call, tensors: Sequence[tf.Tensor], on_device: Sequence[int], lane: Lane
+    ) -> list[tf.Tensor]:
+        """The results for tensors, of which some go from device to device."""
+        results = list(tensors)
+        if on_device:
+            engine = self._between_devices
+            assert engine is not None, "something lies on one"
+            with tf.device(engine.device):
+                carry = functools.partial(_channel, call, lane, "between devices ")
+                chosen = [tensors[at] for at in on_device]
+                found = transfer(call, chosen, lane.workers, engine, carry, LARGEST_WORD)
+            for at, result in zip(on_device, found, strict=True):
+                results[at] = result
+        rest = [at for at in range(len(tensors)) if at not in set(on_device)]
+        found = transfer(
+            call, [tensors[at] for at in rest], lane.workers, self._engine, functools.partial(_channel, call, lane, "")
+        )
+        for at, result in zip(rest, found, strict=True):
+            results[at] = result
+        return results
 
     def _traced(self, call: Call, values: Values | None, lane: Lane, async_op: bool) -> Any:
         if async_op:
@@ -206,11 +250,12 @@ class Communicator:
         tensors = [leaf.tensor for leaf in values.leaves]
         _check_shapes(call, values, len(lane.workers))
         contract = contract_of(str(call), values)
-        parts = [flat.indices for flat in flats_of(call, tensors, len(lane.workers))]
+        places = self._on_device(values, placement.is_ordered(async_op=False))
+        parts = [places, [flat.indices for flat in flats_of(call, tensors, len(lane.workers))]]
         agreed = agree_in_graph(contract, tensors, parts, lane, self._engine, self._progress())
         with tf.control_dependencies([agreed, *check_cuts_in_graph(call, tensors, agreed, len(lane.workers))]):
             ready = [tf.identity(tensor) for tensor in tensors]
-        results = transfer(call, ready, lane.workers, self._engine, functools.partial(_traced_channel, call, lane))
+        results = self._carried(call, ready, places, lane)
         return _packed(call, values, self._connected(call, values, results, lane), self.worker)
 
     def _connected(self, call: Call, values: Values, results: Sequence[tf.Tensor], lane: Lane) -> list[tf.Tensor]:
@@ -261,12 +306,25 @@ def _fits(call: Call, values: Values, lane: Lane) -> bool:
     return True
 
 
-def _eager_channel(call: Call, lane: Lane, flat: tf.Tensor) -> Channel:
-    return lane.eager_channel((call.primitive, call.op, flat.dtype, flat.shape[0]))
+def _content(call: Call, values: Values | None, lane: Lane) -> bytes | int:
+    """The bytes of this worker's values, or how many they are where they are more than a head has room for."""
+    if values is None or not _fits(call, values, lane):
+        return 0
+    tensors = [leaf.tensor for leaf in values.leaves]
+    size = sum(tensor.shape.num_elements() * tensor.dtype.size for tensor in tensors)
+    if size > ROOM:
+        # On the wire they are as many at least. What lies on a device is not touched for that.
+        return size
+    flats = [flat.flat for flat in flats_of(call, tensors, len(lane.workers))]
+    size = sum(flat.shape[0] * flat.dtype.size for flat in flats)
+    return size if size > ROOM else b"".join(flat.numpy().tobytes() for flat in flats)
 
 
-def _traced_channel(call: Call, lane: Lane, flat: tf.Tensor) -> Channel:
-    carried = f"{call.primitive} {call.op} {flat.dtype.name}"
+def _channel(call: Call, lane: Lane, way: str, flat: tf.Tensor) -> Channel:
+    """The channel for a flat tensor, in eager code or in a function."""
+    if tf.executing_eagerly():
+        return lane.eager_channel((way, call.primitive, call.op, flat.dtype, flat.shape[0]))
+    carried = f"{way}{call.primitive} {call.op} {flat.dtype.name}"
     return lane.traced_channel(carried, tf.size(flat) if flat.shape[0] is None else flat.shape[0])
 
 

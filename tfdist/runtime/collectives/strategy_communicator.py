@@ -35,6 +35,7 @@ def communicator_of(strategy: tf.distribute.Strategy) -> Communicator:
         noted,
         waiting,
         lambda: settings.traced_progress,
+        settings.between_devices,
     )
 
 

@@ -11,6 +11,7 @@ from tfdist.runtime.collectives.calls import Call
 from tfdist.runtime.collectives.wire.engine import Channel, CollectiveEngine
 from tfdist.runtime.collectives.wire.wire_dtypes import (
     HALVES,
+    WORD,
     from_bits,
     from_numbers,
     to_bits,
@@ -34,11 +35,18 @@ class Flat:
     flat: tf.Tensor
 
 
-def flats_of(call: Call, tensors: Sequence[tf.Tensor], workers: int) -> list[Flat]:
-    """What an engine is given for the tensors of a call; those without elements are left out."""
+def flats_of(call: Call, tensors: Sequence[tf.Tensor], workers: int, word: int = WORD) -> list[Flat]:
+    """What an engine is given for the tensors of a call; those without elements are left out.
+
+    Args:
+        call: The call.
+        tensors: This worker's.
+        workers: How many there are in the group.
+        word: See `to_bits`.
+    """
     rows = workers if call.is_cut else 1
     return [
-        Flat(indices, _to_wire(call, _joined([tensors[index] for index in indices], rows)))
+        Flat(indices, _to_wire(call, _joined([tensors[index] for index in indices], rows), word))
         for indices in _parts(tensors)
     ]
 
@@ -49,6 +57,7 @@ def transfer(
     workers: tuple[int, ...],
     engine: CollectiveEngine,
     channel_of: Callable[[tf.Tensor], Channel],
+    word: int = WORD,
 ) -> list[tf.Tensor]:
     """Runs a call on its tensors.
 
@@ -58,6 +67,7 @@ def transfer(
         workers: The group's.
         engine: What carries them.
         channel_of: The channel for a flat tensor; called for one after another.
+        word: See `to_bits`.
 
     Returns:
         The result for each tensor.
@@ -68,7 +78,7 @@ def transfer(
         else tensor
         for tensor in tensors
     ]
-    flats = flats_of(call, tensors, len(workers))
+    flats = flats_of(call, tensors, len(workers), word)
     received = [_run_primitive(call, flat.flat, workers, engine, channel_of(flat.flat)) for flat in flats]
     for flat, result in zip(flats, received, strict=True):
         chosen = [tensors[index] for index in flat.indices]
@@ -122,9 +132,9 @@ def _joined(tensors: Sequence[tf.Tensor], rows: int) -> tf.Tensor:
     return tf.pad(table, [[0, 0], [0, tf.cast(tf.shape(table)[1] == 0, tf.int32)]])
 
 
-def _to_wire(call: Call, table: tf.Tensor) -> tf.Tensor:
+def _to_wire(call: Call, table: tf.Tensor, word: int) -> tf.Tensor:
     if call.op is None:
-        return tf.reshape(to_bits(table), [-1])
+        return tf.reshape(to_bits(table, word), [-1])
     values = tf.reshape(table, [-1])
     if call.op == "mean" and values.dtype in HALVES:
         # A sum of numbers whose mean is finite may not be.

@@ -18,9 +18,15 @@ _HOLDERS = {tf.int8: tf.int32, tf.int16: tf.int32, tf.uint8: tf.int32, tf.uint16
 
 _PARTS = {tf.complex64: tf.float32, tf.complex128: tf.float64}
 
-_WORD, _LARGEST_WORD = 4, 8
-_WORDS = {_WORD: tf.int32, _LARGEST_WORD: tf.int64}
-_SMALL = {1: tf.uint8, 2: tf.uint16}
+WORD, LARGEST_WORD = 4, 8
+"""Bytes of the integers that bits are carried in; GPUs use the larger alone, as TensorFlow keeps int32 on the host."""
+
+ON_DEVICES = (tf.float64, tf.float32, tf.bfloat16, tf.float16, tf.int64, tf.complex64, tf.complex128)
+"""Dtypes whose values go from GPU to GPU: those that NCCL's kernels take, and what is made of them. TensorFlow keeps
+int32 in host memory on GPUs, too; for smaller integers it has not all of the kernels that they need there."""
+
+_WORDS = {WORD: tf.int32, LARGEST_WORD: tf.int64}
+_SMALL = {1: tf.uint8, 2: tf.uint16, 4: tf.float32}
 
 
 def check_reducible(dtype: tf.DType, op: str) -> None:
@@ -75,33 +81,37 @@ def from_numbers(numbers: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
     return tf.cast(numbers, dtype)
 
 
-def to_bits(table: tf.Tensor) -> tf.Tensor:
+def to_bits(table: tf.Tensor, word: int = WORD) -> tf.Tensor:
     """The bits of a table `[rows, columns]` of any fixed size, as `[rows, words]` of int32 or int64.
 
     Engines copy these bit for bit, and not every other dtype. Rows of smaller elements are padded to whole words.
+
+    Args:
+        table: The values.
+        word: The fewest bytes of a word, `WORD` or `LARGEST_WORD`.
     """
     size = table.dtype.size
-    if size in _WORDS:
+    if word <= size <= LARGEST_WORD:
         return tf.bitcast(table, _WORDS[size])
     rows, columns = table.shape
-    if size > _LARGEST_WORD:
+    if size > LARGEST_WORD:
         return tf.reshape(tf.bitcast(table, tf.int64), [rows, -1])
-    each = _WORD // size
+    each = word // size
     table = tf.cast(table, tf.uint8) if table.dtype.is_bool else table
     if columns is None or columns % each:
         table = tf.pad(tf.bitcast(table, _SMALL[size]), [[0, 0], [0, -tf.shape(table)[1] % each]])
-    words = tf.bitcast(tf.reshape(table, [rows, -1, each]), tf.int32)
+    words = tf.bitcast(tf.reshape(table, [rows, -1, each]), _WORDS[word])
     return tf.ensure_shape(words, [rows, None if columns is None else -(-columns // each)])
 
 
 def from_bits(words: tf.Tensor, dtype: tf.DType, columns: int | tf.Tensor) -> tf.Tensor:
     """The table `[rows, columns]` of a dtype whose bits are `words`, `[rows, words]`."""
     size = dtype.size
-    if size in _WORDS:
+    if size == words.dtype.size:
         return tf.bitcast(words, dtype)
     rows = words.shape[0]
-    if size > _LARGEST_WORD:
-        return tf.bitcast(tf.reshape(words, [rows, -1, size // _LARGEST_WORD]), dtype)
+    if size > LARGEST_WORD:
+        return tf.bitcast(tf.reshape(words, [rows, -1, size // LARGEST_WORD]), dtype)
     stored = tf.uint8 if dtype.is_bool else dtype
     values = tf.reshape(tf.bitcast(words, stored), [rows, -1])[:, :columns]
     return tf.cast(values, tf.bool) if dtype.is_bool else values
