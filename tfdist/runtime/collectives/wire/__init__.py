@@ -3,6 +3,7 @@
 - `transfers`: the tensors of a call as flat ones and back, of the `wire_dtypes` that engines carry
 - `engine`: the primitives of an engine
 - `shared_memory_engine`: in memory that the workers of one host share
-- `tensorflow_engine`: over TensorFlow's collectives
+- `tensorflow_engine`: over TensorFlow's collectives, by a ring between hosts or by NCCL between GPUs
+- `placement`: which tensors of a call go from GPU to GPU, alike on all its workers
 - `known_rows`: over few bytes, which all workers have got with the agreement on the call
 """

@@ -3,12 +3,13 @@
 Between GPUs it is NCCL's, whose kernels wait for one another in one queue a GPU: all collectives of all workers have to
 come to it in one order, whatever their groups, or the job stands still. The order is guaranteed so:
 
-- In a function each takes a resource, that of TensorFlow's own collectives under the strategy. TensorFlow runs operations
-  that share a resource in the order in which they were traced, which is that of the program.
+- In a function each takes a resource, that of TensorFlow's own collectives under the strategy. TensorFlow runs
+  operations that share a resource in the order in which they were traced, which is that of the program.
 - Outside of functions they run in the main thread, or in another one that the main thread waits for, and so one after
   another and beside no function. TensorFlow returns when this worker's kernel is over.
-- What comes in no such order stays on the ring, whose operations may wait side by side: calls that nobody waits for, in
-  other threads, and in graphs whose operations TensorFlow does not order (`placement` decides it, alike on all workers).
+- What comes in no such order stays on the ring, whose operations may wait side by side: calls that nobody waits for,
+  those of other threads, and those in graphs whose operations TensorFlow does not order. `placement` decides it, and
+  all workers of a call agree on it before it runs.
 
 So a collective waits for those alone that come before it in the program, as with calls that all wait.
 """
