@@ -9,20 +9,30 @@ import pytest
 
 from tests.marks import slow
 from tests.workers.cli_process import tfdist
-from tests.workers.worker_scripts import train
+from tests.workers.worker_scripts import EMULATED, train
 
 
-@pytest.mark.parametrize(("workers", "communication"), [(2, "ring"), (2, "shm"), slow(3, "shm"), slow(3, "ring")])
+@pytest.mark.parametrize(
+    ("workers", "communication"),
+    [(2, "ring"), (2, "shm"), (2, "nccl"), slow(3, "shm"), slow(3, "ring"), slow(3, "nccl")],
+)
 def test_each_worker_gets_what_it_should(tmp_path: Path, workers: int, communication: str) -> None:
     """Eagerly and in functions, with gradients and in groups, new variables too; and all are told of what differs.
 
     What carries calls of all workers carries those of some of them.
     """
-    for said in train(tmp_path / "run", "exchanging.py", communication, workers=workers, communication=communication):
+    ran = train(
+        tmp_path / "run", "exchanging.py", communication, workers=workers, communication=communication,
+        environ=EMULATED if communication == "nccl" else None,
+    )  # fmt: skip
+    for said in ran:
         assert [name for name, is_right in said["right"].items() if not is_right] == []
         assert len(said["right"]) > 50
         carried = {each for each in said["operations"] if "Collective" in each or "PyFunc" in each}
         assert carried == ({"PyFunc"} if communication == "shm" else {"CollectiveGatherV2"})
+        kinds = ["CollectiveAllToAllV2", "CollectiveGatherV2", "CollectiveReduceV2"]
+        places = ["eagerly", "in a function"] if communication == "nccl" else []
+        assert said["ordered"] == [f"{kind} {place}" for kind in kinds for place in places]
         refused = said["refused"]
         assert "float32 of shape (3,) on worker 0; float32 of shape (4,) on worker 1" in refused["shape"]
         assert "float32 of shape (1000,) on worker 0; float64 of shape (1000,) on worker" in refused["dtype"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ from tests.workers.cli_process import tfdist
 SCRIPTS = Path(__file__).parent / "scripts"
 BOUND = 120  # seconds; a sixth of it on a machine that has nothing else to do
 ROUNDING = 1e-5
+
+EMULATED = {"TFDIST_EMULATE_GPUS": "nccl"}
+"""With this, workers on CPUs take every path of NCCL, over TensorFlow's ring."""
 
 
 def all_said(run: Path, index: int) -> list[Any]:
@@ -35,10 +39,12 @@ def train(
     communication: str = "auto",
     code: int = 0,
     timeout: float = BOUND,
+    environ: Mapping[str, str] | None = None,
 ) -> list[Any]:
     """Runs a script on some workers, asserts its exit code and returns what each of them said last."""
     options = ["--nproc", workers, "--communication", communication, "--run-dir", run, "--step-timeout", 30]
-    done = tfdist("train", *options, SCRIPTS / script, *arguments, timeout=timeout)
+    done = tfdist("train", *options, SCRIPTS / script, *arguments, timeout=timeout,
+                  environ=environ)  # fmt: skip
     assert done.returncode == code, done.stdout + done.stderr
     return [said(run, index) for index in range(workers)]
 

@@ -1,6 +1,6 @@
 """Every collective on real workers, eagerly and in functions, with what it should give. Says which were right.
 
-Its argument is what carries them.
+Its argument is what carries them: ring, shm, or nccl, for which tensors here lie on what stands for a GPU.
 """
 
 import json
@@ -17,6 +17,21 @@ LARGE = 600_001 * workers  # elements: of more than a flat tensor of small ones 
 right: dict[str, object] = {}
 operations: set[str] = set()
 """Types of those in functions with collectives of some of the workers."""
+
+ordered: set[str] = set()
+"""Collectives that ran in the one order of a device, and where."""
+
+
+def note_order(name: str) -> None:
+    """Notes calls of TensorFlow's operation of a name that take a resource to be ordered by."""
+    operation = getattr(tf.raw_ops, name)
+
+    def noted(**options: object) -> tf.Tensor:
+        if options["ordering_token"]:
+            ordered.add(f"{name} {'eagerly' if tf.executing_eagerly() else 'in a function'}")
+        return operation(**options)
+
+    setattr(tf.raw_ops, name, noted)
 
 
 def check(name: str, found: object, wanted: object) -> None:
@@ -348,8 +363,10 @@ def refusals() -> dict[str, str]:
     return said
 
 
+for name in ("CollectiveReduceV2", "CollectiveGatherV2", "CollectiveAllToAllV2"):
+    note_order(name)
 for checks in (initial_values, sums_of_the_strategy, eager, in_functions, gradients, parts_of_the_workers):
     checks()
-said = {"right": right, "operations": sorted(operations), "refused": refusals()}
+said = {"right": right, "operations": sorted(operations), "ordered": sorted(ordered), "refused": refusals()}
 print(json.dumps(said), flush=True)
 sys.exit()
