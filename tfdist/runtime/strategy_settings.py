@@ -81,6 +81,14 @@ class StrategySettings:
         return None if self.sums is None or not self.sums.on_host else self.meter
 
     @property
+    def on_gpus(self) -> bool:
+        """Whether replicas compute on GPUs, or take the paths of those that do where these are tried without GPUs.
+
+        Ask nothing else where a path is theirs alone: so it runs on CPUs, too.
+        """
+        return self.nccl is not None or bool(tf.config.list_logical_devices("GPU"))
+
+    @property
     def holds_parts(self) -> bool:
         """Whether there is something of which each worker has a part, so that all of them take part in saving it."""
         return self.shard is not None or self.has_tables

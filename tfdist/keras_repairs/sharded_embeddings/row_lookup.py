@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from tfdist.keras_repairs.base.replica_step import is_tried_out, note_gathering
 from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
+from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport.row_exchange import exchange_rows
 
 
@@ -64,7 +65,7 @@ def is_row(table: TableVariable, ids: tf.Tensor) -> tf.Tensor:
 def _checked(ids: tf.Tensor, table: TableVariable) -> tf.Tensor:
     rows = table.cut.shape[0]
     ids = tf.where(ids < 0, ids + rows, ids)
-    if tf.config.list_logical_devices("GPU"):
+    if settings_of(tf.distribute.get_strategy()).on_gpus:
         return ids
     is_wrong = tf.logical_not(is_row(table, ids))
     said = [f"The embedding {table.owner!r} has the rows 0 to {rows - 1}. Received ids beyond them:"]

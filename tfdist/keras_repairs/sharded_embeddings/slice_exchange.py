@@ -7,6 +7,7 @@ import tensorflow as tf
 from tfdist.keras_repairs.sharded_embeddings.row_lookup import by_owner, is_row
 from tfdist.keras_repairs.sharded_embeddings.row_penalties import RowPenalty, weight_of_penalty
 from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
+from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport.row_exchange import exchange_rows
 
 
@@ -36,7 +37,7 @@ def slices_for_owner(
 
 
 def _exchanged(values: tf.Tensor, ids: tf.Tensor, table: TableVariable, *, is_linear: bool) -> tf.IndexedSlices:
-    if tf.config.list_logical_devices("GPU"):
+    if settings_of(tf.distribute.get_strategy()).on_gpus:
         is_there = is_row(table, ids)
         values, ids = tf.boolean_mask(values, is_there), tf.boolean_mask(ids, is_there)
     if is_linear:

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from tfdist.runtime.batches.dataset_description import description_of
 from tfdist.runtime.batches.device_iterators import make_lasting, no_autotune_options
+from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.workers import local_replicas
 
 
@@ -92,10 +93,6 @@ def per_replica(
     # TensorFlow counts the elements of one worker's dataset, Keras shows the figure as the steps of an epoch.
     if distributed.cardinality > 0:
         distributed._cardinality = distributed.cardinality // len(local_replicas(strategy))
-    if [_device_type(device) for device in strategy.extended.worker_devices] == ["CPU"]:
+    if len(strategy.extended.worker_devices) == 1 and not settings_of(strategy).on_gpus:
         (description_of(distributed).of_only_replica,) = made
     return distributed
-
-
-def _device_type(device: str) -> str:
-    return str(tf.DeviceSpec.from_string(device).device_type)

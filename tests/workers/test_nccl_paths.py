@@ -1,0 +1,97 @@
+"""Workers that exchange by the paths of NCCL, over TensorFlow's ring on CPUs, have the numbers of one device.
+
+Without them a path that GPUs alone take would run for the first time on GPUs.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import pytest
+
+from tests.exactness.cases import SECTIONS, cases_of
+from tests.workers.nccl_rows import BY_SECTION, EMBEDDINGS, RECOMPUTED, all_names, assert_same_row
+from tests.workers.outcome_jobs import OutcomeJobs
+from tests.workers.worker_scripts import EMULATED
+
+SLOW = bool(os.environ.get("TFDIST_SLOW_TESTS"))
+BOUND = 3000 if SLOW else 300
+SIZES = (64, 65) if SLOW else (65,)
+
+
+@dataclass(frozen=True)
+class Job:
+    """Rows that run together.
+
+    Attributes:
+        options: Of `tfdist train`.
+        rows: Their names.
+        workers: On how many.
+    """
+
+    options: tuple[str, ...]
+    rows: tuple[str, ...]
+    workers: int = 2
+
+    def __str__(self) -> str:
+        return " ".join([*self.options, f"on {self.workers}"])
+
+
+SOME = ("plain", "gradient_accumulation_and_averages", "sparse_gradients_by_adagrad", "mixed_float16_and_accumulation",
+        "mixed_bfloat16", "muon", "clipnorm", "recurrent_layers")  # fmt: skip
+ALL = tuple(all_names()) if SLOW else ()
+OF_TABLE = tuple(name for name in ALL if not name.startswith((EMBEDDINGS, RECOMPUTED)))
+
+JOBS = [
+    Job(("--shard", "zero2"), tuple(BY_SECTION.values())),
+    Job(("--shard", "zero3", "--offload", "optimizer", "--shard-embeddings", "20"), ("plain", EMBEDDINGS + "adagrad")),
+]
+if SLOW:
+    JOBS = [
+        *(Job((), OF_TABLE, workers) for workers in (2, 3)),
+        *(Job(("--shard", mode), ALL, workers) for mode in ("zero1", "zero2", "zero3") for workers in (2, 3)),
+        *(Job(("--shard", mode, "--offload", "optimizer"), SOME) for mode in ("zero1", "zero2", "zero3")),
+        *(Job(("--shard", mode, "--shard-over", "2"), SOME, 4) for mode in ("zero1", "zero2", "zero3")),
+        *(Job(("--shard-embeddings", "20"), ALL, workers) for workers in (2, 3)),
+    ]
+
+COMPARED = [(job, samples, name) for job in JOBS for samples in SIZES for name in job.rows]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> OutcomeJobs:
+    names = list(dict.fromkeys(name for job in JOBS for name in job.rows))
+    return OutcomeJobs(tmp_path_factory.mktemp("alone"), "tests.workers.nccl_rows", names, BOUND)
+
+
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory: pytest.TempPathFactory) -> dict[Job, OutcomeJobs]:
+    found = {}
+    for number, job in enumerate(JOBS):
+        cuts = "tests.workers.cut_weights " if "zero3" in job.options else ""
+        folder = tmp_path_factory.mktemp(f"job-{number}")
+        found[job] = OutcomeJobs(folder, f"{cuts}tests.workers.nccl_rows", job.rows, BOUND, job.options, EMULATED)
+    return found
+
+
+@pytest.mark.bound(2 * BOUND + 60)
+@pytest.mark.parametrize(("job", "samples", "name"), COMPARED, ids=lambda value: str(value))
+def test_numbers_of_one_worker(
+    job: Job, samples: int, name: str, alone: OutcomeJobs, jobs: dict[Job, OutcomeJobs]
+) -> None:
+    (one,) = alone.outcomes(1, samples)
+    assert "raised" not in one[name], one[name]["raised"]
+    for index, worker in enumerate(jobs[job].outcomes(job.workers, samples)):
+        assert name in worker, f"worker {index} did not come to it"
+        raised = worker[name].get("raised", "")
+        if "zero3" not in job.options or "Leave jit_compile out, or train with --shard zero2" not in raised:
+            assert not raised, raised
+            assert_same_row(name, one[name], worker[name], f"worker {index}: {name}")
+
+
+def test_each_section_of_the_table_has_a_row() -> None:
+    assert {section: name for section, name in BY_SECTION.items() if name in [c.name for c in cases_of(section)]} == (
+        BY_SECTION
+    )
+    assert list(BY_SECTION) == list(SECTIONS)
