@@ -134,6 +134,12 @@ memory_limit = click.option(
     "--memory-limit", type=click.IntRange(min=1), metavar="MiB", help="GPU memory of each logical GPU."
 )
 
+share_gpu = click.option(
+    "--share-gpu",
+    is_flag=True,
+    help="Let workers of this machine share its GPUs where there are fewer of these, with equal parts of their memory.",
+)
+
 batch_norm = click.option(
     "--batch-norm",
     type=click.Choice(["synchronized", "replica"]),

@@ -14,8 +14,9 @@ from tfdist.cli.verb import Verb
 from tfdist.errors import TfdistError, UsageError
 
 if TYPE_CHECKING:
-    from tfdist.cluster.membership import Membership
     from tfdist.config import RunConfig
+    from tfdist.config.schema import DevicesConfig
+    from tfdist.launch.job_spec import JobSpec
     from tfdist.plan.memory.memory_plan import MemoryPlan
     from tfdist.plan.plan import DataPlan
     from tfdist.plan.plan_inputs import ClusterSize
@@ -68,7 +69,7 @@ def plan(
 
     config = load_config(path, overrides)
     with tf_lines_hidden():  # what a generator's function imports
-        made = plan_run(config, _layout(workers, nproc, replicas, config.devices.logical))
+        made = plan_run(config, _layout(workers, nproc, replicas, config.devices))
     devices = _memory(config, made, device_memory, timeout) if memory else None
     if as_json:
         from tfdist.plan.memory.memory_json import memory_to_json
@@ -111,7 +112,7 @@ def _device_memory(layout: ClusterSize, given: int | None) -> tuple[int | None, 
     return (None if memory is None else memory // here), share
 
 
-def _layout(workers: str | None, nproc: int | None, replicas: int | None, logical: int | None) -> ClusterSize:
+def _layout(workers: str | None, nproc: int | None, replicas: int | None, devices: DevicesConfig) -> ClusterSize:
     if workers is not None and nproc is not None:
         raise UsageError(
             "--workers gives the whole cluster and --nproc makes one of this machine alone: give one of the two. "
@@ -122,17 +123,16 @@ def _layout(workers: str | None, nproc: int | None, replicas: int | None, logica
 
     # This machine need not be one of the cluster's hosts.
     cluster = Cluster.parse(workers) if workers is not None else discover(nproc=nproc).cluster
-    return layout_of(cluster, 0 if replicas is not None else count_gpus(), logical, replicas)
+    gpus = 0 if replicas is not None else count_gpus()
+    return layout_of(cluster, gpus, devices.logical, replicas, share_gpu=devices.share_gpu)
 
 
-def planned(config: RunConfig, membership: Membership, devices: tuple[int, ...] | None, logical: int | None) -> str:
+def planned(config: RunConfig, job: JobSpec) -> str:
     """The plan of a run that is about to start here, as `tfdist train --verbose` shows it; or why there is none.
 
     Args:
         config: What is run.
-        membership: The cluster.
-        devices: `--devices`: the GPUs to use; None for all of this machine.
-        logical: Logical devices of each.
+        job: The job that runs it.
     """
     from tfdist.config.data_sections import GeneratorSource
     from tfdist.data.config_plan import plan_run
@@ -141,8 +141,9 @@ def planned(config: RunConfig, membership: Membership, devices: tuple[int, ...] 
     if any(isinstance(section, GeneratorSource) for section in (config.data.train, config.data.validation)):
         return f"{config.name}: no plan of its data here: a function makes it. tfdist plan calls it, and has the plan."
     try:
-        gpus = count_gpus() if devices is None else len(devices)
-        return render(plan_run(config, layout_of(membership.cluster, gpus, logical)))
+        gpus = count_gpus() if job.devices is None else len(job.devices)
+        cluster = job.membership.cluster
+        return render(plan_run(config, layout_of(cluster, gpus, job.logical_devices, share_gpu=job.share_gpu)))
     except TfdistError as error:
         # A failing plan does not end the run: its workers will report the same error.
         return f"{config.name}: no plan of its data: {error}"

@@ -26,6 +26,7 @@ _OF_CONFIGS = ("batch_norm", "jit", "kernels", "shard", "shard_over", "shard_emb
 @shared.devices
 @shared.count("--logical-devices", "Split each GPU, or the CPU when there is none, into N logical devices.")
 @shared.memory_limit
+@shared.share_gpu
 @shared.batch_norm
 @shared.communication
 @shared.compression
@@ -206,5 +207,5 @@ def _job(target: Target, **options: Any) -> JobSpec:
     if job.verbose and job.membership.has_chief:
         from tfdist.cli.plan import planned
 
-        click.echo(f"{planned(config, job.membership, job.devices, job.logical_devices)}\n", err=True)
+        click.echo(f"{planned(config, job)}\n", err=True)
     return job

@@ -67,11 +67,13 @@ class DevicesConfig(Section):
         logical: How many logical devices each GPU is split into, or the CPU when there is none; null for no split.
         memory_limit: MiB of GPU memory for each logical device; null for no limit.
         memory_growth: Whether GPU memory is allocated as it is needed rather than all at once.
+        share_gpu: Whether workers of one machine share its GPUs where there are fewer of these.
     """
 
     logical: PositiveInt | None = None
     memory_limit: PositiveInt | None = None
     memory_growth: bool = True
+    share_gpu: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -111,6 +111,7 @@ def _job(
             "seed": config.seed,
         }
         options = {**of_config, **{name: value for name, value in options.items() if value is not None}}
+        options["share_gpu"] = options.get("share_gpu", False) or config.devices.share_gpu
     else:
         options = {name: value for name, value in options.items() if value is not None}
     return JobSpec(

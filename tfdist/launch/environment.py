@@ -21,6 +21,7 @@ from tfdist.launch.worker.core_binding import CoreBinding, choose_binding, own_c
 from tfdist.launch.worker.environment_defaults import (
     allocator_settings,
     keras_settings,
+    nccl_settings,
     proxy_settings,
 )
 from tfdist.launch.worker.kernel_choice import (
@@ -238,6 +239,7 @@ class Assignment(WorkerOptions):
         environ.update(keras_settings(environ))
         environ.update(allocator_settings(environ))
         environ.update(kernel_settings(self.kernels))
+        environ.update(nccl_settings(environ, share_gpu=self.share_gpu))
         return environ
 
     @classmethod

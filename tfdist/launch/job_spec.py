@@ -122,6 +122,7 @@ class JobSpec(WorkerOptions):
         seed: int | None = None,
         logical_devices: int | None = None,
         memory_limit: int | None = None,
+        share_gpu: bool = False,
         **options: Any,
     ) -> JobSpec:
         """The job that trains a config; what the command line says comes before what the config says.
@@ -131,6 +132,7 @@ class JobSpec(WorkerOptions):
             seed: The run's seed; None for the config's.
             logical_devices: As in `WorkerOptions`; None for the config's.
             memory_limit: As in `WorkerOptions`; None for the config's.
+            share_gpu: As in `WorkerOptions`; False for the config's.
             **options: What else `JobSpec` takes.
         """
         return cls(
@@ -146,5 +148,6 @@ class JobSpec(WorkerOptions):
             offload=config.offload,
             logical_devices=logical_devices or config.devices.logical,
             memory_limit=memory_limit or config.devices.memory_limit,
+            share_gpu=share_gpu or config.devices.share_gpu,
             **options,
         )

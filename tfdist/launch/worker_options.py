@@ -31,7 +31,7 @@ _CHOICES = {
     "shard": ShardMode,
 }
 _SHARED_MODEL = ("shard", "shard_over", "shard_embeddings", "offload")
-_IN_COMMON = ("batch_norm", "communication", "compression", "jit", "kernels", *_SHARED_MODEL)
+_IN_COMMON = ("batch_norm", "communication", "compression", "jit", "kernels", "share_gpu", *_SHARED_MODEL)
 """Decide which collectives the workers run, or how they round, so that they must be the same on every host."""
 
 _SECONDS = ("first_step_timeout", "step_timeout", "grace")
@@ -46,6 +46,7 @@ class WorkerOptions:
         devices: GPUs that the workers of this machine may use, by TensorFlow's index; None for all.
         logical_devices: Parts that each GPU (or the CPU, when there is none) is split into; None for no split.
         memory_limit: MiB of a logical device; None for no limit.
+        share_gpu: Whether workers of this machine share its GPUs where there are fewer of these.
         batch_norm: Whose statistics BatchNormalization takes: those of the global batch, or each replica its own.
         communication: Which collectives to use.
         compression: The type in which gradients are sent between workers; "none" for their own.
@@ -76,6 +77,7 @@ class WorkerOptions:
     devices: tuple[int, ...] | None = None
     logical_devices: int | None = None
     memory_limit: int | None = None
+    share_gpu: bool = False
     batch_norm: BatchNorm = "synchronized"
     communication: Communication = "auto"
     compression: Compression = "none"

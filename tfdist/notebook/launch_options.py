@@ -36,6 +36,7 @@ NAMES = (
     "shard",
     "shard_embeddings",
     "shard_over",
+    "share_gpu",
     "show",
     "step_timeout",
     "verbose",
@@ -52,7 +53,7 @@ _COUNTS = {
 }
 """Option -> its least value; whole numbers."""
 
-_FLAGS = ("log_prefix", "overwrite", "quiet", "verbose")
+_FLAGS = ("log_prefix", "overwrite", "quiet", "share_gpu", "verbose")
 _SECONDS = ("first_step_timeout", "step_timeout", "grace")
 _MODULE = "tfdist.notebook.call_in_worker"
 

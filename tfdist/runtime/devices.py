@@ -23,11 +23,13 @@ class DeviceRequest:
         gpus: Indices of the GPUs to use, of those that TensorFlow sees; all when None.
         logical: Into how many logical devices to split each GPU, or the CPU when there is no GPU; None: no split.
         memory_limit: MiB of GPU memory for each logical device (for the whole GPU without a split); None: no limit, or
-            of a split GPU equal parts of nearly all of its memory.
+            of a GPU that is split or shared equal parts of nearly all of its memory.
         memory_growth: Whether to take GPU memory as it is needed. Not together with a limit or a split.
         local_rank: This worker's place among the workers of its machine.
         local_size: How many workers its machine runs.
         own_gpus: Whether this worker sees only GPUs that no other one uses; else the GPUs are dealt to the workers.
+        share_gpu: Whether workers of its machine share GPUs where there are fewer of these.
+        emulated: GPUs that a machine without any is taken to have: workers compute on its CPUs as they would on those.
         sharing: How many of them the cores are shared by that this process may run on; None for all.
 
     Raises:
@@ -41,6 +43,8 @@ class DeviceRequest:
     local_rank: int = 0
     local_size: int = 1
     own_gpus: bool = False
+    share_gpu: bool = False
+    emulated: int | None = None
     sharing: int | None = None
 
     def __post_init__(self) -> None:
@@ -50,18 +54,31 @@ class DeviceRequest:
             raise UsageError(f"--memory-limit expects a number of MiB of at least 1. Received: {self.memory_limit}")
 
 
-def deal(gpus: int, rank: int, size: int) -> range:
-    """The indices, below `gpus`, of the GPUs of worker `rank` of a machine's `size` workers: disjoint, all used.
+def deal(gpus: int, rank: int, size: int, *, shared: bool = False) -> range:
+    """The indices, below `gpus`, of the GPUs of worker `rank` of a machine's `size` workers: all are used.
+
+    No two workers have the same one, but where GPUs that are fewer than workers may be shared: then they are dealt in
+    turn, one to each.
 
     Raises:
-        UsageError: There are GPUs, but fewer than workers.
+        UsageError: There are GPUs, but fewer than workers, and they are not to be shared.
     """
     if 0 < gpus < size:
-        raise UsageError(
-            f"{size} workers on this machine need a GPU each. Received: {gpus} GPU(s). Start at most {gpus} worker(s) "
-            "here, or split a GPU among replicas of one worker with --logical-devices."
-        )
+        if not shared:
+            raise UsageError(
+                f"{size} workers on this machine need a GPU each. Received: {gpus} GPU(s). Start at most {gpus} "
+                "worker(s) here, let workers share a GPU with --share-gpu, or split a GPU among replicas of one worker "
+                "with --logical-devices."
+            )
+        return range(rank % gpus, rank % gpus + 1)
     return range(gpus * rank // size, gpus * (rank + 1) // size)
+
+
+def workers_on_a_gpu(gpus: int, request: DeviceRequest) -> int:
+    """How many workers have a part of the same GPU, at most, of `gpus` that they are dealt."""
+    if not request.share_gpu or request.own_gpus or not 0 < gpus < request.local_size:
+        return 1
+    return -(-request.local_size // gpus)
 
 
 def share_of_cores(cores: int, size: int) -> int:
@@ -82,43 +99,53 @@ def apply(request: DeviceRequest, *, workers: int = 1) -> list[str]:
     Raises:
         UsageError: A GPU that does not exist was asked for, or logical CPUs on several workers.
     """
-    gpus = _choose(tf.config.list_physical_devices("GPU"), request)
+    seen = tf.config.list_physical_devices("GPU")
+    chosen = _choose(len(seen) or request.emulated or 0, request)
+    mine = chosen if request.own_gpus else [chosen[i] for i in _dealt(len(chosen), request)]
     if request.local_size > 1:
         _share_cores(request.local_size if request.sharing is None else request.sharing)
-    if gpus:
-        _set_up_gpus(gpus, request)
+    if seen and mine:
+        gpus = [seen[i] for i in mine]
+        _set_up_gpus(gpus, request, workers_on_a_gpu(len(chosen), request))
         parts = sum(_parts_set_up(gpu) for gpu in gpus)
         return [f"/device:GPU:{i}" for i in range(parts)]
-    if request.logical is None or request.logical == 1:
+    # A worker alone has all that it takes this machine to have; of several, TensorFlow uses one CPU device each.
+    emulated = len(mine) if workers == 1 else 1
+    return _set_up_cpus(emulated * (request.logical or 1) if emulated > 1 else request.logical, workers)
+
+
+def _set_up_cpus(logical: int | None, workers: int) -> list[str]:
+    if logical is None or logical == 1:
         parts = _parts_set_up(tf.config.list_physical_devices("CPU")[0]) if workers == 1 else 1
         return [f"/device:CPU:{i}" for i in range(parts)]
     if workers > 1:
         raise UsageError(
             f"--logical-devices splits the CPU for one worker alone: of several workers on the CPU, TensorFlow would "
-            f"use one logical device each. Received: --logical-devices {request.logical} with {workers} workers. Leave "
+            f"use one logical device each. Received: --logical-devices {logical} with {workers} workers. Leave "
             "out --logical-devices, or start one worker."
         )
     cpu = tf.config.list_physical_devices("CPU")[0]
-    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * request.logical)
-    return [f"/device:CPU:{i}" for i in range(request.logical)]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * logical)
+    return [f"/device:CPU:{i}" for i in range(logical)]
 
 
-def _choose(seen: Sequence[tf.config.PhysicalDevice], request: DeviceRequest) -> list[tf.config.PhysicalDevice]:
-    chosen = list(seen)
-    if request.gpus is not None:
-        missing = [i for i in request.gpus if not 0 <= i < len(seen)]
-        if missing:
-            raise UsageError(
-                f"--devices names GPU {missing[0]}, and TensorFlow sees {len(seen)} GPU(s) here. "
-                + (f"Expected indices below {len(seen)}. " if seen else "Expected none. ")
-                + f"Received: --devices {','.join(map(str, request.gpus))}. "
-                + ("Choose others." if seen else "Leave --devices out to train on the CPU.")
-            )
-        chosen = [seen[i] for i in request.gpus]
-    if request.own_gpus:
-        return chosen
-    mine = deal(len(chosen), request.local_rank, request.local_size)
-    return [chosen[i] for i in mine]
+def _choose(seen: int, request: DeviceRequest) -> Sequence[int]:
+    """Which of the GPUs that TensorFlow sees the workers of this machine have."""
+    if request.gpus is None:
+        return range(seen)
+    missing = [i for i in request.gpus if not 0 <= i < seen]
+    if missing:
+        raise UsageError(
+            f"--devices names GPU {missing[0]}, and TensorFlow sees {seen} GPU(s) here. "
+            + (f"Expected indices below {seen}. " if seen else "Expected none. ")
+            + f"Received: --devices {','.join(map(str, request.gpus))}. "
+            + ("Choose others." if seen else "Leave --devices out to train on the CPU.")
+        )
+    return request.gpus
+
+
+def _dealt(chosen: int, request: DeviceRequest) -> range:
+    return deal(chosen, request.local_rank, request.local_size, shared=request.share_gpu)
 
 
 def _parts_set_up(device: tf.config.PhysicalDevice) -> int:
@@ -133,23 +160,26 @@ def _share_cores(size: int) -> None:
     tf.config.threading.set_inter_op_parallelism_threads(cores + 1)
 
 
-def _set_up_gpus(gpus: Sequence[tf.config.PhysicalDevice], request: DeviceRequest) -> None:
+def _set_up_gpus(gpus: Sequence[tf.config.PhysicalDevice], request: DeviceRequest, workers: int) -> None:
+    """Sets up the GPUs of this worker; as many `workers` as are told have a part of each."""
     tf.config.set_visible_devices(list(gpus), "GPU")
     for gpu in gpus:
         parts = request.logical or 1
-        if parts > 1 or request.memory_limit is not None:
-            limit = tf.config.LogicalDeviceConfiguration(memory_limit=request.memory_limit or _share(gpu, parts))
+        if parts * workers > 1 or request.memory_limit is not None:
+            # Workers that let memory grow would take it from one another.
+            memory = request.memory_limit or _share(gpu, parts * workers)
+            limit = tf.config.LogicalDeviceConfiguration(memory_limit=memory)
             tf.config.set_logical_device_configuration(gpu, [limit] * parts)
         elif request.memory_growth and _parts_set_up(gpu) == 1:
             tf.config.experimental.set_memory_growth(gpu, True)
 
 
 def _share(gpu: tf.config.PhysicalDevice, parts: int) -> int:
-    """MiB of each part of a GPU; TensorFlow splits none without a limit."""
+    """MiB of each of the parts of a GPU, of all workers that share it; TensorFlow splits none without a limit."""
     total = gpu_memory.total_memory(int(gpu.name.rpartition(":")[2]))
     if total is None:
         raise UsageError(
             f"CUDA's driver does not tell how much memory {gpu.name} has. Expected --memory-limit MiB, the memory of "
-            f"each logical device. Received: --logical-devices {parts} without it."
+            f"each logical device of each worker. Received: {parts} of them on this GPU without it."
         )
     return gpu_memory.share(total, parts)

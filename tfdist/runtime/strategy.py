@@ -50,6 +50,7 @@ def choose(
     compression: str = "none",
     linked: int = 1,
     emulates_nccl: bool = False,
+    nccl_shares_gpu: bool | None = None,
 ) -> StrategyChoice:
     """Chooses strategy and collectives from what there is.
 
@@ -61,6 +62,7 @@ def choose(
         compression: The type in which gradients are sent; `"none"` for their own.
         linked: How many workers share memory with this one, itself included: those that one launcher starts here.
         emulates_nccl: Whether workers on CPUs take the paths of NCCL, over the ring.
+        nccl_shares_gpu: Where workers may share a GPU, whether NCCL is one that exchanges between them; None elsewhere.
 
     Raises:
         UsageError: These devices do not have what was asked for.
@@ -74,14 +76,23 @@ def choose(
             + ("several logical devices on one GPU" if on_gpu else "replicas on the CPU")
             + ". Use --communication auto."
         )
+    if communication == "nccl" and workers > 1 and nccl_shares_gpu is False:
+        raise UsageError(
+            "--communication nccl exchanges between workers that share a GPU from NCCL 2.30 on, and this environment "
+            "has an older one, or one of unknown version. Received: --share-gpu. Use --communication auto, or install "
+            "nvidia-nccl-cu12>=2.30."
+        )
     if workers > 1:
         shares = linked == workers and not on_gpu
         if communication == "shm":
             _check_memory_serves(on_gpu=on_gpu, shares=shares, compression=compression)
         if communication in ("nccl", "ring"):
             return StrategyChoice("multi_worker", communication, "as asked for by --communication")
+        if on_gpu and not logical and nccl_shares_gpu is False:
+            return StrategyChoice("multi_worker", "ring", "NCCL before 2.30 has no workers that share a GPU")
         if on_gpu and not logical:
-            return StrategyChoice("multi_worker", "nccl", "the replicas are on GPUs")
+            reason = "the replicas are on GPUs" + (", which workers share" if nccl_shares_gpu else "")
+            return StrategyChoice("multi_worker", "nccl", reason)
         if shares and compression == "none":
             return StrategyChoice("multi_worker", "shm", "the workers are on the CPUs of one host")
         if (linked > 1 and not on_gpu and not shares) or communication == "shm":

@@ -8,9 +8,7 @@ to stderr where it hung.
 
 from __future__ import annotations
 
-import ctypes
 import faulthandler
-import importlib.metadata
 import json
 import os
 import sys
@@ -36,6 +34,7 @@ def main() -> None:
     import numpy
 
     from tfdist.runtime.cpu_kernels import uses_onednn
+    from tfdist.runtime.nccl_version import nccl_version
 
     _tell(out, stage="look for GPUs")
     gpus = tf.config.list_physical_devices("GPU")
@@ -68,28 +67,6 @@ def _end_with_parent() -> None:
     # Not through sys.stdin, whose lock an ending interpreter may not get from a thread that waits in it.
     os.read(0, 1)
     os._exit(1)
-
-
-def nccl_version() -> str | None:
-    """The version of the NCCL library that a process here loads; None where unknown."""
-    for distribution in importlib.metadata.distributions():
-        name = distribution.metadata["Name"] or ""
-        if name.startswith("nvidia-nccl-"):
-            return f"{distribution.version} ({name})"
-    try:
-        number = ctypes.c_int()
-        if ctypes.CDLL("libnccl.so.2").ncclGetVersion(ctypes.byref(number)):
-            return None
-    except (OSError, AttributeError):
-        # Not installed as a library of its own: TensorFlow may have it built in, without a version.
-        return None
-    return f"{dotted(number.value)} (libnccl.so.2)"
-
-
-def dotted(number: int) -> str:
-    """NCCL's version number in dotted form: 22703 is 2.27.3; before 2.9 it was 2804 for 2.8.4."""
-    major, rest = divmod(number, 10_000 if number >= 10_000 else 1_000)
-    return f"{major}.{rest // 100}.{rest % 100}"
 
 
 def _choice(request: Mapping[str, Any], facts: dict[str, Any]) -> dict[str, Any]:

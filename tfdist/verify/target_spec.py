@@ -35,6 +35,7 @@ class TargetSpec:
         seed: The seed of every run.
         devices: GPUs to use; None for all.
         memory_limit: MiB of a logical GPU.
+        share_gpu: Whether workers share GPUs where there are fewer of these.
         batch_norm: Whose statistics BatchNormalization takes in a script or a module; a config says it itself.
         jit: Whether XLA compiles every model of a script or a module; a config says it itself.
         kernels: By which kernels runs of a script or a module compute on the CPU; a config says it itself.
@@ -62,6 +63,7 @@ class TargetSpec:
     seed: int = 1
     devices: tuple[int, ...] | None = None
     memory_limit: int | None = None
+    share_gpu: bool = False
     batch_norm: BatchNorm = "synchronized"
     jit: Jit = "auto"
     kernels: Kernels = "auto"
@@ -127,6 +129,7 @@ class TargetSpec:
             "seed": self.seed,
             "devices": self.devices,
             "memory_limit": self.memory_limit,
+            "share_gpu": self.share_gpu,
             "communication": self.communication,
             "compression": self.compression,
             "start_timeout": self.start_timeout,

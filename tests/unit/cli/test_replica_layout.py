@@ -32,6 +32,11 @@ def test_who_takes_part(
     assert layout_of(cluster, gpus, logical, replicas) == expected
 
 
+@pytest.mark.parametrize(("gpus", "expected"), [(1, ClusterSize(2, 2, 1)), (4, ClusterSize(2, 4, 1))])
+def test_workers_that_share_gpus(gpus: int, expected: ClusterSize) -> None:
+    assert layout_of(ONE_HOST, gpus, None, share_gpu=True) == expected
+
+
 @pytest.mark.parametrize(
     ("cluster", "gpus", "logical", "expected"),
     [

@@ -66,6 +66,7 @@ def test_the_flags_are_a_contract() -> None:
         "--devices",
         "--logical-devices",
         "--memory-limit",
+        "--share-gpu",
         "--batch-norm",
         "--communication",
         "--compression",

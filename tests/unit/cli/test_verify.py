@@ -77,6 +77,7 @@ def test_the_flags_are_a_contract() -> None:
         "--seed",
         "--devices",
         "--memory-limit",
+        "--share-gpu",
         "--batch-norm",
         "--communication",
         "--compression",

@@ -38,7 +38,7 @@ def test_a_config_with_its_defaults(config_file: Path, tmp_path: Path) -> None:
             "validation": {**digits, "split": "test", "shuffle": False},
         },
         "fit": {"epochs": 10, **FIT},
-        "devices": {"logical": None, "memory_limit": None, "memory_growth": True},
+        "devices": {"logical": None, "memory_limit": None, "memory_growth": True, "share_gpu": False},
         "precision": "float32",
         "batch_norm": "synchronized",
         "kernels": "auto",
@@ -72,7 +72,11 @@ def test_configs_of_the_repository(path: Path) -> None:
         ("fit.epochs=3", "fit", {"epochs": 3, **FIT}),
         ("seed=null", "seed", None),
         ("seed=", "seed", None),
-        ("devices.logical=2", "devices", {"logical": 2, "memory_limit": None, "memory_growth": True}),  # a new section
+        (
+            "devices.logical=2",  # a new section
+            "devices",
+            {"logical": 2, "memory_limit": None, "memory_growth": True, "share_gpu": False},
+        ),
         ("model.args.hidden=[8]", "model", {"build": "tfdist.models.mlp", "args": {"hidden": [8]}, "weights": None}),
         ("name=a=b", None, "name: expected"),  # only the first = separates
     ],

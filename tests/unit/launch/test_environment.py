@@ -48,6 +48,15 @@ def test_a_worker_of_several_gets_its_tf_config() -> None:
     assert environ["PATH"] == "/bin"
 
 
+@pytest.mark.parametrize(
+    ("share_gpu", "base", "expected"),
+    [(True, {}, "1"), (False, {}, None), (True, {"NCCL_MULTI_RANK_GPU_ENABLE": "0"}, "0")],
+)
+def test_nccl_is_told_that_workers_share_a_gpu(share_gpu: bool, base: dict[str, str], expected: str | None) -> None:
+    environ = dataclasses.replace(SECOND, share_gpu=share_gpu).to_environ(base)
+    assert environ.get("NCCL_MULTI_RANK_GPU_ENABLE") == expected
+
+
 def test_workers_do_not_get_the_launchers_secret() -> None:
     base = {"TFDIST_TOKEN": "not-to-be-seen"}
     token = read_token(base)

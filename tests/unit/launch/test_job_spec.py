@@ -26,6 +26,7 @@ def test_a_job_hands_all_of_them_to_its_workers() -> None:
 def test_what_must_be_the_same_on_every_host() -> None:
     options = JobSpec(ALONE, "script", "train.py", batch_norm="replica").options_in_common()
     others = {"--communication": "auto", "--compression": "none", "--jit": "auto", "--kernels": "auto"}
+    others["--share-gpu"] = "none"
     sharding = {"--shard": "none", "--shard-over": "all", "--shard-embeddings": "none", "--offload": "none"}
     assert options == {"--batch-norm": "replica", **others, **sharding}
 
@@ -36,6 +37,7 @@ def test_what_must_be_the_same_on_every_host() -> None:
         ({}, (7, 2, 512)),
         ({"seed": 0, "logical_devices": 3}, (0, 3, 512)),
         ({"memory_limit": 64}, (7, 2, 64)),
+        ({"share_gpu": True}, (7, 2, 512)),
     ],
 )
 def test_the_command_line_comes_before_the_config(given: dict[str, Any], expected: tuple[int, int, int]) -> None:
@@ -50,6 +52,7 @@ def test_the_command_line_comes_before_the_config(given: dict[str, Any], expecte
     job = JobSpec.for_config(config, membership=ALONE, target="digits.yaml", **given)
     assert (job.target_kind, job.name, job.config) == ("config", "digits", config)
     assert (job.seed, job.logical_devices, job.memory_limit) == expected
+    assert job.share_gpu == given.get("share_gpu", False)
 
 
 @pytest.mark.parametrize(

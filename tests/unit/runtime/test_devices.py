@@ -32,6 +32,35 @@ def test_fewer_gpus_than_workers_are_refused() -> None:
         deal(1, 0, 2)
 
 
+@pytest.mark.parametrize(
+    ("gpus", "size", "dealt"),
+    [
+        (1, 3, [[0], [0], [0]]),
+        (2, 4, [[0], [1], [0], [1]]),
+        (2, 3, [[0], [1], [0]]),
+        (4, 2, [[0, 1], [2, 3]]),  # enough for all
+        (0, 2, [[], []]),
+    ],
+)
+def test_gpus_are_shared_where_they_are_too_few(gpus: int, size: int, dealt: list[list[int]]) -> None:
+    assert [list(deal(gpus, rank, size, shared=True)) for rank in range(size)] == dealt
+
+
+@pytest.mark.parametrize(
+    ("gpus", "size", "asked", "expected"),
+    [
+        (1, 2, {"share_gpu": True}, 2),
+        (2, 3, {"share_gpu": True}, 2),
+        (2, 2, {"share_gpu": True}, 1),
+        (0, 2, {"share_gpu": True}, 1),
+        (1, 2, {"share_gpu": True, "own_gpus": True}, 1),
+        (1, 1, {}, 1),
+    ],
+)
+def test_workers_on_a_gpu(gpus: int, size: int, asked: dict[str, bool], expected: int) -> None:
+    assert devices.workers_on_a_gpu(gpus, DeviceRequest(local_size=size, **asked)) == expected
+
+
 @pytest.mark.parametrize(("cores", "size", "share"), [(8, 1, 8), (8, 2, 4), (2, 2, 1), (2, 3, 1), (7, 2, 3)])
 def test_cores_are_shared(cores: int, size: int, share: int) -> None:
     assert share_of_cores(cores, size) == share
@@ -94,6 +123,14 @@ def two_gpus(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         # TensorFlow refuses to split a GPU without a limit.
         (DeviceRequest(gpus=(0,), logical=2), ["GPU:0", "GPU:1"], {"GPU:0": [6963, 6963]}),
         (DeviceRequest(local_rank=1, local_size=2), ["GPU:0"], {"GPU:1": "grows"}),
+        (DeviceRequest(gpus=(1,), local_rank=1, local_size=2, share_gpu=True), ["GPU:0"], {"GPU:1": [6963]}),
+        (DeviceRequest(local_rank=2, local_size=3, share_gpu=True), ["GPU:0"], {"GPU:0": [6963]}),
+        (DeviceRequest(local_rank=1, local_size=2, share_gpu=True), ["GPU:0"], {"GPU:1": "grows"}),
+        (
+            DeviceRequest(gpus=(0,), local_size=2, share_gpu=True, memory_limit=500),
+            ["GPU:0"],
+            {"GPU:0": [500]},
+        ),
         # Its own, whichever numbers the other worker's have.
         (
             DeviceRequest(local_rank=1, local_size=2, own_gpus=True),
@@ -132,3 +169,42 @@ def test_a_script_may_have_split_the_cpu_itself(workers: int, replicas: int, mon
     monkeypatch.setattr(tf.config, "get_logical_device_configuration", lambda device: parts)
     names = devices.apply(DeviceRequest(), workers=workers)
     assert names == [f"/device:CPU:{number}" for number in range(replicas)]
+
+
+EMULATED = {"emulated": 2}
+
+
+@pytest.mark.parametrize(
+    ("asked", "workers", "names"),
+    [
+        (DeviceRequest(**EMULATED), 1, ["CPU:0", "CPU:1"]),
+        (DeviceRequest(**EMULATED, logical=2), 1, ["CPU:0", "CPU:1", "CPU:2", "CPU:3"]),
+        (DeviceRequest(**EMULATED, gpus=(1,)), 1, ["CPU:0"]),
+        (DeviceRequest(**EMULATED, local_rank=1, local_size=2), 2, ["CPU:0"]),
+        (DeviceRequest(**EMULATED, gpus=(1,), local_rank=1, local_size=2, share_gpu=True), 2, ["CPU:0"]),
+        (DeviceRequest(emulated=4, local_size=2), 2, ["CPU:0"]),  # of several workers each has one device on CPUs
+        (DeviceRequest(emulated=0), 1, ["CPU:0"]),
+    ],
+)
+def test_a_machine_without_gpus_is_taken_to_have_some(
+    asked: DeviceRequest, workers: int, names: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cpu = tf.config.PhysicalDevice("/physical_device:CPU:0", "CPU")
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [cpu] if kind == "CPU" else [])
+    monkeypatch.setattr(tf.config, "get_logical_device_configuration", lambda device: None)
+    monkeypatch.setattr(tf.config, "set_logical_device_configuration", lambda device, parts: None)
+    monkeypatch.setattr(devices, "_share_cores", lambda size: None)
+    assert devices.apply(asked, workers=workers) == [f"/device:{name}" for name in names]
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        (DeviceRequest(**EMULATED, local_size=3), "Received: 2 GPU.*let workers share a GPU with --share-gpu"),
+        (DeviceRequest(**EMULATED, gpus=(2,)), "--devices names GPU 2, and TensorFlow sees 2"),
+    ],
+)
+def test_what_emulated_gpus_do_not_allow(asked: DeviceRequest, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [])
+    with pytest.raises(UsageError, match=says):
+        devices.apply(asked, workers=asked.local_size)

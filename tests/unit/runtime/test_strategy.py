@@ -53,6 +53,27 @@ def test_workers_that_share_memory(asked: str, linked: int, communication: str) 
     assert choose(CPU, workers=3, logical=False, communication=asked, linked=linked).communication == communication
 
 
+@pytest.mark.parametrize(
+    ("shares", "asked", "communication", "reason"),
+    [
+        (True, "auto", "nccl", "the replicas are on GPUs, which workers share"),
+        (False, "auto", "ring", "NCCL before 2.30 has no workers that share a GPU"),
+        (True, "nccl", "nccl", "as asked for"),
+        (True, "ring", "ring", "as asked for"),
+        (False, "ring", "ring", "as asked for"),
+    ],
+)
+def test_workers_that_share_a_gpu(shares: bool, asked: str, communication: str, reason: str) -> None:
+    choice = choose(GPU, workers=2, logical=False, communication=asked, nccl_shares_gpu=shares)
+    assert choice.communication == communication
+    assert reason in choice.reason
+
+
+def test_an_old_nccl_does_not_exchange_on_one_gpu() -> None:
+    with pytest.raises(UsageError, match="from NCCL 2.30 on.*Use --communication auto"):
+        choose(GPU, workers=2, logical=False, communication="nccl", nccl_shares_gpu=False)
+
+
 def test_gpus_do_not_send_through_the_memory_of_the_host() -> None:
     assert choose(GPU, workers=2, logical=False, linked=2).communication == "nccl"
     assert choose(GPUS, workers=2, logical=True, linked=2).communication == "ring"

@@ -50,6 +50,7 @@ OPTIONS = (
     shared.devices,
     shared.count("--logical-devices", "Split each GPU, or the CPU when there is none, into N logical devices."),
     shared.memory_limit,
+    shared.share_gpu,
     shared.communication,
     shared.jit,
     shared.kernels,

@@ -66,6 +66,7 @@ class ToleranceParam(click.ParamType):
 @click.option("--seed", type=click.IntRange(min=0, max=2**32 - 1), metavar="N", help="Of every run.")
 @shared.devices
 @shared.memory_limit
+@shared.share_gpu
 @shared.batch_norm
 @shared.communication
 @shared.compression

@@ -1,4 +1,4 @@
-"""Environment variables that a worker gets where the user has chosen nothing: malloc, gRPC's proxy and Keras's backend.
+"""Environment variables that a worker gets where the user has chosen nothing: malloc, gRPC's proxy, NCCL, Keras.
 
 Each function takes the environment that the worker would have and returns what to add to it. They read no environment
 of their own and change none, so the doctor can ask them what a run would get.
@@ -17,6 +17,9 @@ _ALLOCATOR = {
     "MALLOC_TOP_PAD_": str(256 << 20),
 }
 _NVIDIA = Path("/dev/nvidiactl")
+
+_NCCL_SHARED_GPU = "NCCL_MULTI_RANK_GPU_ENABLE"
+"""Without it NCCL refuses two processes on one GPU; versions before 2.30 do not know it."""
 
 _PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 """The variables in which gRPC looks for a proxy. TensorFlow's workers use gRPC, which exempts no host by itself."""
@@ -60,6 +63,19 @@ def proxy_settings(environ: Mapping[str, str], cluster: Cluster) -> dict[str, st
     exempt = environ.get("no_grpc_proxy") or environ.get("no_proxy") or ""
     hosts = dict.fromkeys(address.host for address in cluster.workers)
     return {"no_grpc_proxy": ",".join([*filter(None, [exempt]), *hosts])}
+
+
+def nccl_settings(environ: Mapping[str, str], *, share_gpu: bool) -> dict[str, str]:
+    """Allows NCCL to exchange between workers that share a GPU.
+
+    Args:
+        environ: The environment that the worker would have.
+        share_gpu: Whether workers may share one.
+
+    Returns:
+        What to add; nothing where the user has set it.
+    """
+    return {_NCCL_SHARED_GPU: "1"} if share_gpu and _NCCL_SHARED_GPU not in environ else {}
 
 
 def keras_settings(environ: Mapping[str, str]) -> dict[str, str]:

@@ -32,8 +32,12 @@ def devices_for(request: DeviceRequest, replicas: int, workers: int, seen: int) 
     if not gpus or len(gpus) >= replicas:
         logical = replicas if not gpus and workers == 1 and replicas > 1 else None
         return replace(request, gpus=gpus[:replicas] or request.gpus, logical=logical)
+    if workers > 1 and request.share_gpu:
+        return replace(request, gpus=gpus, logical=None)
     if workers > 1:
-        raise UsageError(f"{workers} workers need a GPU each. Received: {len(gpus)} GPU(s). Use a smaller --nproc.")
+        raise UsageError(
+            f"{workers} workers need a GPU each. Received: {len(gpus)} GPU(s). Use a smaller --nproc, or --share-gpu."
+        )
     used = gpus if replicas % len(gpus) == 0 else gpus[:1]
     return replace(request, gpus=used, logical=replicas // len(used))
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from tfdist.cluster.discover import discover
-from tfdist.launch.environment import Assignment
+from tfdist.launch.environment import Assignment, read_gpu_emulation
 from tfdist.runtime.devices import DeviceRequest
 from tfdist.training.session.session import LaunchedSession, Session
 from tfdist.training.session.session_setup import set_up, set_up_launched
@@ -95,6 +95,8 @@ def requested_devices(assignment: Assignment) -> DeviceRequest:
         local_rank=assignment.local_rank,
         local_size=assignment.local_size,
         own_gpus=assignment.own_gpus,
+        share_gpu=assignment.share_gpu,
+        emulated=read_gpu_emulation().count,
         # A worker that the system did not bind shares all cores with all workers of the machine.
         sharing=binding.workers if binding is not None and binding.is_kept else None,
     )

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tfdist.plan.memory.host_memory import most_memory
 from tfdist.plan.memory.state_check import SharedMemorySize
-from tfdist.runtime.devices import DeviceRequest
+from tfdist.runtime.devices import DeviceRequest, workers_on_a_gpu
 from tfdist.runtime.gpu_memory import total_memory
 
 _MIB = 1 << 20
@@ -29,9 +29,13 @@ def memory_of(index: int, request: DeviceRequest, names: Sequence[str]) -> Share
         if request.memory_limit is not None:
             limit = request.memory_limit * _MIB
             return SharedMemorySize(limit, "a device as --memory-limit has it", (index,), host=here)
-        known = [total_memory(number) for number in range(len(tf.config.list_physical_devices("GPU")))]
+        gpus = len(tf.config.list_physical_devices("GPU"))
+        known = [total_memory(number) for number in range(gpus)]
         size = max((found for found in known if found is not None), default=None)
-        return SharedMemorySize(size, "a GPU of this host", (index,), copies=request.logical or 1, host=here)
+        sharing = workers_on_a_gpu(gpus if request.gpus is None else len(request.gpus), request)
+        return SharedMemorySize(
+            size, "a GPU of this host", (index,), copies=(request.logical or 1) * sharing, host=here
+        )
     return here
 
 

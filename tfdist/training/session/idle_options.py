@@ -15,6 +15,7 @@ def idle_options(
     shard: ShardMode = "none",
     shard_over: str | int = "all",
     shard_embeddings: int | None = None,
+    share_gpu: bool = False,
 ) -> list[str]:
     """A sentence for each option that was given and changes nothing.
 
@@ -27,6 +28,7 @@ def idle_options(
         shard: What workers were to hold a part of; "none" for nothing.
         shard_over: Which workers were to share one copy of that; "all" for no groups.
         shard_embeddings: Of embeddings of more rows workers were to have some rows each; None for no embeddings.
+        share_gpu: Whether workers were to share GPUs.
     """
     found = []
     if memory_limit is not None and not on_gpus:
@@ -34,6 +36,8 @@ def idle_options(
             f"The memory limit of {memory_limit} MiB (--memory-limit, or devices.memory_limit in a config) has no "
             "effect: it limits GPUs, and this run computes on CPUs."
         )
+    if share_gpu and not on_gpus:
+        found.append("--share-gpu has no effect: it is for workers that share a GPU, and this run computes on CPUs.")
     if shard_over != "all" and shard == "none":
         found.append(
             f"--shard-over {shard_over} has no effect: it says which workers share what --shard cuts, and --shard none "

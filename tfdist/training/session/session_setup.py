@@ -24,6 +24,7 @@ from tfdist.runtime import devices
 from tfdist.runtime import strategy as strategies
 from tfdist.runtime.collectives.decisions import broadcast
 from tfdist.runtime.collectives.traced_progress import TracedProgress
+from tfdist.runtime.nccl_version import lets_workers_share_a_gpu, nccl_version
 from tfdist.runtime.offload.offloading import offloading_of
 from tfdist.runtime.run_seed import run_seed
 from tfdist.runtime.step_meter import StepMeter
@@ -129,7 +130,8 @@ def _set_up_recording(
 ) -> devices.DeviceRequest:
     """Gives a recorded run compilation and precision of its own; returns the devices that it has instead."""
     impose_settings(recording)
-    return devices_for(request, recording.replicas, workers, len(tf.config.list_physical_devices("GPU")))
+    seen = len(tf.config.list_physical_devices("GPU")) or request.emulated or 0
+    return devices_for(request, recording.replicas, workers, seen)
 
 
 @dataclass(frozen=True)
@@ -154,6 +156,7 @@ def _make_strategy(context: WorkerContext, request: devices.DeviceRequest, link:
         compression=context.compression,
         linked=len(context.links[0].linked) if context.links else 1,
         emulates_nccl=read_gpu_emulation().nccl,
+        nccl_shares_gpu=lets_workers_share_a_gpu(nccl_version()) if request.share_gpu else None,
     )
     if context.index == 0:
         _warn_of_idle_options(context, request, names)
@@ -187,6 +190,7 @@ def _warn_of_idle_options(context: WorkerContext, request: devices.DeviceRequest
         workers=context.num_workers,
         on_gpus=names[0].startswith("/device:GPU"),
         memory_limit=request.memory_limit,
+        share_gpu=request.share_gpu and request.emulated is None,
         compression=context.compression,
         communication=context.communication,
         shard=context.shard,

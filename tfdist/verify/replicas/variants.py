@@ -87,8 +87,8 @@ def variants(spec: VerifySpec, gpus: int, *, jit_compile: bool, half: bool) -> l
 
 def _workers(spec: VerifySpec, workers: int, gpus: int) -> Variant | Unavailable:
     label = _compressed(f"{workers} workers", spec)
-    if 0 < gpus < workers:
-        return Unavailable(label, f"each worker needs a GPU, and there are {gpus}.")
+    if 0 < gpus < workers and not spec.share_gpu:
+        return Unavailable(label, f"each worker needs a GPU, and there are {gpus}; --share-gpu lets them share.")
     return Variant(label, "replicas", workers, workers, spec.communication, spec.compression)
 
 
@@ -97,7 +97,7 @@ def _compressed(label: str, spec: VerifySpec) -> str:
 
 
 def _communication(spec: VerifySpec, workers: int, gpus: int) -> list[Variant | Unavailable]:
-    if gpus < workers:
+    if gpus < (1 if spec.share_gpu else workers):
         reason = f"NCCL needs a physical GPU for every replica, so {workers}; TensorFlow sees {gpus} here."
         return [Unavailable("NCCL against RING", reason)]
     ring, nccl = (_compressed(f"{workers} workers, {name}", spec) for name in ("RING", "NCCL"))

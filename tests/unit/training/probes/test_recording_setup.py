@@ -46,6 +46,11 @@ def test_workers_need_a_gpu_each() -> None:
         devices_for(DeviceRequest(), 3, 3, 2)
 
 
+def test_workers_may_share_gpus() -> None:
+    request = DeviceRequest(gpus=(1,), logical=2, share_gpu=True)
+    assert devices_for(request, 3, 3, 2) == DeviceRequest(gpus=(1,), share_gpu=True)
+
+
 @pytest.fixture(autouse=True)
 def _tensor_float_32() -> Iterator[None]:
     before = tf.config.experimental.tensor_float_32_execution_enabled()

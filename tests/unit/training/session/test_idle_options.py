@@ -21,6 +21,8 @@ def test_nothing_was_asked_for(workers: int, on_gpus: bool) -> None:
         (1, False, {"memory_limit": 100}, ["limit of 100 MiB", "limits GPUs, and this run computes on CPUs"]),
         (2, False, {"memory_limit": 100}, ["The memory limit of 100 MiB", "--memory-limit", "devices.memory_limit"]),
         (1, True, {"memory_limit": 100}, []),
+        (2, False, {"share_gpu": True}, ["--share-gpu has no effect", "this run computes on CPUs"]),
+        (2, True, {"share_gpu": True}, []),
         (1, False, {"compression": "bfloat16"}, ["--compression bfloat16 has no effect", "and this run has one."]),
         (1, True, {"compression": "float16"}, ["--compression float16 has no effect"]),
         (2, False, {"compression": "bfloat16"}, []),

@@ -73,7 +73,7 @@ def test_which_runs(options: dict[str, Any], expected: list[Variant]) -> None:
         ({"also": ("communication",), "nproc": 3, "gpus": 2, "devices": (0, 1, 2)}, None),
         ({"also": ("communication",), "gpus": 4, "devices": (0,)}, "so 2; TensorFlow sees 1 here."),
         ({"also": ("precision",)}, "the target computes in float32 already"),
-        ({"nproc": 3, "gpus": 2}, "each worker needs a GPU, and there are 2."),
+        ({"nproc": 3, "gpus": 2}, "each worker needs a GPU, and there are 2; --share-gpu lets them share."),
     ],
 )
 def test_unavailable_variants_have_a_reason(options: dict[str, Any], reason: str | None) -> None:
