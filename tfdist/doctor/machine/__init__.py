@@ -4,7 +4,6 @@
     kernel_speeds                                                    measures the kernels of the CPU
     machine_checks, tensorflow_checks, environment_checks, kernel_checks    judge what was found
     known_bad_versions                                               combinations of packages that do not work
-    bounded_command                                                  runs a command with a bound
 
 The checks take facts and ask nothing themselves.
 """

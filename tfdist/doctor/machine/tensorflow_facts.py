@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tfdist.doctor.machine.bounded_command import run
+from tfdist.bounded_command import run
 from tfdist.launch.environment import choose_kernels_here, variables_added
 from tfdist.launch.worker.kernel_choice import kernel_settings
 

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tfdist.doctor.machine.bounded_command import CommandResult, run
+from tfdist.bounded_command import CommandResult, run
 
 LEAVES_ONE = ("sh", "-c", "setsid sleep 60 & echo $!; sleep 60")
 """What it leaves is in a session of its own, so that it is not killed with the command, and has the command's pipes."""
