@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tfdist.cli import common_options as shared
-from tfdist.cli.replica_layout import count_gpus, layout_of
+from tfdist.cli.replica_layout import layout_of
 from tfdist.cli.standard_streams import tf_lines_hidden
 from tfdist.cli.verb import Verb
 from tfdist.errors import TfdistError, UsageError
@@ -16,6 +16,7 @@ from tfdist.errors import TfdistError, UsageError
 if TYPE_CHECKING:
     from tfdist.config import RunConfig
     from tfdist.config.schema import DevicesConfig
+    from tfdist.launch.gpus.usable_gpus import GpuCount
     from tfdist.launch.job_spec import JobSpec
     from tfdist.plan.memory.memory_plan import MemoryPlan
     from tfdist.plan.plan import DataPlan
@@ -90,7 +91,7 @@ def _memory(config: RunConfig, made: DataPlan, device_memory: int | None, second
     from tfdist.plan.memory.memory_plan import plan_memory
     from tfdist.plan.memory.step_sizes import StepSizes
 
-    gpus = count_gpus()
+    gpus = _count_gpus().count
     known, device = _device_memory(made.layout, device_memory)
     sizes = StepSizes.from_json(ask_step_sizes(config, made.train.batch.largest, seconds))
     return plan_memory(made, sizes, known, device, gpus > 0, config.offload, config.shard_over)
@@ -120,11 +121,28 @@ def _layout(workers: str | None, nproc: int | None, replicas: int | None, device
         )
     from tfdist.cluster.cluster_spec import Cluster
     from tfdist.cluster.discover import discover
+    from tfdist.launch.gpus.worker_choice import choose_workers
 
-    # This machine need not be one of the cluster's hosts.
-    cluster = Cluster.parse(workers) if workers is not None else discover(nproc=nproc).cluster
-    gpus = 0 if replicas is not None else count_gpus()
+    found = None if replicas is not None else _count_gpus()
+    if workers is not None:
+        # This machine need not be one of the cluster's hosts.
+        cluster: Cluster | None = Cluster.parse(workers)
+    else:
+        membership = discover(nproc=nproc)
+        if found is not None:
+            chosen = choose_workers(lambda: found, membership=membership, devices=None, logical=devices.logical)
+            membership = membership if chosen.workers == membership.num_workers else discover(nproc=chosen.workers)
+        cluster = membership.cluster
+    gpus = 0 if found is None else found.count
     return layout_of(cluster, gpus, devices.logical, replicas, share_gpu=devices.share_gpu)
+
+
+def _count_gpus() -> GpuCount:
+    """The GPUs of this machine."""
+    # Imported here: `tfdist --help` does not need it.
+    from tfdist.launch.environment import count_gpus_here
+
+    return count_gpus_here()
 
 
 def planned(config: RunConfig, job: JobSpec) -> str:
@@ -141,7 +159,7 @@ def planned(config: RunConfig, job: JobSpec) -> str:
     if any(isinstance(section, GeneratorSource) for section in (config.data.train, config.data.validation)):
         return f"{config.name}: no plan of its data here: a function makes it. tfdist plan calls it, and has the plan."
     try:
-        gpus = count_gpus() if job.devices is None else len(job.devices)
+        gpus = _count_gpus().count if job.devices is None else len(job.devices)
         cluster = job.membership.cluster
         return render(plan_run(config, layout_of(cluster, gpus, job.logical_devices, share_gpu=job.share_gpu)))
     except TfdistError as error:

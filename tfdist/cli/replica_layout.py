@@ -52,11 +52,3 @@ def layout_of(
             "one worker, or say with --replicas how many the workers' GPUs make."
         )
     return ClusterSize(workers, workers * max(1, gpus // crowded) * (logical or 1), hosts)
-
-
-def count_gpus() -> int:
-    """The number of GPUs that NVIDIA's driver reports on this machine."""
-    # Imported here: `tfdist --help` does not need it.
-    from tfdist.doctor.machine.nvidia_smi import ask
-
-    return len(ask().gpus)

@@ -148,6 +148,8 @@ def train(
     from tfdist.cluster.discover import discover
     from tfdist.cluster.interfaces import own_addresses
     from tfdist.cluster.kubernetes import start_seconds
+    from tfdist.launch.environment import count_gpus_here
+    from tfdist.launch.gpus.worker_choice import with_chosen_workers
     from tfdist.launch.job import run_job, run_to_result, say_report
     from tfdist.launch.network_isolation import public_warning
 
@@ -158,7 +160,8 @@ def train(
     if warning is not None:
         click.echo(warning, err=True)
     copy_to = options.pop("copy_to")
-    job = _job(target, membership=membership, **_elastic(options))
+    job, chosen = with_chosen_workers(_job(target, membership=membership, **_elastic(options)), count_gpus_here)
+    _tell(job, chosen)
     run = run_job
     if job.elastic is not None:
         from tfdist.launch.elastic.elastic_job import JobSteps, run_elastic_job
@@ -169,6 +172,16 @@ def train(
 
         run = functools.partial(run_with_copy, url=copy_to, run=run)
     ctx.exit(run(job))
+
+
+def _tell(job: JobSpec, chosen: str) -> None:
+    """Says how many workers were chosen, and with --verbose what the run will do with its data."""
+    if chosen and not job.quiet:
+        click.echo(f"tfdist: {chosen}", err=True)
+    if job.config is not None and job.verbose and job.membership.has_chief:
+        from tfdist.cli.plan import planned
+
+        click.echo(f"{planned(job.config, job)}\n", err=True)
 
 
 def _elastic(options: dict[str, Any]) -> dict[str, Any]:
@@ -203,9 +216,4 @@ def _job(target: Target, **options: Any) -> JobSpec:
     document = read_config(target.target, shared.with_chosen(overrides, **chosen))
     config = build_config(document)
     check = functools.partial(check_files, config, document)
-    job = JobSpec.for_config(config, target=target.target, document=document, check=check, **options)
-    if job.verbose and job.membership.has_chief:
-        from tfdist.cli.plan import planned
-
-        click.echo(f"{planned(config, job)}\n", err=True)
-    return job
+    return JobSpec.for_config(config, target=target.target, document=document, check=check, **options)

@@ -7,6 +7,7 @@ that it goes through. In the order of a run:
   `trace_request` are what `tfdist verify` asks besides
 - `config_process`: something is made of a config with TensorFlow; `object_check`: what it describes is, on trial, for
   `tfdist config check`; `memory_inquiry`: a step is traced, for `tfdist plan --memory`
+- `gpus/`: how many workers there are where nobody says; `gpu_emulation`: GPUs that tests have on CPUs
 - `network_isolation`: whether the workers get a network of their own; `signals`: Ctrl-C and SIGTERM to the launcher
 - `job_terms`: what all launchers of the job must have alike; `rendezvous/`: they find one another; `peers/`: they talk
   until its end

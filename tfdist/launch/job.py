@@ -54,7 +54,7 @@ def run_job(spec: JobSpec) -> int:
 
 def say_report(spec: JobSpec, result: RunResult) -> None:
     """Prints how a job failed or was stopped on stderr; nothing where it ended by itself."""
-    report = render_report(result, verbose=spec.verbose)
+    report = render_report(result, verbose=spec.verbose, worker_per_gpu=spec.worker_per_gpu)
     if report:
         _say_at_the_end(spec, report, **failure_fields(result))
 

@@ -47,6 +47,7 @@ class WorkerOptions:
         logical_devices: Parts that each GPU (or the CPU, when there is none) is split into; None for no split.
         memory_limit: MiB of a logical device; None for no limit.
         share_gpu: Whether workers of this machine share its GPUs where there are fewer of these.
+        worker_per_gpu: Whether tfdist itself has chosen to start one worker for each GPU.
         batch_norm: Whose statistics BatchNormalization takes: those of the global batch, or each replica its own.
         communication: Which collectives to use.
         compression: The type in which gradients are sent between workers; "none" for their own.
@@ -78,6 +79,7 @@ class WorkerOptions:
     logical_devices: int | None = None
     memory_limit: int | None = None
     share_gpu: bool = False
+    worker_per_gpu: bool = False
     batch_norm: BatchNorm = "synchronized"
     communication: Communication = "auto"
     compression: Compression = "none"

@@ -30,6 +30,7 @@ class DeviceRequest:
         own_gpus: Whether this worker sees only GPUs that no other one uses; else the GPUs are dealt to the workers.
         share_gpu: Whether workers of its machine share GPUs where there are fewer of these.
         emulated: GPUs that a machine without any is taken to have: workers compute on its CPUs as they would on those.
+        worker_per_gpu: Whether there are several workers because there are as many GPUs.
         sharing: How many of them the cores are shared by that this process may run on; None for all.
 
     Raises:
@@ -45,6 +46,7 @@ class DeviceRequest:
     own_gpus: bool = False
     share_gpu: bool = False
     emulated: int | None = None
+    worker_per_gpu: bool = False
     sharing: int | None = None
 
     def __post_init__(self) -> None:
@@ -100,6 +102,12 @@ def apply(request: DeviceRequest, *, workers: int = 1) -> list[str]:
         UsageError: A GPU that does not exist was asked for, or logical CPUs on several workers.
     """
     seen = tf.config.list_physical_devices("GPU")
+    if request.worker_per_gpu and not seen and request.emulated is None:
+        raise UsageError(
+            f"{request.local_size} workers were started, one for each GPU that CUDA's driver has here, and TensorFlow "
+            "sees none of them: it is built without CUDA, or does not find its libraries. tfdist doctor says which. "
+            "Install tensorflow[and-cuda], or train on the CPU with --nproc 1."
+        )
     chosen = _choose(len(seen) or request.emulated or 0, request)
     mine = chosen if request.own_gpus else [chosen[i] for i in _dealt(len(chosen), request)]
     if request.local_size > 1:

@@ -16,6 +16,7 @@ from tfdist.cli import plan as plan_module
 from tfdist.cli import train as train_module
 from tfdist.cli.main import main
 from tfdist.launch import job as launch_job
+from tfdist.launch.gpus.usable_gpus import GpuCount
 from tfdist.plan.memory.step_sizes import StepSizes
 
 CONFIG = """\
@@ -30,7 +31,8 @@ data: {batch_size: 32, train: {format: npz, path: digits.npz, split: train, shuf
 def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("TF_CONFIG", "SLURM_JOB_ID", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(plan_module, "count_gpus", lambda: 0)
+    monkeypatch.setattr(plan_module, "_count_gpus", lambda: GpuCount(0))
+    monkeypatch.delenv("TFDIST_EMULATE_GPUS", raising=False)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "digits.yaml").write_text(CONFIG)
     np.savez(tmp_path / "digits.npz", x_train=np.zeros((100, 4)), y_train=np.zeros(100))
@@ -38,6 +40,18 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(arguments: str) -> Result:
     return CliRunner().invoke(main, arguments.split())
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [("", (3, 3, 1)), ("--nproc 1", (1, 3, 1)), ("--replicas 2", (1, 2, 1)), ("--set devices.logical=2", (1, 6, 1))],
+)
+def test_workers_where_there_are_several_gpus(
+    options: str, expected: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan_module, "_count_gpus", lambda: GpuCount(3))
+    found = json.loads(run(f"plan digits.yaml --json {options}").stdout)
+    assert (found["workers"], found["replicas"], found["hosts"]) == expected
 
 
 def test_the_table() -> None:

@@ -374,3 +374,26 @@ def test_options_of_a_job_that_may_lose_hosts_need_a_number(options: str, jobs: 
     assert result.exit_code == 2
     assert f"{options} is for a job that may lose hosts. Expected --min-workers N" in result.output
     assert not jobs
+
+
+@pytest.mark.parametrize(
+    ("arguments", "workers", "says"),
+    [
+        ("train.py", 3, "tfdist: one worker on each of 3 GPUs; --nproc 1 trains in one process on all of them\n"),
+        ("--devices 0,2 train.py", 2, "tfdist: one worker on each of 2 GPUs"),
+        ("digits.yaml", 1, "tfdist: one process on 3 GPUs, as it is to split them into logical devices (2 each)"),
+        ("--quiet train.py", 3, ""),
+        ("--nproc 1 train.py", 1, ""),
+        ("--nproc 2 train.py", 2, ""),
+        ("--devices 1 train.py", 1, ""),
+        ("--workers 127.0.0.1:20000 train.py", 1, ""),
+    ],
+)
+def test_workers_where_there_are_several_gpus(
+    arguments: str, workers: int, says: str, jobs: list[JobSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TFDIST_EMULATE_GPUS", "count=3")
+    result = run(arguments)
+    assert jobs[0].membership.num_workers == workers
+    assert says in result.stderr if says else result.stderr == ""
+    assert jobs[0].worker_per_gpu == (workers > 1 and "--nproc" not in arguments)

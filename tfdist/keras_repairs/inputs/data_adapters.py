@@ -127,7 +127,8 @@ def _check_policy(dataset: tf.data.Dataset, strategy: tf.distribute.Strategy) ->
             "A tf.data.Dataset with auto_shard_policy OFF was given to Keras on several workers: it says that each "
             "worker's data is already its own share, and tfdist would cut it once more. Expected a dataset that is the "
             "same on every worker, of global batches. Give each worker the whole dataset and leave the policy out, or "
-            "build the pipeline with tfdist.data, where each worker reads its own share alone."
+            "build the pipeline with tfdist.data, where each worker reads its own share alone. On one machine, "
+            "--nproc 1 trains in one process on all of its GPUs."
         )
     if policy in (_Policy.FILE, _Policy.HINT):
         warn_once(

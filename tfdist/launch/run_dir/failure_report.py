@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
+from tfdist.launch.gpus.worker_choice import ONE_PROCESS
 from tfdist.launch.peers.messages import Restart
 from tfdist.launch.run_result import RunResult
 from tfdist.launch.worker.channel_protocol import CALLED
@@ -17,8 +18,14 @@ _MOST_OTHERS = 16
 """Failures that are named with their hosts, besides the first."""
 
 
-def render_report(result: RunResult, *, verbose: bool = False) -> str:
-    """The report, without a newline at its end; empty when the job succeeded or its scripts chose its exit code."""
+def render_report(result: RunResult, *, verbose: bool = False, worker_per_gpu: bool = False) -> str:
+    """The report, without a newline at its end; empty when the job succeeded or its scripts chose its exit code.
+
+    Args:
+        result: How the job ended.
+        verbose: Whether to show whole tracebacks.
+        worker_per_gpu: Whether tfdist itself has chosen to start several workers.
+    """
     if result.stop is not None:
         lines = [f"stopped: {result.stop.why}; all workers have ended"]
         lines += [f"  ended where they were, not after the same step: {result.advice}"] if result.advice else []
@@ -30,6 +37,9 @@ def render_report(result: RunResult, *, verbose: bool = False) -> str:
         return ""
     first, *others = result.failures
     advice = [f"  not restarted: {result.advice}"] if result.advice else []
+    if worker_per_gpu and first.kind == "usage":
+        # What several workers do not have may be had in one process.
+        advice.append(f"  one worker was started for each GPU; {ONE_PROCESS}")
     return "\n".join([*_first(first, verbose), *_others(first, others), *advice])
 
 

@@ -101,7 +101,12 @@ def computes_on_gpus(environ: Mapping[str, str], nvidia: Path = _NVIDIA) -> bool
         environ: The environment that they would have.
         nvidia: The device file of the driver.
     """
-    return nvidia.exists() and environ.get(_VISIBLE) not in _NO_GPU
+    return nvidia.exists() and not hides_gpus(environ)
+
+
+def hides_gpus(environ: Mapping[str, str]) -> bool:
+    """Whether `environ` has CUDA hide all GPUs of the machine."""
+    return environ.get(_VISIBLE) in _NO_GPU
 
 
 def _users(said: str | None) -> KernelName | None:

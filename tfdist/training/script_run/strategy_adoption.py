@@ -22,9 +22,9 @@ _NAMES = {kind: name for name, kind in _KINDS.items()}
 """By the names of TensorFlow's documentation; that of the class behind MultiWorkerMirroredStrategy is another."""
 
 _REMEDIES = {
-    "mirrored": "Start one worker (without --workers and --nproc)",
+    "mirrored": "Start one worker (--nproc 1)",
     "multi_worker": "Start several workers (--workers or --nproc)",
-    "one": "Start one worker with one device",
+    "one": "Start one worker with one device (--nproc 1 --devices 0)",
 }
 """How to start a run of a kind; tfdist has no run of the other kinds."""
 

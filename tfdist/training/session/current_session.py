@@ -97,6 +97,7 @@ def requested_devices(assignment: Assignment) -> DeviceRequest:
         own_gpus=assignment.own_gpus,
         share_gpu=assignment.share_gpu,
         emulated=read_gpu_emulation().count,
+        worker_per_gpu=assignment.worker_per_gpu,
         # A worker that the system did not bind shares all cores with all workers of the machine.
         sharing=binding.workers if binding is not None and binding.is_kept else None,
     )

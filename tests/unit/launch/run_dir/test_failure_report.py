@@ -8,7 +8,7 @@ from tfdist.launch.agent.failure_diagnosis import from_exit, from_signal
 from tfdist.launch.peers.messages import Stop
 from tfdist.launch.run_dir.failure_report import render_report
 from tfdist.launch.run_result import RunResult
-from tfdist.rundir.failure import Failure
+from tfdist.rundir.failure import Failure, FailureKind
 
 
 def failure(index: int, time: float, type: str = "ValueError", **fields: object) -> Failure:
@@ -33,6 +33,14 @@ def test_an_error_of_tfdist_has_a_traceback_only_if_verbose() -> None:
     assert "Traceback" not in render_report(result)
     assert "failed: No samples." in render_report(result)
     assert "Traceback" in render_report(result, verbose=True)
+
+
+@pytest.mark.parametrize(("kind", "said"), [("usage", True), ("data", False), ("exception", False), ("exit", False)])
+def test_a_refusal_of_workers_that_nobody_asked_for_names_the_way_around(kind: FailureKind, said: bool) -> None:
+    result = RunResult(2, (Failure(0, "h", 1.0, kind, "No such policy.", exit_code=2),))
+    hint = "  one worker was started for each GPU; --nproc 1 trains in one process on all of them"
+    assert render_report(result, worker_per_gpu=True).endswith(hint) == said
+    assert hint not in render_report(result)
 
 
 def test_without_a_traceback_the_end_of_the_log_is_shown() -> None:

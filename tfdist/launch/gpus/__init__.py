@@ -1,0 +1,6 @@
+"""GPUs of this machine, and how many workers a job has that leaves this open.
+
+- `usable_gpus`: how many GPUs the workers of this machine will find; `cuda_device_count` is the program that asks
+  CUDA's driver
+- `worker_choice`: one worker for each of them, or one process on all
+"""
