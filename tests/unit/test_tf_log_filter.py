@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfdist.tf_log_filter import TfLogFilter, is_tf_log_line
+from tfdist.tf_log_filter import NcclLineFilter, TfLogFilter, is_tf_log_line
 
 LOG_LINES = [
     b"WARNING: All log messages before absl::InitializeLog() is called are written to STDERR\n",
@@ -17,6 +17,27 @@ LOG_LINES = [
     b"2026-11-23 15:06:10.500956: W tensorflow/core/framework/dataset.cc:993] Input of GeneratorDatasetOp\n",
     b"2026-11-23 15:06:10.500956: E external/local_xla/xla/stream_executor/cuda/cuda_fft.cc:467] Unable to register "
     b"cuFFT factory: Attempting to\n",
+    b"I0000 00:00:1765706057.714498   43510 gpu_device.cc:2020] Created device /job:localhost/replica:0/task:0/device:"
+    b"GPU:0 with 9709 MB memory:  -> device: 0, name: NVIDIA H100, pci bus id: 0000:09:00.0, compute capability: 9.0\n",
+    b"I0000 00:00:1765706063.725805   43510 service.cc:171]   StreamExecutor device (0): NVIDIA H100, Compute "
+    b"Capability 9.0\n",
+    b"I0000 00:00:1765706078.610660   43639 device_compiler.h:196] Compiled cluster using XLA!  This line is logged at "
+    b"most once for the lifetime of the process.\n",
+    b"2026-11-23 17:54:24.444317: I external/local_xla/xla/stream_executor/cuda/cuda_dnn.cc:473] Loaded cuDNN version "
+    b"91700\n",
+    b"I0000 00:00:1723232760.061207 1704934 cuda_executor.cc:1015] successful NUMA node read from SysFS had negative "
+    b"value (-1), but there must be at least one NUMA node, so returning NUMA node zero.\n",
+    b"2026-11-23 13:41:22.256200: W tensorflow/compiler/tf2tensorrt/utils/py_utils.cc:38] TF-TRT Warning: Could not "
+    b"find TensorRT\n",
+    b"2026-11-23 17:54:24.593579: I external/local_xla/xla/service/gpu/autotuning/dot_search_space.cc:208] All configs "
+    b"were filtered out because none of them sufficiently match the hints.\n",
+    b"2026-11-23 17:54:36.275228: E external/local_xla/xla/stream_executor/cuda/cuda_timer.cc:86] Delay kernel timed "
+    b"out: measured time has sub-optimal accuracy. There may be a missing warmup execution, please investigate in "
+    b"Nsight Systems.\n",
+    b"E0000 00:00:1765706057.714498   43510 gpu_timer.cc:82] Delay kernel timed out: measured time has sub-optimal\n",
+    b"2026-11-23 17:54:29.810322: E external/local_xla/xla/service/slow_operation_alarm.cc:73] Trying algorithm eng4{} "
+    b"for conv (f32[32,16,112,112]{3,2,1,0}, u8[0]{0}) is taking a while...\n",
+    b"WARNING:tensorflow:Enabled NCCL communication but no GPUs detected/specified.\n",
 ]
 OTHERS = [
     b"2026-11-23 15:06:10.500956: E tensorflow/core/framework/op.cc:1] a real error\n",
@@ -30,6 +51,15 @@ OTHERS = [
     b"I1121 09:19:45.123456 140134 train.py:12] a script's own absl.logging\n",
     b"W1121 09:19:45.123456 140134 train.py:12] the same\n",
     b"E0000 00:00:1795171849.464812    1071 cuda_dnn.cc:12] CUDNN_STATUS_EXECUTION_FAILED\n",
+    b"E0000 00:00:1795171849.464812    1071 cuda_timer.cc:12] CUDA_ERROR_ILLEGAL_ADDRESS\n",
+    b"E0000 00:00:1795171849.464812    1071 conv_algorithm_picker.cc:12] Results mismatch between algorithms\n",
+    b"WARNING:tensorflow:Gradients do not exist for variables\n",
+    b"WARNING:tensorflow:Enabled NCCL communication but no GPUs detected/specified. Mine\n",
+    b"ptxas warning : mine\n",
+    b"This message will be only mine\n",
+    b"Trying algorithm k-means is taking a while...\n",
+    b"  /usr/local/mine\n",
+    b"Relying on driver to perform ptx compilation.\n",
     b"To enable the following instructions: read the manual\n",
     b"/job:worker/replica:0/task:1\n",
     b"\t [[{{node mine}}]]\n",
@@ -51,7 +81,7 @@ def test_any_other_line(line: bytes) -> None:
 @pytest.mark.parametrize("size", [1, 2, 7, 1000])
 def test_filters_in_any_pieces(size: int) -> None:
     stream = b"".join(line for pair in zip(LOG_LINES, OTHERS, strict=False) for line in pair) + b"".join(OTHERS)
-    wanted = b"".join(OTHERS[: len(LOG_LINES)] + OTHERS)
+    wanted = b"".join(OTHERS[: min(len(LOG_LINES), len(OTHERS))] + OTHERS)
     log_filter = TfLogFilter()
     shown = b"".join(log_filter.feed(stream[i : i + size]) for i in range(0, len(stream), size))
     assert shown + log_filter.rest() == wanted
@@ -85,7 +115,49 @@ END = (
 )
 
 
-@pytest.mark.parametrize("message", [FEATURES, TASKS, END])
+NUMA = (
+    b"I0000 00:00:1795252789.635239    5007 cuda_executor.cc:984] could not open file to read NUMA node: "
+    b"/sys/bus/pci/devices/0000:01:00.0/numa_node\nYour kernel may have been built without NUMA support.\n"
+)
+SPILLED = (
+    b"2026-11-23 11:03:21.506815: I external/local_xla/xla/stream_executor/cuda/subprocess_compilation.cc:346] ptxas "
+    b"warning : Registers are spilled to local memory in function 'gemm_fusion_dot_121', 8 bytes spill stores, 8 bytes "
+    b"spill loads\nptxas warning : Registers are spilled to local memory in function 'gemm_fusion_dot_22', 4 bytes\n\n"
+)
+NO_PTXAS = (
+    b"W0000 00:00:1795252789.635239    5007 redzone_allocator.cc:318] INTERNAL: Failed to launch ptxas\n"
+    b"Relying on driver to perform ptx compilation. \nModify $PATH to customize ptxas location.\n"
+    b"This message will be only logged once.\n"
+)
+NO_LIBDEVICE = (
+    b"2026-11-23 19:11:47.887239: W external/local_xla/xla/service/gpu/llvm_gpu_backend/default/nvptx_libdevice_path.cc"
+    b":41] Can't find libdevice directory ${CUDA_DIR}/nvvm/libdevice. This may result in compilation or runtime "
+    b"failures, if the program we try to run uses routines from libdevice.\n"
+    b"Searched for CUDA in the following directories:\n"
+    b"  ./cuda_sdk_lib\n  \n  /usr/local/cuda\nYou can choose the search directory by setting xla_gpu_cuda_data_dir in "
+    b"HloModule's DebugOptions.  For most apps, setting the environment variable XLA_FLAGS=--xla_gpu_cuda_data_dir="
+    b"/path/to/cuda will work.\n"
+)
+SLOW = (
+    b"2026-11-23 17:54:29.811280: E external/local_xla/xla/service/slow_operation_alarm.cc:140] The operation took "
+    b"1.987374848s\nTrying algorithm eng4{} for conv (f32[32,16,112,112]{3,2,1,0}) is taking a while...\n"
+)
+COMPILES = (
+    b"E0000 00:00:1795252789.635239    5007 slow_operation_alarm.cc:73] \n********************************\n"
+    b"[Compiling module a_inference_one_step_on_data__XlaMustCompile] Very slow compile? If you want to file a bug, "
+    b"run with envvar XLA_FLAGS=--xla_dump_to=/tmp/foo and attach the results.\n********************************\n"
+)
+FOLDS = (
+    b"E0000 00:00:1795252789.635239    5007 slow_operation_alarm.cc:73] Constant folding an instruction is taking > 1s:"
+    b"\n\n  %reduce.4 = f32[] reduce(%broadcast.2, %constant.1)\n\nThis isn't necessarily a bug; constant-folding is "
+    b"inherently a trade-off between compilation time and speed at runtime.\n\n"
+    b"If you'd like to file a bug, run with envvar XLA_FLAGS=--xla_dump_to=/tmp/foo and attach the results.\n"
+)
+
+
+@pytest.mark.parametrize(
+    "message", [FEATURES, TASKS, END, NUMA, SPILLED, NO_PTXAS, NO_LIBDEVICE, SLOW, COMPILES, FOLDS]
+)
 @pytest.mark.parametrize("size", [1, 3, 40, 1000])
 def test_messages_of_several_lines(message: bytes, size: int) -> None:
     stream = message + b"mine\n/job:worker/replica:0/task:1\n"
@@ -99,6 +171,33 @@ def test_a_log_line_in_the_middle_of_a_progress_bar() -> None:
     assert log_filter.feed(b"\r10%|#  ") == b"\r10%|#  "
     assert log_filter.feed(LOG_LINES[1]) == b""
     assert log_filter.feed(b"\r20%|## ") == b"\r20%|## "
+
+
+def test_the_end_of_a_progress_bar_is_not_the_end_of_a_message() -> None:
+    log_filter = TfLogFilter()
+    assert log_filter.feed(b"\r10%|#  ") == b"\r10%|#  "
+    assert log_filter.feed(SPILLED.removesuffix(b"\n")) == b""
+    assert log_filter.feed(b"\n\nmine\n") == b"\n\nmine\n"
+
+
+NCCL = b"NCCL version 2.31.2+cuda12.9\n"
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_the_version_that_nccl_says(size: int) -> None:
+    mine = b"N\nNCCL version is 2\n\nmy NCCL version 2.31.2\nNCCL version 2.31.2 is mine\nNCCL"
+    stream = NCCL + mine[:2] + NCCL + mine[2:]
+    log_filter = NcclLineFilter()
+    shown = b"".join(log_filter.feed(stream[i : i + size]) for i in range(0, len(stream), size))
+    assert shown + log_filter.rest() == mine
+
+
+def test_standard_output_is_not_held_back() -> None:
+    log_filter = NcclLineFilter()
+    assert log_filter.feed(b"10%|#  ") == b"10%|#  "
+    assert log_filter.feed(b"N") == b"N"  # inside of a line
+    assert log_filter.feed(b"\nNCC") == b"\n"
+    assert log_filter.feed(b"!") == b"NCC!"
 
 
 FRAMES = '  File "ops.py", line 267, in __call__\n    return func(args)\n'

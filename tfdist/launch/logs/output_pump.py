@@ -15,7 +15,7 @@ from tfdist.launch.logs.background_log import BackgroundLog
 from tfdist.launch.logs.line_splitter import LineSplitter, ScreenSplitter, StreamSplitter
 from tfdist.launch.logs.terminal import STDERR, STDOUT, Terminal
 from tfdist.launch.logs.worker_log import WorkerLog
-from tfdist.tf_log_filter import TfLogFilter
+from tfdist.tf_log_filter import LineFilter, NcclLineFilter, TfLogFilter
 
 _READ_BYTES = 65536
 _TAIL_LINES = 20
@@ -59,7 +59,7 @@ class OutputPump:
         self._log = BackgroundLog(WorkerLog(log), STDOUT, self._report_end_of_log)
         self._quiet = quiet
         self._clock = clock
-        self._filters = {STDERR: TfLogFilter()}
+        self._filters: dict[int, LineFilter] = {STDERR: TfLogFilter(), STDOUT: NcclLineFilter()}
         self._for_log: dict[int, StreamSplitter] = {stream: LineSplitter(patience=_LOG_PATIENCE) for stream in pipes}
         self._for_tail: dict[int, StreamSplitter] = {stream: ScreenSplitter() for stream in pipes}
         self._for_terminal = {} if terminal is None else {stream: terminal.splitter() for stream in pipes}
