@@ -27,18 +27,28 @@ BOUND = 600  # seconds: up to eight jobs, one after the other
 
 
 @pytest.mark.bound(BOUND)
-@pytest.mark.parametrize("names", [["saving"], slow(["dense", "saving"])])
-def test_rows_that_are_the_same_on_devices_and_on_workers(tmp_path: Path, names: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("names", "emulated", "workers"),
+    [
+        (["saving"], "", "2 workers"),
+        slow(["dense", "saving"], "", "2 workers"),
+        slow(["copies", "dense", "resume"], "nccl,count=1", "2 workers on 1 GPU"),
+    ],
+)
+def test_rows_that_are_the_same_on_devices_and_on_workers(
+    tmp_path: Path, names: list[str], emulated: str, workers: str
+) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     options = [*(word for name in names for word in ("--only", name)), "-o", tmp_path / "report"]
-    done = tfdist("selftest", *options, timeout=BOUND - 10, environ={"TMPDIR": str(temporary)})
+    environ = {"TMPDIR": str(temporary), "TFDIST_EMULATE_GPUS": emulated}
+    done = tfdist("selftest", *options, timeout=BOUND - 10, environ=environ)
     assert done.returncode == 0, done.stdout + done.stderr
     assert not any(temporary.iterdir()), "a run directory was left behind"
     document = json.loads((tmp_path / "report" / "report.json").read_text())
     rows: list[dict[str, Any]] = document["rows"]
     assert {(row["row"], row["layout"]) for row in rows} == {
-        (name, layout) for name in names for layout in ("2 logical devices", "2 workers")
+        (name, layout) for name in names for layout in ("2 logical devices", workers)
     }
     for row in rows:
         assert row["verdict"] == "passed" and row["greatest"] <= row["allowed"]

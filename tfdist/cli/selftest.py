@@ -17,7 +17,7 @@ from tfdist.cli.verb import Verb
 @click.command(cls=Verb)
 @shared.devices
 @shared.count("--logical-devices", "Split each GPU, or the CPU; 2 where there is one device, else no split.")
-@shared.count("--nproc", "Workers; one on each GPU, on the CPU 2, unless given.")
+@shared.count("--nproc", "Workers; one on each GPU, 2 on the CPU or on one GPU, unless given.")
 @shared.batch_norm
 @shared.communication
 @shared.compression

@@ -6,10 +6,15 @@ from dataclasses import dataclass
 
 from tfdist.errors import UsageError
 from tfdist.launch.worker_options import Communication
+from tfdist.runtime.nccl_version import lets_workers_share_a_gpu
 from tfdist.text import format_count
 
 _ON_A_SINGLE_DEVICE = 2
-"""Parts into which the CPU, or the one GPU, is split."""
+"""Parts into which the CPU, or the one GPU, is split, and the workers on it."""
+
+_WITHOUT_TF32 = (
+    "float32 is computed without TensorFloat-32, XLA's and cuBLAS's, in all that is compared; times are taken with it."
+)
 
 
 @dataclass(frozen=True)
@@ -22,6 +27,7 @@ class Layout:
         replicas: Replicas of all of them.
         gpus: The GPUs, by TensorFlow's index; None for the CPU.
         logical: Parts into which each GPU, or the CPU, is split; None for no split.
+        share_gpu: Whether workers share GPUs, of which there are fewer.
     """
 
     label: str
@@ -29,6 +35,7 @@ class Layout:
     replicas: int
     gpus: tuple[int, ...] | None = None
     logical: int | None = None
+    share_gpu: bool = False
 
 
 @dataclass(frozen=True)
@@ -37,16 +44,18 @@ class Layouts:
 
     Attributes:
         one: One device, with which the others are compared.
-        others: All devices in one process, and one worker a device.
-        missing: Label -> why there is no such layout.
+        others: All devices in one process, and several workers: one a device, or such that share the GPUs.
+        notes: What a reader of the results must know of the layouts, a sentence each.
     """
 
     one: Layout
     others: tuple[Layout, ...]
-    missing: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
 
 
-def layouts(seen: int, devices: tuple[int, ...] | None, logical: int | None, nproc: int | None) -> Layouts:
+def layouts(
+    seen: int, devices: tuple[int, ...] | None, logical: int | None, nproc: int | None, nccl: str | None = None
+) -> Layouts:
     """The layouts of this machine.
 
     Args:
@@ -54,10 +63,11 @@ def layouts(seen: int, devices: tuple[int, ...] | None, logical: int | None, npr
         devices: The GPUs to use; None for all.
         logical: Parts into which each of them, or the CPU, is split; None for 2 where there is one device, else for
             no split.
-        nproc: Workers; None for one on each GPU, and 2 on the CPU.
+        nproc: Workers; None for one on each GPU, and 2 on the CPU, or on the one GPU.
+        nccl: The version of NCCL; None where it is not known.
 
     Raises:
-        UsageError: A GPU is not there, there are fewer than workers, or nothing to compare.
+        UsageError: A GPU is not there, or there is nothing to compare.
     """
     missing = [gpu for gpu in devices or () if gpu >= seen]
     if missing:
@@ -73,19 +83,23 @@ def layouts(seen: int, devices: tuple[int, ...] | None, logical: int | None, npr
         )
     if not gpus:
         return Layouts(Layout("1 device", 1, 1), _on_cpu(logical or _ON_A_SINGLE_DEVICE, nproc or 2))
-    if nproc is not None and nproc > len(gpus):
-        raise UsageError(
-            f"Each worker needs a GPU, and there are {len(gpus)}. Expected --nproc up to {len(gpus)}. "
-            f"Received: --nproc {nproc}"
-        )
     parts = logical or (_ON_A_SINGLE_DEVICE if len(gpus) == 1 else 1)
     replicas = parts * len(gpus)
     together = Layout(_label(replicas, parts), 1, replicas, gpus, parts if parts > 1 else None)
     one = Layout("1 device", 1, 1, gpus[:1])
-    if len(gpus) == 1:
-        return Layouts(one, (together,), (("workers", "each worker needs a GPU of its own, and there is 1."),))
-    workers = nproc or len(gpus)
-    return Layouts(one, (together, Layout(format_count(workers, "worker"), workers, workers, gpus[:workers])))
+    workers = nproc or max(len(gpus), _ON_A_SINGLE_DEVICE)
+    if workers <= len(gpus):
+        several = Layout(format_count(workers, "worker"), workers, workers, gpus[:workers])
+        return Layouts(one, (together, several), (_WITHOUT_TF32,))
+    label = f"{format_count(workers, 'worker')} on {format_count(len(gpus), 'GPU')}"
+    several = Layout(label, workers, workers, gpus, share_gpu=True)
+    return Layouts(one, (together, several), (_WITHOUT_TF32, _sharing(label, nccl)))
+
+
+def _sharing(label: str, nccl: str | None) -> str:
+    version = f"NCCL {nccl}" if nccl else "NCCL of unknown version"
+    how = f"over {version}" if lets_workers_share_a_gpu(nccl) else f"over the ring, as {version} does not on one GPU"
+    return f"{label} (--share-gpu) exchange {how}, and take turns at computing: their times say nothing of more GPUs."
 
 
 def check_collectives(found: Layouts, communication: Communication) -> None:

@@ -122,6 +122,7 @@ class RowJobs:
             "selftest",
             args=(order.to_argument(),),
             devices=layout.gpus,
+            share_gpu=layout.share_gpu,
             step_timeout=seconds,
             start_timeout=seconds,
             show="chief" if self.spec.verbose else "none",

@@ -24,7 +24,7 @@ class RowResult:
         greatest: The relative difference that is greatest, in relation to what is allowed of it; None without one.
         allowed: What is allowed of it.
         where: What the difference is of, or what was compared.
-        reason: Why it failed or was skipped; what to do where it differs.
+        reason: Why it failed or was not run; what to do where it differs.
         detail: All of it, in lines: the steps of both runs, or the end of a traceback.
         document: All of it, in JSON's types.
         seconds: How long the row took in this layout.
@@ -47,9 +47,16 @@ def failed(row: Row, layout: Layout, reason: str, detail: str = "", seconds: flo
     return RowResult(row, layout, ComparisonVerdict.FAILED, reason=reason, detail=detail, seconds=seconds)
 
 
+def not_run(row: Row, layout: Layout, reason: str) -> RowResult:
+    """The result of a row for which there was no time."""
+    return RowResult(row, layout, ComparisonVerdict.SKIPPED, reason=reason)
+
+
 def exit_code(results: Sequence[RowResult]) -> int:
-    """That of rows that differ before that of rows that failed."""
+    """That of rows that differ before that of rows that failed or were not run."""
     verdicts = {result.verdict for result in results}
     if ComparisonVerdict.PARTED in verdicts:
         return DIFFERS
-    return WorkerFailedError.exit_code if ComparisonVerdict.FAILED in verdicts else 0
+    # What was not run has not been shown to be the same.
+    is_open = not verdicts.isdisjoint((ComparisonVerdict.FAILED, ComparisonVerdict.SKIPPED))
+    return WorkerFailedError.exit_code if is_open else 0

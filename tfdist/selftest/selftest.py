@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tfdist.launch.environment import read_gpu_emulation
 from tfdist.launch.signals import Signals
 from tfdist.launch.worker_options import Compression
 from tfdist.selftest.copy_judgement import Way, find_way, judge_copies
@@ -18,7 +19,7 @@ from tfdist.selftest.reports.selftest_report import SelftestReport
 from tfdist.selftest.reports.speed_table import step_times
 from tfdist.selftest.row_comparison import compare_row, part_of
 from tfdist.selftest.row_jobs import RowJobs, TimeUp
-from tfdist.selftest.row_results import RowResult, failed
+from tfdist.selftest.row_results import RowResult, failed, not_run
 from tfdist.selftest.row_runs import RowRun
 from tfdist.selftest.rows import Row, RowKind
 from tfdist.selftest.selftest_spec import SelftestSpec
@@ -61,7 +62,7 @@ def run_selftest(spec: SelftestSpec, listener: Listener) -> SelftestReport:
         listener: Is told of progress.
 
     Raises:
-        UsageError: A GPU that was asked for is not there, there are fewer than workers, or not for these collectives.
+        UsageError: A GPU that was asked for is not there, or they are none for these collectives.
         WorkerFailedError: TensorFlow does not work here.
         Interrupted: A signal came.
     """
@@ -69,7 +70,8 @@ def run_selftest(spec: SelftestSpec, listener: Listener) -> SelftestReport:
     with Signals() as signals, open_folder(None) as folder, Deadline(spec.timeout) as deadline:
         listener.tell("looking at this machine")
         machine = look(began, min(_LOOK_SECONDS, spec.timeout))
-        found = layouts(len(machine.tensorflow.gpus), spec.devices, spec.logical_devices, spec.nproc)
+        seen = len(machine.tensorflow.gpus) or read_gpu_emulation().count or 0
+        found = layouts(seen, spec.devices, spec.logical_devices, spec.nproc, machine.tensorflow.nccl)
         check_collectives(found, spec.communication)
         listener.begin(machine, found)
         jobs = RowJobs(spec, folder.path, signals, deadline)
@@ -77,10 +79,10 @@ def run_selftest(spec: SelftestSpec, listener: Listener) -> SelftestReport:
         try:
             test.run()
         except TimeUp:
-            test.fail_rest(f"not run: the {spec.timeout:g} s of --timeout are over")
+            test.leave_rest(f"the {spec.timeout:g} s of --timeout are over")
         seconds = time.time() - began
         return SelftestReport(
-            machine, spec.run_options, tuple(test.results), step_times(test.times), found.missing, seconds
+            machine, spec.run_options, tuple(test.results), step_times(test.times), found.notes, seconds
         )
 
 
@@ -101,13 +103,13 @@ class _Selftest:
         self._resumed()
         self._timed()
 
-    def fail_rest(self, reason: str) -> None:
-        """Fails the rows that have no result yet."""
+    def leave_rest(self, reason: str) -> None:
+        """Says of the rows that have no result yet that they were not run."""
         known = {(result.row, result.layout) for result in self.results}
         for layout in self.found.others:
             for row in self.spec.chosen:
                 if (row, layout) not in known:
-                    self._add(failed(row, layout, reason))
+                    self._add(not_run(row, layout, reason))
 
     def _rows(self, *kinds: RowKind) -> list[Row]:
         return [row for row in self.spec.chosen if row.kind in kinds]
@@ -193,7 +195,8 @@ class _Selftest:
     def _find_way_around(self, row: Row, copied: Mapping[Layout, RowResult]) -> None:
         """Adds to the results of broken copies between GPUs what works instead."""
         broken = [result for result in copied.values() if result.verdict is not ComparisonVerdict.PASSED]
-        workers = next((layout for layout in copied if layout.workers > 1 and layout.gpus), None)
+        # On one GPU nothing is copied from GPU to GPU.
+        workers = next((each for each in copied if each.workers > 1 and each.gpus and not each.share_gpu), None)
         if not broken or workers is None:
             return
 

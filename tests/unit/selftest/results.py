@@ -62,5 +62,5 @@ def result(
 
 def report(*results: RowResult, gpus: int = 2, **changes: Any) -> SelftestReport:
     options = SelftestSpec().run_options | changes.pop("options", {})
-    fields: dict[str, Any] = {"times": (), "missing": (), "seconds": 90.0, **changes}
+    fields: dict[str, Any] = {"times": (), "notes": (), "seconds": 90.0, **changes}
     return SelftestReport(machine(gpus), options, results, **fields)

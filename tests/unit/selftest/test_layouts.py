@@ -13,7 +13,18 @@ ONE = Layout("1 device", 1, 1)
     [
         (0, {}, ONE, [Layout("2 logical devices", 1, 2, None, 2), Layout("2 workers", 2, 2)]),
         (0, {"logical": 3, "nproc": 4}, ONE, [Layout("3 logical devices", 1, 3, None, 3), Layout("4 workers", 4, 4)]),
-        (1, {}, Layout("1 device", 1, 1, (0,)), [Layout("2 logical devices", 1, 2, (0,), 2)]),
+        (
+            1,
+            {},
+            Layout("1 device", 1, 1, (0,)),
+            [Layout("2 logical devices", 1, 2, (0,), 2), Layout("2 workers on 1 GPU", 2, 2, (0,), share_gpu=True)],
+        ),
+        (
+            2,
+            {"nproc": 3},
+            Layout("1 device", 1, 1, (0,)),
+            [Layout("2 devices", 1, 2, (0, 1)), Layout("3 workers on 2 GPUs", 3, 3, (0, 1), share_gpu=True)],
+        ),
         (
             4,
             {},
@@ -45,8 +56,20 @@ def test_layouts(seen: int, options: dict[str, object], one: Layout, others: lis
     assert (found.one, list(found.others)) == (one, others)
 
 
-def test_a_machine_with_one_gpu_has_no_workers_and_says_why() -> None:
-    assert layouts(1, None, None, None).missing == (("workers", "each worker needs a GPU of its own, and there is 1."),)
+@pytest.mark.parametrize(
+    ("nccl", "how"),
+    [
+        ("2.31.2 (nvidia-nccl-cu12)", "exchange over NCCL 2.31.2 (nvidia-nccl-cu12), and take turns"),
+        ("2.29.1 (libnccl.so.2)", "exchange over the ring, as NCCL 2.29.1 (libnccl.so.2) does not on one GPU"),
+        (None, "exchange over the ring, as NCCL of unknown version does not on one GPU"),
+    ],
+)
+def test_workers_that_share_a_gpu_say_how_they_exchange(nccl: str | None, how: str) -> None:
+    tf32, sharing = layouts(1, None, None, None, nccl).notes
+    assert "without TensorFloat-32" in tf32
+    assert sharing.startswith("2 workers on 1 GPU (--share-gpu) ") and how in sharing
+    assert layouts(2, None, None, None, nccl).notes == (tf32,)
+    assert layouts(0, None, None, None, nccl).notes == ()
 
 
 @pytest.mark.parametrize(
@@ -54,7 +77,6 @@ def test_a_machine_with_one_gpu_has_no_workers_and_says_why() -> None:
     [
         (2, (1, 2), None, None, r"names GPU 2, .* sees 2 GPU\(s\) here. .* Received: --devices 1,2"),
         (0, (0,), None, None, "names GPU 0"),
-        (2, None, None, 3, "Expected --nproc up to 2. Received: --nproc 3"),
         (0, None, 1, None, "Received: --logical-devices 1"),
         (4, (3,), 1, None, "Received: --logical-devices 1"),
     ],

@@ -17,6 +17,7 @@ from tfdist.rundir import RunDir
 from tfdist.rundir.failure import Failure
 from tfdist.selftest import row_jobs
 from tfdist.selftest.deadline import Deadline
+from tfdist.selftest.layouts import Layout
 from tfdist.selftest.row_jobs import RowJobs, TimeUp
 from tfdist.selftest.row_log import RowDone, RowOrder, begin_line, done_line, log_file
 from tfdist.selftest.selftest_spec import SelftestSpec
@@ -75,6 +76,15 @@ def test_what_the_workers_found(jobs: RowJobs, monkeypatch: pytest.MonkeyPatch, 
     assert capsys.readouterr() == ("", "")  # the launcher's report is kept from the table
 
 
+def test_workers_that_share_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Job()
+    monkeypatch.setattr(row_jobs, "run_job", job)
+    layout = Layout("2 workers on 1 GPU", 2, 2, (3,), share_gpu=True)
+    RowJobs(SelftestSpec(), tmp_path, Signals(), Deadline(100.0)).run(["dense"], layout, recorded=True)
+    (asked,) = job.specs
+    assert (asked.devices, asked.share_gpu, asked.membership.num_workers) == ((3,), True, 2)
+
+
 def test_the_options_reach_the_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = Job()
     monkeypatch.setattr(row_jobs, "run_job", job)
@@ -86,6 +96,7 @@ def test_the_options_reach_the_workers(tmp_path: Path, monkeypatch: pytest.Monke
         "--communication": "ring",
         "--compression": "bfloat16",
         "--kernels": "tensorflow",
+        "--share-gpu": "none",
         "--shard": "none",
         "--offload": "none",
         "--shard-embeddings": "none",

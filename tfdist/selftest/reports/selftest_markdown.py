@@ -13,7 +13,7 @@ from tfdist.text import format_duration
 
 _VERDICT = {
     0: "Every row gives the numbers of one device.",
-    4: "**Rows failed**; those that came to their end give the numbers of one device.",
+    4: "**Rows failed, or there was no time for them**; those that came to their end give the numbers of one device.",
     6: "**Rows give other numbers than one device.**",
 }
 
@@ -32,7 +32,7 @@ def to_markdown(report: SelftestReport) -> str:
         f"Exit code {report.code}.",
         "## Rows",
         _rows(report.results),
-        *_missing(report),
+        *report.notes,
         *_details(report.results),
         *_times(report),
         *_copies(report),
@@ -61,14 +61,10 @@ def _options(report: SelftestReport) -> list[str]:
     return [f"Options: `{flags}`"] if flags else []
 
 
-def _missing(report: SelftestReport) -> list[str]:
-    return [f"Not on this machine: {label}, as {reason}" for label, reason in report.missing]
-
-
 def _details(results: Sequence[RowResult]) -> Iterator[str]:
     told = [result for result in results if result.reason or result.detail]
     if told:
-        yield "## What differs, and what failed"
+        yield "## What differs, what failed, and what was not run"
     for result in told:
         yield f"### {result.row.name} on {result.layout.label}: {verdict_word(result)}"
         if result.reason:
@@ -87,7 +83,10 @@ def _times(report: SelftestReport) -> Iterator[str]:
 def _copies(report: SelftestReport) -> Iterator[str]:
     # Between parts of the CPU, or of one GPU, nothing is copied.
     pairs = [
-        pair for result in report.results if not result.layout.logical for pair in result.document.get("pairs", ())
+        pair
+        for result in report.results
+        if not (result.layout.logical or result.layout.share_gpu)
+        for pair in result.document.get("pairs", ())
     ]
     if pairs:
         yield "## Copies between GPUs"

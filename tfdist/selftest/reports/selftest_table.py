@@ -19,7 +19,7 @@ _VERDICTS = {
     ComparisonVerdict.PASSED: "same",
     ComparisonVerdict.PARTED: "DIFFERS",
     ComparisonVerdict.FAILED: "FAILED",
-    ComparisonVerdict.SKIPPED: "skipped",
+    ComparisonVerdict.SKIPPED: "not run",
 }
 _TIMED = "timed"
 HEADINGS = ("row", "devices", "workers", "greatest difference", "allowed", "verdict", "time", "of")
@@ -96,13 +96,12 @@ def opening(machine: MachineReport, found: Layouts, options: Mapping[str, str]) 
     # An owner of GPUs that TensorFlow does not see would test the CPU.
     odd = [check for check in machine.checks if check.status is not CheckStatus.OK]
     warnings = [wrap(f"{check.found}. {check.advice}", f"  {check.status.value}: {check.name}: ", 4) for check in odd]
-    return "\n".join([head, *warnings, ""])
+    return "\n".join([head, *(wrap(note, "  ") for note in found.notes), *warnings, ""])
 
 
 def closing(report: SelftestReport) -> str:
-    """What comes below the table: what this machine does not have, details, times, and the verdict."""
-    blocks = [wrap(f"{label}: not here, {reason}", "  ") for label, reason in report.missing]
-    blocks += [
+    """What comes below the table: details, times, and the verdict."""
+    blocks = [
         f"{result.row.name} on {result.layout.label}:\n{result.detail}" for result in report.results if result.detail
     ]
     if report.times:

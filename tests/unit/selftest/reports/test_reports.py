@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,13 +17,14 @@ from tfdist.selftest.reports.report_folder import ReportFolder
 from tfdist.selftest.reports.selftest_markdown import to_markdown
 from tfdist.selftest.reports.selftest_table import TableLines, closing, opening
 from tfdist.selftest.reports.speed_table import speed_lines, step_times
-from tfdist.selftest.row_results import exit_code, failed
+from tfdist.selftest.row_results import exit_code, failed, not_run
 from tfdist.selftest.rows import Row
 from tfdist.selftest.selftest_spec import SelftestSpec
 from tfdist.verify.replicas.comparison_results import ComparisonVerdict
 
 FAILED = failed(ROW, WORKERS, "exit code 4: it crashed", "Traceback\n  ...")
 PARTED = result(ComparisonVerdict.PARTED, greatest=0.25, reason="likely cause: this", detail="step  loss")
+NOT_RUN = not_run(ROW, WORKERS, "the 60 s of --timeout are over")
 TIMES = step_times(
     [
         ("1 device", 1, {"wide": {"seconds": 0.1, "batch": 64}}),
@@ -33,7 +35,14 @@ TIMES = step_times(
 
 @pytest.mark.parametrize(
     ("results", "code"),
-    [([], 0), ([result()], 0), ([result(), FAILED], 4), ([FAILED, PARTED], 6)],
+    [
+        ([], 0),
+        ([result()], 0),
+        ([result(), FAILED], 4),
+        ([result(), NOT_RUN], 4),
+        ([FAILED, PARTED], 6),
+        ([NOT_RUN, PARTED], 6),
+    ],
 )
 def test_exit_codes(results: list, code: int) -> None:
     assert exit_code(results) == code
@@ -58,8 +67,8 @@ def test_what_is_said_below_a_line() -> None:
 
 
 def test_the_verdict_counts_everything() -> None:
-    text = closing(report(result(), result(), PARTED, FAILED, times=TIMES))
-    assert text.endswith("selftest: 2 same, 1 DIFFERS, 1 FAILED (exit code 6)")
+    text = closing(report(result(), result(), PARTED, FAILED, NOT_RUN, times=TIMES))
+    assert text.endswith("selftest: 2 same, 1 DIFFERS, 1 FAILED, 1 not run (exit code 6)")
     assert "step  loss" in text and "Traceback" in text
     assert "dense on 2 devices:\nstep  loss" in text
     assert "share the cores" not in text
@@ -72,6 +81,8 @@ def test_what_is_compared_with_what() -> None:
         "tfdist selftest on here (2 x Tester 9000): 2 devices and 2 workers against 1 device, --compression bfloat16\n"
         "  warn: cores: 8 of 16. Give it more.\n"
     )
+    noted = opening(machine(), replace(found, notes=("2 workers share.",)), SelftestSpec().run_options)
+    assert noted.splitlines()[1] == "  2 workers share."
 
 
 def test_scaling_is_that_of_samples_a_second() -> None:
@@ -85,14 +96,14 @@ def test_scaling_is_that_of_samples_a_second() -> None:
 
 
 def test_markdown_has_all_that_a_stranger_needs() -> None:
-    text = to_markdown(report(result(), PARTED, FAILED, times=TIMES, missing=(("workers", "there is 1 GPU."),)))
+    text = to_markdown(report(result(), PARTED, FAILED, times=TIMES, notes=("2 workers share.",)))
     for part in (
         "# tfdist selftest on here (2 x Tester 9000)\n",
         "**Rows give other numbers than one device.** 1 same, 1 DIFFERS, 1 FAILED in 90 s. Exit code 6.",
         "| dense | dense layers \\| all | 2 | 1 | 1.0e-07 | 1.0e-05 | same |",
         "### dense on 2 devices: DIFFERS",
         "```text\nTraceback\n  ...\n```",
-        "Not on this machine: workers, as there is 1 GPU.",
+        "\n\n2 workers share.\n\n",
         "| driver | 570.1 |",
         "| NCCL | 2.27.3 (nvidia-nccl-cu12) |",
         "| GPU 1 | Tester 9000, 80.0 GiB, compute capability 9.0 |",
