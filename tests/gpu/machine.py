@@ -6,13 +6,16 @@ import functools
 
 import pytest
 
+from tfdist.launch.environment import read_gpu_emulation
+
 
 @functools.cache
 def gpu_count() -> int:
-    """GPUs that TensorFlow sees; it is not started on them, as a process that is takes their memory."""
+    """GPUs that TensorFlow sees, or that are emulated; it is not started on them, as that would take their memory."""
     import tensorflow as tf
 
-    return len(tf.config.list_physical_devices("GPU"))
+    # Emulated, these tests can be tried on a machine without GPUs, as far as they do not look at the devices.
+    return len(tf.config.list_physical_devices("GPU")) or read_gpu_emulation().count or 0
 
 
 def needs(gpus: int) -> pytest.MarkDecorator:

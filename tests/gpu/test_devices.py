@@ -9,6 +9,7 @@ import pytest
 
 from tests.gpu.machine import gpu_count, needs
 from tests.gpu.worker_reports import reports
+from tfdist.runtime.nccl_version import lets_workers_share_a_gpu, nccl_version
 
 pytestmark = [pytest.mark.gpu, needs(1)]
 
@@ -46,6 +47,18 @@ def test_a_limit_is_kept(tmp_path: Path) -> None:
     assert 0 < found["mib"] <= 512
 
 
+@pytest.mark.parametrize(("options", "limit"), [([], None), (["--memory-limit", "512"], 512)])
+def test_workers_share_a_gpu_and_its_memory(options: list[str], limit: int | None, tmp_path: Path) -> None:
+    found = reports(tmp_path, "report_devices.py", "--devices", "0", "--nproc", "2", "--share-gpu", *options)
+    expected = "nccl" if lets_workers_share_a_gpu(nccl_version()) else "ring"
+    assert [(each["kind"], each["communication"], each["replicas"]) for each in found] == 2 * [
+        ("multi_worker", expected, 2)
+    ]
+    assert all(each["on_gpu"] and each["gpus"] == ["/physical_device:GPU:0"] for each in found)
+    (first,), (second,) = (each["limits"] for each in found)
+    assert first == second and (first == limit if limit else first > 100)
+
+
 @pytest.mark.parametrize("gpu", range(8))
 def test_a_gpu_that_is_asked_for(gpu: int, tmp_path: Path) -> None:
     if gpu >= gpu_count():
@@ -59,18 +72,23 @@ class TestSeveral:
     pytestmark = needs(2)
 
     def test_all_gpus_of_one_process_use_nccl(self, tmp_path: Path) -> None:
-        found = report(tmp_path)
+        found = report(tmp_path, "--nproc", "1")
         assert (found["kind"], found["communication"]) == ("mirrored", "nccl")
         assert found["replicas"] == gpu_count() == len(set(found["gpus"]))
         assert found["growth"] == gpu_count() * [True]
 
     def test_copies_in_place_of_nccl_as_asked(self, tmp_path: Path) -> None:
-        found = report(tmp_path, "--communication", "ring")
+        found = report(tmp_path, "--nproc", "1", "--communication", "ring")
         assert (found["kind"], found["communication"]) == ("mirrored", "copy")
 
     def test_each_gpu_is_split(self, tmp_path: Path) -> None:
         found = report(tmp_path, "--devices", "0,1", "--logical-devices", "2", "--memory-limit", "512")
         assert (found["communication"], found["replicas"], found["limits"]) == ("copy", 4, 4 * [512])
+
+    def test_each_gpu_has_a_worker_where_nobody_says(self, tmp_path: Path) -> None:
+        found = reports(tmp_path, "report_devices.py")
+        assert [each["gpus"] for each in found] == [[f"/physical_device:GPU:{n}"] for n in range(gpu_count())]
+        assert [(each["kind"], each["communication"]) for each in found] == gpu_count() * [("multi_worker", "nccl")]
 
     @pytest.mark.parametrize(("communication", "chosen"), [("auto", "nccl"), ("nccl", "nccl"), ("ring", "ring")])
     def test_workers_have_the_gpus_dealt_to_them(self, communication: str, chosen: str, tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,36 +15,67 @@ from tests.workers.cli_process import ROOT, tfdist
 pytestmark = [pytest.mark.gpu, needs(1)]
 
 
-def losses(folder: Path, *options: str) -> list[float]:
+def losses(folder: Path, jit: bool, *options: str) -> list[float]:
+    """Validation losses of a training in full float32, compiled or not on however many replicas."""
     run_dir = folder / "run"
-    # TensorFloat-32 is for some shapes of a product and not for others: a batch that is cut would differ by more.
+    settings = ("--set", "model.build=tests.gpu.full_precision.mlp", "--set", f"compile.jit_compile={str(jit).lower()}")
     done = tfdist(
-        *("train", ROOT / "configs" / "digits.yaml", *options, "--run-dir", run_dir, "--overwrite"),
+        *("train", ROOT / "configs" / "digits.yaml", *settings, *options, "--run-dir", run_dir, "--overwrite"),
         timeout=300,
-        environ={"NVIDIA_TF32_OVERRIDE": "0"},
     )
     assert done.returncode == 0, done.stderr
     return json.loads((run_dir / "history.json").read_text())["val_loss"]
 
 
+@pytest.fixture(scope="module")
+def of_one_gpu(tmp_path_factory: pytest.TempPathFactory) -> Callable[[bool], list[float]]:
+    """Returns the losses on one GPU, compiled or not."""
+    return functools.cache(lambda jit: losses(tmp_path_factory.mktemp("one"), jit, "--devices", "0"))
+
+
+SHARED = ["--devices", "0", "--nproc", "2", "--share-gpu"]
+
+
 @pytest.mark.bound(700)
+@pytest.mark.parametrize("jit", [False, True], ids=["uncompiled", "compiled"])
 @pytest.mark.parametrize(
     "options",
     [
         pytest.param(["--devices", "0", "--logical-devices", "2"], id="logical"),
+        pytest.param(SHARED, id="workers on one GPU"),
+        pytest.param([*SHARED, "--communication", "ring"], id="workers on one GPU over ring"),
+        pytest.param([], id="a worker for each", marks=needs(2)),
         pytest.param(["--nproc", "2"], id="workers", marks=needs(2)),
         pytest.param(["--nproc", "2", "--communication", "ring"], id="workers over ring", marks=needs(2)),
-        pytest.param([], id="mirrored", marks=needs(2)),
-        pytest.param(["--communication", "ring"], id="mirrored by copies", marks=needs(2)),
+        pytest.param(["--nproc", "1"], id="mirrored", marks=needs(2)),
+        pytest.param(["--nproc", "1", "--communication", "ring"], id="mirrored by copies", marks=needs(2)),
     ],
 )
-def test_numbers_of_one_gpu(tmp_path: Path, options: list[str]) -> None:
-    assert losses(tmp_path, *options) == pytest.approx(losses(tmp_path, "--devices", "0"), rel=1e-4)
+def test_numbers_of_one_gpu(
+    tmp_path: Path, options: list[str], jit: bool, of_one_gpu: Callable[[bool], list[float]]
+) -> None:
+    assert losses(tmp_path, jit, *options) == pytest.approx(of_one_gpu(jit), rel=1e-4)
+
+
+@pytest.mark.bound(300)
+def test_a_second_worker_on_one_gpu_needs_the_flag(tmp_path: Path) -> None:
+    config = ROOT / "configs" / "digits.yaml"
+    done = tfdist("train", config, "--devices", "0", "--nproc", "2", "--run-dir", tmp_path / "run", timeout=290)
+    assert done.returncode == 2
+    assert "let workers share a GPU with --share-gpu" in done.stderr
 
 
 @pytest.mark.bound(700)
 def test_verify_on_parts_of_one_gpu(tmp_path: Path) -> None:
     done = tfdist(*("verify", ROOT / "configs" / "digits.yaml", "--devices", "0", "--steps", "13"), timeout=690)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout
+
+
+@pytest.mark.bound(700)
+def test_verify_on_workers_that_share_a_gpu(tmp_path: Path) -> None:
+    options = ("--devices", "0", "--nproc", "2", "--share-gpu", "--replicas", "1", "--steps", "13")
+    done = tfdist(*("verify", ROOT / "configs" / "digits.yaml", *options), timeout=690)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 passed" in done.stdout
 
