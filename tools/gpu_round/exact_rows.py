@@ -1,7 +1,7 @@
 """Rows of the table of exactness in one process, or as the target of `tfdist train`, with TensorFloat-32 off.
 
-`... exact_rows OUT SAMPLES whole|training ROW ...`: worker I writes to OUT.I a line of facts, then one for each row as
-soon as it is done, with the bounds of its comparison. `training` leaves out `evaluate` and `predict`.
+`... exact_rows OUT SAMPLES WHOLE ROW ...`: worker I writes to OUT.I a line of facts, then one for each row as soon as
+it is done, with the bounds of its comparison. Of the first WHOLE rows there are `evaluate` and `predict`, too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.exactness.cases import CASES, outcome
 from tfdist.runtime.strategy_settings import settings_of
 
 
-def main(out: str, samples: str, which: str, *names: str) -> None:
+def main(out: str, samples: str, whole: str, *names: str) -> None:
     """Runs the rows and writes them."""
     # Both XLA's and cuBLAS's.
     tf.config.experimental.enable_tensor_float_32_execution(False)
@@ -28,8 +28,8 @@ def main(out: str, samples: str, which: str, *names: str) -> None:
     index = json.loads(os.environ.get("TF_CONFIG", "{}")).get("task", {}).get("index", 0)
     with open(f"{out}.{index}", "w", encoding="utf-8") as file:
         print(json.dumps(_facts()), file=file, flush=True)
-        for name in names:
-            row = _row(name, int(samples), of_training_alone=which == "training")
+        for number, name in enumerate(names):
+            row = _row(name, int(samples), of_training_alone=number >= int(whole))
             print(json.dumps(row, default=lambda value: np.asarray(value).tolist()), file=file, flush=True)
 
 

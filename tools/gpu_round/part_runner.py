@@ -95,6 +95,7 @@ class PartRunner:
     ) -> None:
         self._folder, self._deadline, self._environment, self._ended = folder, deadline, environment, ended
         self._lock = threading.Lock()
+        self._stop = os.eventfd(0)
 
     def run_together(self, parts: Sequence[Part], at_once: int, until: float) -> None:
         """Runs parts side by side.
@@ -105,8 +106,14 @@ class PartRunner:
             until: When the last of them ends, by the clock of `time.monotonic`.
         """
         with ThreadPoolExecutor(at_once) as threads:
-            for done in [threads.submit(self._run_and_tell, part, min(until, self._deadline)) for part in parts]:
-                done.result()
+            running = [threads.submit(self._run_and_tell, part, min(until, self._deadline)) for part in parts]
+            try:
+                for done in running:
+                    done.result()
+            except BaseException:  # an interrupt: what runs is ended, and what waits does not begin
+                os.eventfd_write(self._stop, 1)
+                threads.shutdown(wait=False, cancel_futures=True)
+                raise
 
     def run_alone(self, parts: Sequence[Part]) -> None:
         """Runs parts one after another, while there is time."""
@@ -136,7 +143,7 @@ class PartRunner:
         begun = time.monotonic()
         command = Command(part.command(folder), tuple(sorted(os.sched_getaffinity(0))), self._environment)
         with started([command], seconds + GRACE_SECONDS, folder) as (child,):
-            code = _wait(child, seconds)
+            code = _wait(child, seconds, self._stop)
         took, found = time.monotonic() - begun, part.read(folder)
         if found.problems:
             return PartOutcome(part.name, part.about, "failed", took, "; ".join(found.problems), found.result)
@@ -149,15 +156,16 @@ class PartRunner:
         return PartOutcome(part.name, part.about, "passed", took, result=found.result)
 
 
-def _wait(child: Child, seconds: float) -> int | None:
-    """The exit code of a process, minus the signal that ended it; None where it was told to end after some time.
+def _wait(child: Child, seconds: float, stop: int) -> int | None:
+    """The exit code of a process, minus the signal that ended it; None where it was told to end, after some time or as
+    all is to stop, which the descriptor `stop` says.
 
     It is not reaped: until it is, no other process can have its number.
     """
     pid = child.process.pid
     with contextlib.ExitStack() as open_files:
         descriptor = descriptor_of(pid, open_files)
-        if not select.select([descriptor], (), (), seconds)[0]:
+        if descriptor not in select.select([descriptor, stop], (), (), seconds)[0]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
             select.select([descriptor], (), (), GRACE_SECONDS)

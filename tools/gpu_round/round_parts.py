@@ -37,6 +37,7 @@ class RoundSize:
         megabytes: Of a large tensor that is exchanged.
         samples: Of a row.
         rows: How many rows of each job are run; None for all.
+        selftest: The rows of `tfdist selftest`; all unless some are named.
     """
 
     scale: int = 1
@@ -44,9 +45,10 @@ class RoundSize:
     megabytes: int = 100
     samples: int = SAMPLES
     rows: int | None = None
+    selftest: tuple[str, ...] = ()
 
 
-REHEARSED = RoundSize(scale=64, windows=1, megabytes=1, samples=65, rows=2)
+REHEARSED = RoundSize(scale=64, windows=1, megabytes=1, samples=65, rows=2, selftest=("xla",))
 """Small enough for CPUs."""
 
 
@@ -55,7 +57,7 @@ def together(machine: Machine, size: RoundSize) -> list[Part]:
     row_parts = [_row_part(job, machine, size) for job in ROW_JOBS]
     has_pytest = importlib.util.find_spec("pytest") is not None
     others = [
-        Part("selftest", "`tfdist selftest`", functools.partial(_selftest, 150), read_selftest, 170, least=40),
+        Part("selftest", "`tfdist selftest`", functools.partial(_selftest, size, 150), read_selftest, 170, least=40),
         Part(
             "tests-gpu",
             "tests/gpu",
@@ -101,7 +103,7 @@ def chosen_rows(job: RowJob, size: RoundSize) -> tuple[str, ...]:
 
 
 def _row_part(job: RowJob, machine: Machine, size: RoundSize) -> Part:
-    seconds = 200 if job.whole else 150
+    seconds = 200 if job.name == job.reference else 150
     return Part(job.name, job.about, functools.partial(_row_command, job, machine, size), read_row_job, seconds)
 
 
@@ -112,13 +114,13 @@ def _row_command(job: RowJob, machine: Machine, size: RoundSize, folder: Path) -
         "replicas": (*machine.replicas, *machine.side_by_side),
     }[job.layout]
     train = ("train", "--run-dir", str(folder / "run"), *layout, *job.options, "--jit", job.jit, "--step-timeout", "60")
-    which = "whole" if job.whole else "training"
-    target = ("-m", "tools.gpu_round.exact_rows", str(folder / "rows"), str(size.samples), which)
+    target = ("-m", "tools.gpu_round.exact_rows", str(folder / "rows"), str(size.samples), str(job.whole))
     return (*_TFDIST, *train, *target, *chosen_rows(job, size))
 
 
-def _selftest(seconds: float, folder: Path) -> tuple[str, ...]:
-    return (*_TFDIST, "selftest", "--timeout", str(seconds), "--output", str(folder / "selftest"))
+def _selftest(size: RoundSize, seconds: float, folder: Path) -> tuple[str, ...]:
+    rows = [argument for row in size.selftest for argument in ("--only", row)]
+    return (*_TFDIST, "selftest", *rows, "--timeout", str(seconds), "--output", str(folder / "selftest"))
 
 
 def _collectives(machine: Machine, size: RoundSize, folder: Path) -> tuple[str, ...]:

@@ -40,6 +40,7 @@ CUT_ROWS = (
 TABLE_ROWS = ("mask_of_an_embedding", "sparse_gradients_of_an_embedding")
 """Where tables of embeddings are cut; theirs have 20 rows."""
 
+_WHOLE = 3
 _COMPRESSED = 2e-2
 """What 16 bits in what is sent may do to a row in three epochs: bfloat16 rounds each gradient by up to 4e-3."""
 
@@ -55,7 +56,7 @@ class RowJob:
         rows: What it runs.
         options: More options of `tfdist train`.
         jit: `--jit`, of it and of the job on one device that it is compared with.
-        whole: Whether `evaluate` and `predict` are run, too.
+        whole: Of how many rows, the first ones, `evaluate` and `predict` are run, too: XLA compiles each of them.
         bound: A bound for all rows in place of smaller ones of their own; None for these.
     """
 
@@ -65,7 +66,7 @@ class RowJob:
     rows: tuple[str, ...]
     options: tuple[str, ...] = ()
     jit: str = "auto"
-    whole: bool = False
+    whole: int = 0
     bound: float | None = None
 
     @property
@@ -83,9 +84,9 @@ def _of_one() -> tuple[str, ...]:
 
 
 ROW_JOBS = (
-    RowJob("one-auto", "one device as Keras compiles it", "one", _of_one(), whole=True),
-    RowJob("workers-auto", "two workers as Keras compiles one device", "workers", ROWS, whole=True),
-    RowJob("replicas-auto", "two replicas of a process as Keras compiles one device", "replicas", ROWS, whole=True),
+    RowJob("one-auto", "one device as Keras compiles it", "one", _of_one(), whole=_WHOLE),
+    RowJob("workers-auto", "two workers as Keras compiles one device", "workers", ROWS, whole=_WHOLE),
+    RowJob("replicas-auto", "two replicas of a process as Keras compiles one device", "replicas", ROWS, whole=_WHOLE),
     _cut("zero1", "--shard zero1", "--shard", "zero1"),
     _cut("zero2", "--shard zero2", "--shard", "zero2"),
     _cut("zero3", "--shard zero3", "--shard", "zero3"),

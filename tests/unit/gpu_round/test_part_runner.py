@@ -97,3 +97,20 @@ def test_side_by_side_no_more_than_so_many_run_at_once(tmp_path: Path) -> None:
     spans = [(outcome.result["begun"], outcome.result["ended"]) for outcome in found.values()]
     overlaps = [sum(begun <= moment < ended for begun, ended in spans) for moment, _ in spans]
     assert len(found) == 4 and max(overlaps) <= 2
+
+
+def test_an_interrupt_ends_what_runs_and_begins_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(part_runner, "GRACE_SECONDS", 5.0)
+    outcomes: list[PartOutcome] = []
+
+    def interrupt(outcome: PartOutcome) -> None:
+        outcomes.append(outcome)
+        if outcome.part == "first":
+            raise KeyboardInterrupt
+
+    runner, begun = PartRunner(tmp_path, time.monotonic() + MINUTE, {}, interrupt), time.monotonic()
+    endless = "import time; time.sleep(600)"
+    with pytest.raises(KeyboardInterrupt):
+        runner.run_together([part("first", ""), *(part(name, endless) for name in "abcd")], 2, begun + MINUTE)
+    assert time.monotonic() - begun < MINUTE / 2
+    assert [outcome.verdict for outcome in outcomes[1:]] == ["cut"] * len(outcomes[1:]) and len(outcomes) < 5
