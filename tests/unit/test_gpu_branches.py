@@ -1,8 +1,8 @@
 """Every branch of the package on "is it on a GPU" and "is it NCCL" names a test that takes it on CPUs.
 
 A branch that GPUs alone take would run for the first time where somebody has GPUs. So whoever writes one asks
-`StrategySettings` (`on_gpus`, `nccl`, `between_devices`), which is true as well where GPUs are emulated, and adds a line
-here with the test that takes it, or says why it decides nothing of what is computed.
+`StrategySettings` (`on_gpus`, `nccl`, `between_devices`), which is true as well where GPUs are emulated, and adds a
+line here with the test that takes it, or says why it decides nothing of what is computed.
 """
 
 from __future__ import annotations
@@ -18,16 +18,26 @@ import tfdist.errors
 
 ROOT = Path(tfdist.errors.__file__).parents[1]
 
+WHOLE = "tests/workers/test_whole_step.py::test_numbers_of_one_device_that_is_compiled"
 ROWS = "tests/workers/test_nccl_paths.py::test_numbers_of_one_worker"
 CALLS = "tests/workers/test_collectives.py::test_each_worker_gets_what_it_should"
 PLACES = "tests/unit/runtime/collectives/test_placement.py"
 DEVICES = "tests/unit/runtime/test_devices.py::test_what_tensorflow_is_told_of_gpus"
 CHOICE = "tests/unit/runtime/test_strategy.py::test_choice"
 SHM = "tests/unit/runtime/test_strategy.py::test_gpus_do_not_send_through_the_memory_of_the_host"
+AUTO = "tests/devices/test_xla.py::test_auto_is_on_several_replicas_what_it_is_on_one_device"
 VARIANTS = "tests/unit/verify/replicas/test_variants.py"
 
 TAKEN = {
     "keras_repairs/base/strategy_reductions.py::repaired": CALLS,
+    "keras_repairs/coupling/gather_rows.py::dense_rows": WHOLE,
+    "keras_repairs/inputs/data_adapters.py::make": WHOLE,
+    "keras_repairs/loop/compilation.py::_is_on_gpus": AUTO,
+    "keras_repairs/loop/trainer.py::of_piece": WHOLE,
+    "keras_repairs/loop/whole_step.py::__call__": WHOLE,
+    "keras_repairs/loop/whole_step.py::_function": WHOLE,
+    "keras_repairs/loop/whole_step.py::may_be_whole": WHOLE,
+    "keras_repairs/optimizer/gradient_accumulation.py::apply": WHOLE,
     "keras_repairs/sharded_embeddings/row_lookup.py::_checked": ROWS,
     "keras_repairs/sharded_embeddings/slice_exchange.py::_exchanged": ROWS,
     "keras_repairs/sharded_parameters/gathered_reads.py::is_sent_ahead": ROWS,
@@ -46,12 +56,12 @@ TAKEN = {
     "runtime/strategy.py::_check_memory_serves": SHM,
     "runtime/strategy.py::choose": CHOICE,
     "runtime/strategy.py::make": ROWS,
+    "runtime/strategy_settings.py::meter_of_sums": WHOLE,
     "runtime/strategy_settings.py::on_gpus": ROWS,
-    "runtime/transport/part_sums.py::_join_rows": ROWS,
+    "runtime/transport/compiled_sums.py::_key": WHOLE,
+    "runtime/transport/part_sums.py::_gathered": WHOLE,
     "runtime/transport/part_sums.py::_sum_in_group": ROWS,
-    "runtime/transport/part_sums.py::sum_gradients_into_parts": ROWS,
     "runtime/transport/part_sums.py::sum_small": ROWS,
-    "runtime/transport/replica_sums.py::sum_gradients": ROWS,
     "runtime/transport/replica_sums.py::sum_over_replicas": ROWS,
     "runtime/transport/shard_groups.py::_memory_of": ROWS,
     "runtime/transport/sum_setup.py::_engine_between_devices": ROWS,
@@ -79,8 +89,11 @@ DECIDES_NOTHING = {
     "ray/train/trainer.py::_with_environment": "how the C library gives memory back",
     "runtime/cpu_kernels.py::replica_kernels": "names kernels",
     "runtime/tensorflow_probe.py::main": "tells what TensorFlow finds",
+    "selftest/layouts.py::_sharing": "names the collectives of rows",
+    "selftest/layouts.py::layouts": "which rows are run",
     "selftest/matrix/copies_row.py::local_devices": "which devices are tried",
     "selftest/reports/machine_report.py::_gpu_facts": "tells NCCL's version",
+    "selftest/selftest.py::run_selftest": "which rows are run",
     "training/config_run/run_summary.py::_waiting": "advice in words",
     "training/probes/recorder.py::write": "counts GPUs for a report",
     "training/session/device_memory.py::memory_of": "tells how much memory there is",

@@ -7,6 +7,7 @@ twin runs over the ring; both are traced by the same code.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -35,38 +36,43 @@ IN_PARTS = {"moving_mean_in_a_tf_variable": "TensorFlow would leave the replica 
 """Rows whose steps are not, with the reason."""
 
 NAMES = list(CASES) if SLOW else [*WHOLE, *IN_PARTS, "dataset", "on_batch"]
-JOBS = [(workers, samples) for workers in (2, 3) for samples in (64, 65)] if SLOW else [(2, 65)]
+SHARDED = [name for name in NAMES if name not in IN_PARTS] if SLOW else ["plain", "gradient_accumulation_and_clipping"]
+JOBS = {(): NAMES, ("--shard", "zero2"): SHARDED, **({("--shard", "zero1"): SHARDED} if SLOW else {})}
+"""By options of `tfdist train`: the rows that run with them."""
+
+SIZES = [(workers, samples) for workers in (2, 3) for samples in (64, 65)] if SLOW else [(2, 65)]
+COMPARED = [(options, *size, name) for options, names in JOBS.items() for size in SIZES for name in names]
+
+
+def jobs_in(folder: Path, module: str, names: Sequence[str], emulated: str, options: Sequence[str] = ()) -> OutcomeJobs:
+    folder.mkdir()
+    return OutcomeJobs(folder, module, names, BOUND, options, {"TFDIST_EMULATE_GPUS": emulated})
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("whole")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> OutcomeJobs:
+    return jobs_in(tmp_path_factory.mktemp("whole") / "alone", "tests.exactness", NAMES, "xla")
 
 
 @pytest.fixture(scope="module")
-def alone(folder: Path) -> OutcomeJobs:
-    environ = {"TFDIST_EMULATE_GPUS": "xla"}
-    (folder / "alone").mkdir()
-    return OutcomeJobs(folder / "alone", "tests.exactness", NAMES, BOUND, environ=environ)
-
-
-@pytest.fixture(scope="module")
-def together(folder: Path) -> OutcomeJobs:
-    environ = {"TFDIST_EMULATE_GPUS": "nccl,xla"}
-    (folder / "together").mkdir()
-    return OutcomeJobs(folder / "together", "tests.workers.whole_rows", NAMES, BOUND, environ=environ)
+def together(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, ...], OutcomeJobs]:
+    folder = tmp_path_factory.mktemp("whole")
+    return {
+        options: jobs_in(folder / f"job-{number}", "tests.workers.whole_rows", names, "nccl,xla", options)
+        for number, (options, names) in enumerate(JOBS.items())
+    }
 
 
 @pytest.mark.bound(2 * BOUND + 60)
-@pytest.mark.parametrize(("workers", "samples"), JOBS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("options", "workers", "samples", "name"), COMPARED)
 def test_numbers_of_one_device_that_is_compiled(
-    name: str, workers: int, samples: int, alone: OutcomeJobs, together: OutcomeJobs
-) -> None:
+    options: tuple[str, ...], workers: int, samples: int, name: str,
+    alone: OutcomeJobs, together: dict[tuple[str, ...], OutcomeJobs],
+) -> None:  # fmt: skip
     (one,) = alone.outcomes(1, samples)
     if "raised" in one[name]:
         pytest.skip("XLA cannot compile it on one device")
-    for index, worker in enumerate(together.outcomes(workers, samples)):
+    for index, worker in enumerate(together[options].outcomes(workers, samples)):
         assert name in worker, f"worker {index} did not come to it"
         assert "raised" not in worker[name], worker[name]["raised"]
         said = " ".join(worker[name].pop(SAID, ()))

@@ -21,9 +21,10 @@ from tfdist.keras_repairs.base.batch_rows import rows
 from tfdist.keras_repairs.base.warn_once import say_once
 from tfdist.keras_repairs.inputs.data_adapters import given, replica_batch_of
 from tfdist.keras_repairs.inputs.epoch_iterator import FetchedBatch
+from tfdist.keras_repairs.sharded_parameters.layer_scopes import cuts_parameters
 from tfdist.runtime.batches.distribute import GlobalBatch, ReplicaBatch
 from tfdist.runtime.collectives.decisions import all_reduce
-from tfdist.runtime.strategy_settings import settings_of
+from tfdist.runtime.strategy_settings import settings_of, shares_of
 from tfdist.runtime.transport.compiled_sums import CannotBeCompiled, CompiledSums
 from tfdist.runtime.workers import local_replicas, worker_count, worker_rank
 
@@ -42,7 +43,9 @@ def may_be_whole(model: Any) -> bool:
         and not model.run_eagerly
         and settings.nccl is not None
         and len(local_replicas(strategy)) == 1
-        and not settings.holds_parts
+        and not settings.has_tables
+        and not cuts_parameters()
+        and shares_of(strategy)[0] == worker_count(strategy)
         and settings.offload is None
     )
 

@@ -1,7 +1,8 @@
 """Transport of values between replicas and workers.
 
 - `replica_sums`: sums over the replicas inside of a step, between CPU workers over `shared_memory/` on one host and
-  over `ring_all_reduce` between hosts; `tensor_groups` says which tensors travel together
+  over `ring_all_reduce` between hosts; `tensor_groups` says which tensors travel together; `compiled_sums`: those of
+  a step that XLA compiles
 - `part_sums`: sums of which each worker gets a part, and tensors put together of the workers' parts;
   `shard_groups`: with whom a worker does that; `whole_arrays`: the same outside of functions
 - `row_exchange`: rows of which each worker gives any number to each other one

@@ -20,6 +20,7 @@ from tfdist.runtime.collectives.wire.engine import Channel
 from tfdist.runtime.collectives.wire.tensorflow_engine import TensorFlowEngine
 from tfdist.runtime.strategy_settings import StrategySettings, settings_of, shares_of
 from tfdist.runtime.transport import shard_groups
+from tfdist.runtime.transport.compiled_sums import CompiledSums
 from tfdist.runtime.transport.replica_sums import compression, sum_over_replicas
 from tfdist.runtime.transport.ring_all_reduce import Ring
 from tfdist.runtime.transport.tensor_groups import last_first
@@ -201,16 +202,22 @@ def _sum_rows(flat: list[tf.Tensor], cuts: list[Cut]) -> list[tf.Tensor]:
 
 def _join_rows(parts: list[tf.Tensor], cuts: list[Cut], settings: StrategySettings) -> list[tf.Tensor]:
     row = tf.concat([_padded(part, cut) for part, cut in zip(parts, cuts, strict=True)], 0)
-    # TensorFlow gathers no bfloat16, and copies other 16 bits as they are.
-    sent = tf.bitcast(row, tf.float16) if row.dtype == tf.bfloat16 else row
-    engine = settings.between_devices or TensorFlowEngine()
-    table = tf.bitcast(engine.all_gather(sent, _channel("shard join", sent)), row.dtype)
-    table = tf.reshape(table, [cuts[0].workers, row.shape[0]])
+    table = tf.reshape(_gathered(row, settings), [cuts[0].workers, row.shape[0]])
     begins = itertools.accumulate((cut.largest_part for cut in cuts), initial=0)
     return [
         tf.concat([table[place, begin : begin + cut.part_size(place)] for place in range(cut.workers)], 0)
         for begin, cut in zip(begins, cuts, strict=False)
     ]
+
+
+def _gathered(row: tf.Tensor, settings: StrategySettings) -> tf.Tensor:
+    """The rows of the workers that share what is cut, one after another."""
+    if isinstance(settings.sums, CompiledSums):
+        return settings.sums.gather(row)
+    # TensorFlow gathers no bfloat16, and copies other 16 bits as they are.
+    sent = tf.bitcast(row, tf.float16) if row.dtype == tf.bfloat16 else row
+    engine = settings.between_devices or TensorFlowEngine()
+    return tf.bitcast(engine.all_gather(sent, _channel("shard join", sent)), row.dtype)
 
 
 def _padded(part: tf.Tensor, cut: Cut) -> tf.Tensor:
