@@ -1,8 +1,8 @@
 """Every branch of the package on "is it on a GPU" and "is it NCCL" names a test that takes it on CPUs.
 
 A branch that GPUs alone take would run for the first time where somebody has GPUs. So whoever writes one asks
-`StrategySettings` (`on_gpus`, `nccl`, `between_devices`), which is true as well where GPUs are emulated, and adds a
-line here with the test that takes it, or says why it decides nothing of what is computed.
+`StrategySettings` (`on_gpus`, `nccl`, `between_devices`), which say yes as well where GPUs are emulated, and adds a
+line here with the test that takes the branch, or says why it decides nothing of what is computed.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ TAKEN = {
 DECIDES_NOTHING = {
     "cluster/slurm_gpus.py::_repeats": "reads a variable of Slurm's",
     "doctor/machine/tensorflow_checks.py::_nccl": "tells NCCL's version",
-    "doctor/machine/tensorflow_checks.py::check_tensorflow": "tells what TensorFlow's collectives gave",
+    "doctor/machine/tensorflow_checks.py::check_tensorflow": "tells what TensorFlow finds",
     "keras_repairs/sharded_parameters/gathered_reads.py::gradient": "sums that are put off, not those of a strategy",
     "launch/environment.py::choose_cores_here": "which cores a worker has",
     "launch/environment.py::choose_kernels_here": "which kernels computations on CPUs have",

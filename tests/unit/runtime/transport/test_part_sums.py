@@ -8,6 +8,8 @@ import pytest
 import tensorflow as tf
 
 from tfdist.runtime import strategy_settings
+from tfdist.runtime.collectives.groups import group_key
+from tfdist.runtime.collectives.wire.tensorflow_engine import TensorFlowEngine
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport import part_sums, shard_groups, worker_lane
 from tfdist.runtime.transport.ring_all_reduce import Ring
@@ -29,6 +31,29 @@ def traced(sizes: list[int | None], shape: tuple[int, ...], rank: int, monkeypat
             return part_sums.sum_gradients_into_parts([gradient], [evenly(shape, 2)])
 
         return tf.function(summed).get_concrete_function(tf.TensorSpec(sizes, tf.float64))
+
+
+@pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16])
+@pytest.mark.parametrize("rank", [0, 3])
+def test_parts_are_joined_between_devices_in_the_group_that_shares_them(
+    rank: int, dtype: tf.DType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (strategy_settings, shard_groups, worker_lane):
+        monkeypatch.setattr(module, "worker_rank", lambda strategy: rank)
+    monkeypatch.setattr(worker_lane, "worker_count", lambda strategy: 4)
+    strategy, order, cut = tf.distribute.OneDeviceStrategy("CPU:0"), tf.Variable(0.0), evenly((3, 5), 2)
+    settings = settings_of(strategy)
+    settings.shard = Sharding("zero2", Mesh.of(data=2, shard=2))
+    settings.between_devices = TensorFlowEngine("/device:CPU:0", "ring", order.handle)
+    with strategy.scope():
+        part = tf.TensorSpec([cut.part_size(rank % 2)], dtype)
+        function = tf.function(lambda given: part_sums.join([given], [cut])).get_concrete_function(part)
+    assert function.output_shapes == [(3, 5)]
+    (gather,) = [op for op in function.graph.get_operations() if op.type.startswith("Collective")]
+    assert gather.type == "CollectiveGatherV2"
+    group = (0, 1) if rank < 2 else (2, 3)
+    assert [tf.get_static_value(gather.inputs[place]) for place in (1, 2)] == [2, -group_key(group, 4)]
+    assert len(gather.inputs) == 5  # the resource by which functions order it
 
 
 def kinds(function: Any) -> list[str]:
