@@ -1,8 +1,8 @@
 """Every branch of the package on "is it on a GPU" and "is it NCCL" names a test that takes it on CPUs.
 
 A branch that GPUs alone take would run for the first time where somebody has GPUs. So whoever writes one asks
-`StrategySettings` (`on_gpus`, `nccl`, `between_devices`), which say yes as well where GPUs are emulated, and adds a
-line here with the test that takes the branch, or says why it decides nothing of what is computed.
+`StrategySettings` (`on_gpus`, `nccl`, `between_devices`), which say yes where GPUs are emulated, too, and adds a line
+here with the test that takes the branch, or says why it decides nothing of what is computed.
 """
 
 from __future__ import annotations
