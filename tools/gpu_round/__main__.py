@@ -16,7 +16,7 @@ from tools.gpu_round.machine_options import Machine
 from tools.gpu_round.part_runner import Part, PartOutcome, PartRunner
 from tools.gpu_round.round_parts import REHEARSED, RoundSize, alone, chosen_rows, together
 from tools.gpu_round.round_report import append_line, outcome_fields, report
-from tools.gpu_round.row_differences import RowDifference, compare_rows, read_rows
+from tools.gpu_round.row_differences import RowDifference, compare_rows, counts, read_rows
 from tools.gpu_round.row_jobs import ROW_JOBS, RowJob
 
 _TOGETHER = 0.45
@@ -50,7 +50,7 @@ class Round:
             append_line(
                 self._folder / "results.jsonl", job=job.name, rows=[each.to_json() for each in self.rows[job.name]]
             )
-            print(f"{job.name}: {_counts(self.rows[job.name])}", flush=True)
+            print(f"{job.name}: {counts(self.rows[job.name])}", flush=True)
         self.write()
 
     def write(self) -> None:
@@ -135,11 +135,6 @@ def _at_once() -> int:
 def _heading(facts: Sequence[str], *, rehearse: bool, minutes: float) -> list[str]:
     lines = ["# A round on a GPU", "", *facts, f"Within {minutes:g} minutes."]
     return [*lines, "**A rehearsal: tiny sizes, GPUs emulated on CPUs.**"] if rehearse else lines
-
-
-def _counts(found: Sequence[RowDifference]) -> str:
-    counts = {verdict: sum(each.verdict == verdict for each in found) for verdict in ("passed", "differs", "raised")}
-    return ", ".join([*(f"{count} {verdict}" for verdict, count in counts.items() if count)]) or "no row was run"
 
 
 if __name__ == "__main__":

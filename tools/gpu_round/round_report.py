@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks.comparison.markdown_table import markdown_table
 from tools.gpu_round.part_runner import PartOutcome
-from tools.gpu_round.row_differences import RowDifference
+from tools.gpu_round.row_differences import RowDifference, counts
 
 Rows = Mapping[str, Sequence[RowDifference]]
 """Job of rows -> what came of each."""
@@ -35,7 +35,7 @@ def report(heading: Sequence[str], outcomes: Sequence[PartOutcome], rows: Rows) 
         outcomes: Of all parts that have ended.
         rows: Of all jobs of rows that were compared.
     """
-    lines = [*heading, "", "## Parts", "", *_parts(outcomes)]
+    lines = [*heading, "", "## Parts", "", *_parts(outcomes, rows)]
     missing = [outcome for outcome in outcomes if outcome.verdict == "not run"]
     if missing:
         lines += ["", "## Not run", "", *(f"- {each.part} ({each.about}): {each.reason}" for each in missing)]
@@ -49,10 +49,18 @@ def report(heading: Sequence[str], outcomes: Sequence[PartOutcome], rows: Rows) 
     return "\n".join([*lines, ""])
 
 
-def _parts(outcomes: Sequence[PartOutcome]) -> list[str]:
-    rows = [["part", "what it shows", "", "seconds"]]
-    rows += [[each.part, each.about, each.verdict, f"{each.seconds:.0f}"] for each in outcomes]
-    return markdown_table(rows, "lllr")
+def _parts(outcomes: Sequence[PartOutcome], rows: Rows) -> list[str]:
+    table = [["part", "what it shows", "", "seconds"]]
+    table += [[each.part, each.about, _came(each, rows), f"{each.seconds:.0f}"] for each in outcomes]
+    return markdown_table(table, "lllr")
+
+
+def _came(outcome: PartOutcome, rows: Rows) -> str:
+    """What came of a part; of one that ran rows, what came of these."""
+    if outcome.part in rows:
+        of_rows = counts(rows[outcome.part])
+        return of_rows if outcome.verdict == "passed" else f"{outcome.verdict}; {of_rows}"
+    return outcome.verdict
 
 
 def _numbers(rows: Rows, outcomes: Sequence[PartOutcome]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -99,6 +99,13 @@ def _compared(
     limits = {kind: max(one[kind], bound or 0.0) for kind in largest}
     passed = all(largest[kind] <= limits[kind] for kind in largest)
     return RowDifference(name, largest["losses"], largest["weights"], "passed" if passed else "differs")
+
+
+def counts(found: Sequence[RowDifference]) -> str:
+    """How many rows came out how, in words."""
+    verdicts: tuple[RowVerdict, ...] = ("passed", "differs", "raised", "not run")
+    numbers = {verdict: sum(each.verdict == verdict for each in found) for verdict in verdicts}
+    return ", ".join(f"{number} {verdict}" for verdict, number in numbers.items() if number)
 
 
 def difference(one: Any, several: Any) -> float:

@@ -30,7 +30,7 @@ def test_all_that_came_is_in_the_report() -> None:
     }
     page = report(["# A round on a GPU", "", "Card 0: NVIDIA H100, driver 580."], outcomes, rows)
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("|")]
-    assert ["workers-auto", "two workers", "passed", "31"] in cells
+    assert ["workers-auto", "two workers", "1 passed, 1 differs, 1 raised", "31"] in cells
     assert ["plain", "2.0e-16"] in cells and ["dropout", "**1.0e-01**"] in cells and ["muon", "**raised**"] in cells
     assert "- workers-auto: 2 replicas, 1 logical GPUs in its chief, over NCCL, --jit auto" in page
     assert "- workers-auto, muon: worker 0: ValueError: no" in page
