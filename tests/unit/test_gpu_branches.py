@@ -31,6 +31,7 @@ VARIANTS = "tests/unit/verify/replicas/test_variants.py"
 TAKEN = {
     "keras_repairs/base/strategy_reductions.py::repaired": CALLS,
     "keras_repairs/coupling/gather_rows.py::dense_rows": WHOLE,
+    "keras_repairs/coupling/whole_batch.py::_places": WHOLE,
     "keras_repairs/inputs/data_adapters.py::make": WHOLE,
     "keras_repairs/loop/compilation.py::_is_on_gpus": AUTO,
     "keras_repairs/loop/trainer.py::of_piece": WHOLE,
@@ -38,6 +39,7 @@ TAKEN = {
     "keras_repairs/loop/whole_step.py::_function": WHOLE,
     "keras_repairs/loop/whole_step.py::may_be_whole": WHOLE,
     "keras_repairs/optimizer/gradient_accumulation.py::apply": WHOLE,
+    "keras_repairs/optimizer/gradient_reduction.py::_build": WHOLE,
     "keras_repairs/sharded_embeddings/row_lookup.py::_checked": ROWS,
     "keras_repairs/sharded_embeddings/slice_exchange.py::_exchanged": ROWS,
     "keras_repairs/sharded_parameters/gathered_reads.py::is_sent_ahead": ROWS,

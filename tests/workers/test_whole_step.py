@@ -28,6 +28,7 @@ WHOLE = [
     "own_train_step_and_test_step",
     "circle_loss",
     "gradient_accumulation_and_clipping",
+    "gathered_metrics",
 ]
 """Rows by default whose steps are compiled as a whole: a sum in the middle of the forward pass, slices, rows that are
 gathered, a step of one's own, updates in a branch."""

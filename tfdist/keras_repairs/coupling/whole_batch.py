@@ -16,6 +16,8 @@ from tfdist.keras_repairs.base.nested_gradients import is_nested, of_a_loss, whe
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, replica_count, replica_id
 from tfdist.keras_repairs.coupling.gather_rows import all_rows, dense_rows, sum_of_any_size
 from tfdist.keras_repairs.coupling.output_rows import of_call
+from tfdist.runtime.strategy_settings import settings_of
+from tfdist.runtime.transport.compiled_sums import CompiledSums
 
 Backward = Callable[[tf.Tensor], tf.Tensor]
 OwnGradient = Callable[[tf.Tensor, Backward, bool], tf.Tensor]
@@ -214,6 +216,10 @@ def _gathered(value: Any, own_gradient: OwnGradient, is_gathered: Sequence[bool]
 
 
 def _places(counts: list[tf.Tensor]) -> Places:
+    if isinstance(settings_of(tf.distribute.get_strategy()).sums, CompiledSums):
+        # All replicas have as many, and XLA must know sizes while it compiles.
+        replica, replicas = tf.cast(replica_id(), tf.int64), replica_count()
+        return Places([count * replica for count in counts], [count * replicas for count in counts])
     of_replicas = dense_rows(tf.stack(counts)[tf.newaxis])
     replica = replica_id()
     starts, totals = tf.reduce_sum(of_replicas[:replica], axis=0), tf.reduce_sum(of_replicas, axis=0)

@@ -11,12 +11,14 @@ that does not divide: a compiled step knows all sizes, and reads no number from 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 from tensorflow.python.eager import context
 
+from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.batch_rows import rows
 from tfdist.keras_repairs.base.warn_once import say_once
 from tfdist.keras_repairs.inputs.data_adapters import given, replica_batch_of
@@ -25,13 +27,19 @@ from tfdist.keras_repairs.sharded_parameters.layer_scopes import cuts_parameters
 from tfdist.runtime.batches.distribute import GlobalBatch, ReplicaBatch
 from tfdist.runtime.collectives.decisions import all_reduce
 from tfdist.runtime.strategy_settings import settings_of, shares_of
-from tfdist.runtime.transport.compiled_sums import CannotBeCompiled, CompiledSums
+from tfdist.runtime.transport.compiled_sums import CannotBeCompiled, CompiledSums, NotBuiltYet
 from tfdist.runtime.workers import local_replicas, worker_count, worker_rank
 
 if TYPE_CHECKING:
     from tfdist.keras_repairs.loop.step_execution import OneStep
 
 Function = Callable[..., Any]
+
+_DYNAMIC_SIZE = re.compile(r"\[[^\]\s]*<=\d")
+"""In a program's text, a dimension of which only the largest size is known: `f32[<=16,3]`."""
+
+MOST_TRIALS = 3
+"""Batches with which a step is tried whose parts are built by the first batches."""
 
 
 def may_be_whole(model: Any) -> bool:
@@ -109,7 +117,7 @@ class WholeStep:
         if not all(isinstance(tensor, tf.__internal__.EagerTensor) for tensor in captured):
             return "it uses tensors of another function"
         try:
-            context.context().get_compiler_ir(
+            program = context.context().get_compiler_ir(
                 device_name=self._device,
                 platform_name=None,
                 function_name=self._compiled.name,
@@ -119,7 +127,8 @@ class WholeStep:
             )
         except (ValueError, tf.errors.OpError) as error:
             return str(error).splitlines()[0]
-        return ""
+        # Each worker would have as many rows as its own data leave, and sums and gathers need equally many.
+        return "a size in it depends on values of the data" if _DYNAMIC_SIZE.search(program.decode()) else ""
 
 
 class WholeSteps:
@@ -143,21 +152,43 @@ class WholeSteps:
         self.run_whole = run_whole
         self.run_in_parts = run_in_parts
         self.compiles: bool | None = None
+        self._trials = 0
 
     def __call__(self, batch: Any) -> Any:
         """Runs one step with a batch, a `FetchedBatch` or a `GlobalBatch`."""
         piece = self._piece_of(batch)
         if self.compiles is False or piece is None or not _is_even(piece):
             return self.run_in_parts(batch)
-        if self.compiles is None and not self._try_out(batch, piece):
-            return self.run_in_parts(batch)
-        return self.run_whole(batch)
+        if self.compiles:
+            return self.run_whole(batch)
+        return self._run_first(batch) if self._try_out(batch, piece) else self.run_in_parts(batch)
+
+    def _run_first(self, batch: Any) -> Any:
+        """Runs the first step, for which XLA compiles it.
+
+        Raises:
+            UnsupportedError: XLA could not, though TensorFlow had translated the step for it.
+        """
+        try:
+            return self.run_whole(batch)
+        except (tf.errors.InternalError, tf.errors.UnimplementedError) as error:
+            raise UnsupportedError(
+                f"XLA failed to compile or to start the step of {self._model.name!r} as a whole, with the sums over "
+                "the workers. Train with --jit off, and report the model that shows it. TensorFlow says: "
+                f"{str(error).splitlines()[0]}"
+            ) from error
 
     def _try_out(self, batch: Any, piece: ReplicaBatch) -> bool:
         """Settles whether the step is compiled; all workers do so with the same batch."""
         try:
             self.run_whole.trace(batch)
             refusal = self._whole.refusal(piece)
+        except NotBuiltYet as error:
+            self._trials += 1
+            if self._trials < MOST_TRIALS:
+                # All workers trace the same, and build it with this batch.
+                return False
+            refusal = str(error)
         except CannotBeCompiled as error:
             refusal = str(error)
         refused = bool(all_reduce(float(bool(refusal)), "max", self._model.distribute_strategy))

@@ -26,6 +26,7 @@ from tfdist.keras_repairs.sharded_parameters.cut_variable import is_cut_variable
 from tfdist.keras_repairs.sharded_parameters.summed_gradients import checked_sum, is_whole, keep_whole
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport import replica_sums
+from tfdist.runtime.transport.compiled_sums import CompiledSums, NotBuiltYet
 
 Function = Callable[..., Any]
 Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices | None
@@ -134,6 +135,8 @@ def _build(optimizer: Any, variables: Sequence[Any] | None) -> None:
     """An optimizer that is built while a step is traced makes its variables outside of the replicas, all at once."""
     if optimizer.built or variables is None:
         return
+    if isinstance(settings_of(tf.distribute.get_strategy()).sums, CompiledSums):
+        raise NotBuiltYet(f"the optimizer {optimizer.name!r} is not built yet")
 
     def outside(_: tf.distribute.Strategy) -> None:
         with tf.init_scope(), backend.name_scope(optimizer.name, caller=optimizer):

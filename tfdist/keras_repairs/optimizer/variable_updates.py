@@ -116,7 +116,7 @@ def direct_assign(original: Function) -> Function:
             _assign_sum(self._value, value)
         elif isinstance(sums := settings_of(tf.distribute.get_strategy()).sums, CompiledSums):
             copy = own_copy(self._value)
-            copy.assign(_aggregated(self, _of_samples(self, tf.cast(value, copy.dtype)), sums))
+            copy.assign(_aggregated(self._value, _of_samples(self, tf.cast(value, copy.dtype)), sums))
         elif isinstance(self._value, tf.distribute.DistributedValues):
             self._value.assign(_of_samples(self, tf.cast(value, self._value.dtype)), read_value=False)
         else:
@@ -125,15 +125,19 @@ def direct_assign(original: Function) -> Function:
     return repaired
 
 
-def _aggregated(variable: keras.Variable, value: tf.Tensor, sums: CompiledSums) -> tf.Tensor:
+def _aggregated(variable: Any, value: tf.Tensor, sums: CompiledSums) -> tf.Tensor:
     """What a replica's copy becomes where each replica assigns a value of its own, in a step that XLA compiles whole.
 
     TensorFlow would leave the replicas for it, which they cannot in a compiled function.
     """
-    if _is_summed(variable._value) or variable.aggregation not in ("mean", "sum"):
+    aggregation = getattr(variable, "aggregation", tf.VariableAggregation.NONE)
+    if aggregation not in (tf.VariableAggregation.MEAN, tf.VariableAggregation.SUM):
+        return value
+    if variable.synchronization == tf.VariableSynchronization.ON_READ:
         return value
     (total,) = sums.sum([value])
-    return total / tf.cast(replica_count(), total.dtype) if variable.aggregation == "mean" else total
+    is_mean = aggregation == tf.VariableAggregation.MEAN
+    return total / tf.cast(replica_count(), total.dtype) if is_mean else total
 
 
 def initialize(original: Function) -> Function:

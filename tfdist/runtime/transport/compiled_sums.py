@@ -28,6 +28,10 @@ class CannotBeCompiled(Exception):
     """Raised while a step is traced that XLA cannot compile as a whole; its text is the reason."""
 
 
+class NotBuiltYet(CannotBeCompiled):
+    """Something of the step has to be built outside of it first, as it is where the step is compiled in parts."""
+
+
 class CompiledSums:
     """Sums tensors over the workers in a step that XLA compiles.
 
