@@ -16,6 +16,7 @@ from tests.exactness.comparison import assert_same
 from tests.exactness.table import classifier, numbers
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.forward import xla_loops
+from tfdist.keras_repairs.loop import whole_step
 from tfdist.runtime.strategy_settings import settings_of
 
 pytestmark = pytest.mark.usefixtures("repaired", "float64")
@@ -172,3 +173,15 @@ def test_what_is_asked_for_holds_whatever_the_script_says(
     monkeypatch.setattr(settings_of(strategy), "jit", asked)
     assert all(compiles(strategy, jit_compile=value) is says for value in ("auto", True, False))
     assert not compiles(strategy, jit_compile=True, run_eagerly=True)
+
+
+@pytest.mark.parametrize(("function", "is_dynamic"), [(tf.boolean_mask, True), (tf.where, False)])
+def test_sizes_that_depend_on_values_show_in_a_program(function: Callable[..., tf.Tensor], is_dynamic: bool) -> None:
+    """Workers could not sum or gather them in a step that is compiled as a whole."""
+
+    def chosen(x: tf.Tensor) -> tf.Tensor:
+        return function(x, x > 0) if is_dynamic else function(x > 0, x, -x)
+
+    compiled = tf.function(chosen, jit_compile=True, autograph=False)
+    program = compiled.experimental_get_compiler_ir(tf.ones([16]))(stage="hlo", device_name="/device:CPU:0")
+    assert bool(whole_step.DYNAMIC_SIZE.search(program)) is is_dynamic

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 Function = Callable[..., Any]
 
-_DYNAMIC_SIZE = re.compile(r"\[[^\]\s]*<=\d")
+DYNAMIC_SIZE = re.compile(r"\[[^\]\s]*<=\d")
 """In a program's text, a dimension of which only the largest size is known: `f32[<=16,3]`."""
 
 MOST_TRIALS = 3
@@ -128,7 +128,7 @@ class WholeStep:
         except (ValueError, tf.errors.OpError) as error:
             return str(error).splitlines()[0]
         # Each worker would have as many rows as its own data leave, and sums and gathers need equally many.
-        return "a size in it depends on values of the data" if _DYNAMIC_SIZE.search(program.decode()) else ""
+        return "a size in it depends on values of the data" if DYNAMIC_SIZE.search(program.decode()) else ""
 
 
 class WholeSteps:
