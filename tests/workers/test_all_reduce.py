@@ -11,14 +11,18 @@ import pytest
 
 from tests.marks import slow
 from tests.workers.cli_process import begun, tfdist
+from tests.workers.worker_scripts import EMULATED
 from tfdist.verify.hosts.namespace_hosts import NamespaceHost
 
 SCRIPT = Path(__file__).parent / "scripts" / "sums.py"
 WORKERS = 3
 
 
+ROUNDINGS = [("none", 2**-24), ("float16", 2**-11), ("bfloat16", 2**-8)]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("compression", "rounding"), [("none", 2**-24), ("float16", 2**-11), ("bfloat16", 2**-8)])
+@pytest.mark.parametrize(("compression", "rounding"), ROUNDINGS)
 def test_sums_are_exact_and_compressed_gradients_off_by_what_is_said(
     tmp_path: Path, compression: str, rounding: float
 ) -> None:
@@ -29,6 +33,16 @@ def test_sums_are_exact_and_compressed_gradients_off_by_what_is_said(
     assert done.returncode == 0, done.stderr
     is_compressed = compression != "none"
     check(out, "ring" if is_compressed else "shm", rounding, is_compressed=is_compressed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("compression", "rounding"), ROUNDINGS)
+def test_sums_by_the_paths_of_nccl(tmp_path: Path, compression: str, rounding: float) -> None:
+    out = tmp_path / "said"
+    options = ["--nproc", WORKERS, "--compression", compression, "--run-dir", tmp_path / "run"]
+    done = tfdist("train", *options, SCRIPT, out, timeout=100, environ=EMULATED)
+    assert done.returncode == 0, done.stderr
+    check(out, "nccl", rounding, is_compressed=compression != "none")
 
 
 @pytest.mark.bound(150)

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from tests.exactness.cases import SECTIONS, cases_of
+from tests.workers import test_sharding
 from tests.workers.nccl_rows import BY_SECTION, EMBEDDINGS, RECOMPUTED, all_names, assert_same_row
 from tests.workers.outcome_jobs import OutcomeJobs
 from tests.workers.worker_scripts import EMULATED
@@ -88,6 +90,16 @@ def test_numbers_of_one_worker(
         if "zero3" not in job.options or "Leave jit_compile out, or train with --shard zero2" not in raised:
             assert not raised, raised
             assert_same_row(name, one[name], worker[name], f"worker {index}: {name}")
+
+
+@pytest.mark.slow
+@pytest.mark.bound(900)
+def test_a_killed_run_ends_as_the_one_that_was_not_and_goes_on_on_another_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in EMULATED.items():
+        monkeypatch.setenv(name, value)
+    test_sharding.test_a_killed_run_with_cut_weights_ends_as_the_one_that_was_not_and_goes_on_in_any_mode(tmp_path)
 
 
 def test_each_section_of_the_table_has_a_row() -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
+from tfdist.runtime.collectives.wire.tensorflow_engine import TensorFlowEngine
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport.emulated_replicas import emulated_replica
+from tfdist.runtime.transport.tensor_groups import by_dtype
+from tfdist.runtime.transport.worker_lane import channel_of
 
 
 def sum_over_replicas(
@@ -60,7 +64,41 @@ def sum_gradients(gradients: Sequence[tf.Tensor | tf.IndexedSlices]) -> list[tf.
 
 def _sum_by_strategy(tensors: Sequence[tf.Tensor | tf.IndexedSlices]) -> list[tf.Tensor | tf.IndexedSlices]:
     context = tf.distribute.get_replica_context()
-    return context.all_reduce(tf.distribute.ReduceOp.SUM, [_on_device(tensor) for tensor in tensors])
+    result = [_on_device(tensor) for tensor in tensors]
+    settings = settings_of(context.strategy)
+    # Between workers TensorFlow joins what it is given at once, whatever its dtypes, and sums one by one beside slices.
+    for group in [list(range(len(tensors)))] if settings.nccl is None else _alike(tensors):
+        is_dense = isinstance(tensors[group[0]], tf.Tensor)
+        if settings.between_devices is not None and is_dense and _is_in_branch():
+            totals = [_sum_in_branch(result[i], settings.between_devices) for i in group]
+        else:
+            totals = context.all_reduce(tf.distribute.ReduceOp.SUM, [result[i] for i in group])
+        for i, total in zip(group, totals, strict=True):
+            result[i] = total
+    return result
+
+
+def _is_in_branch() -> bool:
+    """Whether a branch or a loop of a replica's step is traced, which TensorFlow's own sums cannot leave."""
+    of_step = getattr(threading.current_thread(), "graph", None)
+    return of_step is not None and tf.compat.v1.get_default_graph() is not of_step
+
+
+def _sum_in_branch(tensor: tf.Tensor, engine: TensorFlowEngine) -> tf.Tensor:
+    """The sum of a dense tensor over workers that exchange between their devices; all of them take the branch."""
+    flat = tf.reshape(tensor, [-1])
+    size = flat.shape[0]
+    if size == 0:
+        return tensor
+    channel = channel_of("sum in a branch", flat.dtype, tf.size(flat) if size is None else size)
+    return tf.reshape(engine.all_reduce(flat, "sum", channel), tf.shape(tensor))
+
+
+def _alike(tensors: Sequence[tf.Tensor | tf.IndexedSlices]) -> list[list[int]]:
+    """The places of the dense tensors of each dtype, and of each sparse one."""
+    dense = [i for i, tensor in enumerate(tensors) if isinstance(tensor, tf.Tensor)]
+    groups = [[dense[place] for place in group] for group in by_dtype([tensors[i] for i in dense])]
+    return groups + [[i] for i in range(len(tensors)) if i not in set(dense)]
 
 
 def _summed_as(
