@@ -130,8 +130,8 @@ def _layout(workers: str | None, nproc: int | None, replicas: int | None, device
     else:
         membership = discover(nproc=nproc)
         if found is not None:
-            chosen = choose_workers(lambda: found, membership=membership, devices=None, logical=devices.logical)
-            membership = membership if chosen.workers == membership.num_workers else discover(nproc=chosen.workers)
+            chosen = choose_workers(lambda: found, membership=membership, logical=devices.logical)
+            membership = chosen.membership(membership)
         cluster = membership.cluster
     gpus = 0 if found is None else found.count
     return layout_of(cluster, gpus, devices.logical, replicas, share_gpu=devices.share_gpu)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,7 +21,9 @@ from tfdist.doctor.machine.package_versions import check_versions, installed
 from tfdist.doctor.machine.tensorflow_checks import check_run, check_tensorflow
 from tfdist.doctor.machine.tensorflow_facts import BrokenTensorFlow, ProbeRequest, TensorFlowFacts, probe
 from tfdist.errors import ClusterError
-from tfdist.launch.environment import choose_kernels_here
+from tfdist.launch.environment import choose_kernels_here, count_gpus_here
+from tfdist.launch.gpus.usable_gpus import MOST_SECONDS
+from tfdist.launch.gpus.worker_choice import choose_workers
 
 _DRIVER_SHARE = 0.5
 """Of the whole time, what NVIDIA's driver may take."""
@@ -89,16 +92,20 @@ def check_here(
         seconds: How long the queries of NVIDIA's driver and TensorFlow may take together.
         clock: Seconds, never going back.
     """
-    deadline = clock() + seconds
+    begin = clock()
     try:
         taking_part: Membership | ClusterError = membership or discover()
     except ClusterError as error:
         taking_part = error
     known = None if isinstance(taking_part, ClusterError) else taking_part
-    facts = local_facts(known, seconds, clock)
+    if known is not None:
+        share = min(MOST_SECONDS, seconds * _DRIVER_SHARE)
+        chosen = choose_workers(functools.partial(count_gpus_here, seconds=share), membership=known)
+        known = chosen.membership(known)
+    facts = local_facts(known, max(seconds - (clock() - begin), 0.0), clock)
     return [
         *check_facts(facts, len(known.machine) if known else 1),
-        _check_kernels(facts, None if membership else deadline - clock()),
+        _check_kernels(facts, None if membership else begin + seconds - clock()),
         check_cluster(taking_part),
         *check_run(facts.tensorflow, known),
     ]

@@ -15,7 +15,7 @@ from tfdist.cluster.cluster_spec import Cluster
 from tfdist.cluster.tf_config import tf_config_json
 from tfdist.errors import UsageError
 from tfdist.launch import gpu_emulation
-from tfdist.launch.gpus.usable_gpus import GpuCount, count_gpus
+from tfdist.launch.gpus.usable_gpus import MOST_SECONDS, GpuCount, count_gpus
 from tfdist.launch.recording_request import RecordingRequest
 from tfdist.launch.trace_request import TraceRequest
 from tfdist.launch.worker.core_binding import CoreBinding, choose_binding, own_cores, usable_nodes
@@ -63,15 +63,19 @@ def read_gpu_emulation(environ: Mapping[str, str] | None = None) -> gpu_emulatio
     return gpu_emulation.GpuEmulation.parse(source.get(gpu_emulation.VARIABLE, ""))
 
 
-def count_gpus_here(environ: Mapping[str, str] | None = None) -> GpuCount:
-    """How many GPUs workers find that are started on this machine with `environ` (default: this process's).
+def count_gpus_here(environ: Mapping[str, str] | None = None, seconds: float = MOST_SECONDS) -> GpuCount:
+    """How many GPUs workers find that are started on this machine.
+
+    Args:
+        environ: The environment that they would have; default: this process's.
+        seconds: How long it may take to ask.
 
     Raises:
         UsageError: The variable that emulates GPUs is not understood.
     """
     source = os.environ if environ is None else environ
     emulated = read_gpu_emulation(source).count
-    return count_gpus(source) if emulated is None else GpuCount(emulated)
+    return count_gpus(source, seconds=seconds) if emulated is None else GpuCount(emulated)
 
 
 def check_environment(environ: Mapping[str, str] | None = None) -> None:

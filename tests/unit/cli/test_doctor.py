@@ -74,6 +74,15 @@ def test_this_machine_alone(asked: list[ProbeRequest]) -> None:
     assert asked == [ProbeRequest(1, 0, 1, 60)]
 
 
+def test_a_machine_with_several_gpus_has_a_worker_for_each(
+    asked: list[ProbeRequest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `tfdist train` starts them."""
+    monkeypatch.setenv("TFDIST_EMULATE_GPUS", "count=3")
+    run("")
+    assert [(request.workers, request.rank, request.size) for request in asked] == [(3, 0, 3)]
+
+
 def test_json(asked: list[ProbeRequest]) -> None:
     result = run("--json --timeout 7")
     told = json.loads(result.stdout)

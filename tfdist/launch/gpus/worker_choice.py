@@ -38,13 +38,19 @@ class WorkerChoice:
     workers: int
     text: str = ""
 
+    def membership(self, given: Membership) -> Membership:
+        """The cluster of so many workers of this machine; the one that was given where it has as many."""
+        if self.workers == given.num_workers:
+            return given
+        return replace(discover(nproc=self.workers), source="one worker for each GPU")
+
 
 def choose_workers(
     count: Callable[[], GpuCount],
     *,
     membership: Membership,
-    devices: tuple[int, ...] | None,
-    logical: int | None,
+    devices: tuple[int, ...] | None = None,
+    logical: int | None = None,
     script: str | None = None,
 ) -> WorkerChoice:
     """Chooses the number of workers where neither the command line nor the environment tells of a cluster.
@@ -104,7 +110,7 @@ def with_chosen_workers(spec: JobSpec, count: Callable[[], GpuCount]) -> tuple[J
         logical=spec.logical_devices,
         script=spec.target if spec.target_kind == "script" else None,
     )
-    if choice.workers == spec.membership.num_workers:
+    membership = choice.membership(spec.membership)
+    if membership is spec.membership:
         return spec, choice.text
-    membership = replace(discover(nproc=choice.workers), source="one worker for each GPU")
     return replace(spec, membership=membership, worker_per_gpu=True), choice.text
