@@ -22,7 +22,7 @@ _OF_CONFIGS = ("batch_norm", "jit", "kernels", "shard", "shard_over", "shard_emb
 @shared.target("Train")
 @click.option("--workers", metavar="LIST", help="The whole cluster, the same on every host: host1:20000,host2:20000.")
 @click.option("--index", type=click.IntRange(min=0), metavar="I", help="Start entry I of the cluster only.")
-@shared.count("--nproc", "Start N workers here, on free ports.")
+@shared.count("--nproc", "Start N workers here, on free ports; default: one for each GPU. 1: one process on all GPUs.")
 @shared.devices
 @shared.count("--logical-devices", "Split each GPU, or the CPU when there is none, into N logical devices.")
 @shared.memory_limit

@@ -16,6 +16,8 @@ import threading
 from collections.abc import Mapping
 from typing import Any, TextIO
 
+from tfdist.runtime.nccl_version import nccl_version
+
 
 def main() -> None:
     """Probes, and reports."""
@@ -34,7 +36,6 @@ def main() -> None:
     import numpy
 
     from tfdist.runtime.cpu_kernels import uses_onednn
-    from tfdist.runtime.nccl_version import nccl_version
 
     _tell(out, stage="look for GPUs")
     gpus = tf.config.list_physical_devices("GPU")
