@@ -208,3 +208,11 @@ def test_what_emulated_gpus_do_not_allow(asked: DeviceRequest, says: str, monkey
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [])
     with pytest.raises(UsageError, match=says):
         devices.apply(asked, workers=asked.local_size)
+
+
+def test_workers_for_gpus_that_tensorflow_does_not_see_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody has asked for several workers on the CPU."""
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [])
+    request = DeviceRequest(local_rank=1, local_size=8, worker_per_gpu=True)
+    with pytest.raises(UsageError, match="8 workers were started, one for each GPU .* train on the CPU with --nproc 1"):
+        devices.apply(request, workers=8)
