@@ -106,7 +106,11 @@ def _device_memory(layout: ClusterSize, given: int | None) -> tuple[int | None, 
 
     gpus = ask().gpus
     if gpus:
-        return min((gpu.memory for gpu in gpus if gpu.memory is not None), default=None), "a GPU of this machine"
+        least = min((gpu.memory for gpu in gpus if gpu.memory is not None), default=None)
+        sharing = -(-layout.workers // layout.hosts // len(gpus))
+        if least is None or sharing == 1:
+            return least, "a GPU of this machine"
+        return least // sharing, f"each of {sharing} workers that share a GPU of this machine"
     memory = this_machine().memory
     here = layout.workers // layout.hosts * layout.per_worker
     share = "this machine" if here == 1 else f"each of {here} devices that share this machine's memory"

@@ -15,9 +15,12 @@ import tfdist.errors
 from tfdist.cli import plan as plan_module
 from tfdist.cli import train as train_module
 from tfdist.cli.main import main
+from tfdist.doctor.machine import nvidia_smi
+from tfdist.doctor.machine.nvidia_smi import Gpu, NvidiaDriver
 from tfdist.launch import job as launch_job
 from tfdist.launch.gpus.usable_gpus import GpuCount
 from tfdist.plan.memory.step_sizes import StepSizes
+from tfdist.plan.plan_inputs import ClusterSize
 
 CONFIG = """\
 seed: 7
@@ -160,6 +163,23 @@ def test_memory_is_planned_by_the_sizes_that_another_process_tells(monkeypatch: 
     shown = run("plan digits.yaml --nproc 2 --memory --device-memory 110")
     assert "the device has 110 MiB: no mode fits." in shown.stdout
     assert "memory" not in json.loads(run("plan digits.yaml --json").stdout)
+
+
+@pytest.mark.parametrize(
+    ("workers", "gpus", "memory", "device"),
+    [
+        (1, 2, 80, "a GPU of this machine"),
+        (2, 2, 80, "a GPU of this machine"),
+        (2, 1, 40, "each of 2 workers that share a GPU of this machine"),
+        (3, 2, 40, "each of 2 workers that share a GPU of this machine"),
+    ],
+)
+def test_the_memory_of_a_gpu_is_shared_by_the_workers_on_it(
+    workers: int, gpus: int, memory: int, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = tuple(Gpu(number, "Tester 9000", "570.1", 80, 79, "9.0") for number in range(gpus))
+    monkeypatch.setattr(nvidia_smi, "ask", lambda: NvidiaDriver(found))
+    assert plan_module._device_memory(ClusterSize(workers, workers), None) == (memory, device)
 
 
 def test_device_memory_without_memory_is_refused() -> None:
