@@ -98,10 +98,9 @@ def report(heading: Sequence[str], cells: Cells, wanted: Sequence[Goal], *, on_g
 def _row(name: str, record: Record) -> list[str]:
     if record.failure is not None or not record.said:
         return [name, "failed" if record.failure else "", "", "", ""]
-    compiled = {process.get("jit_compile") for said in record.said for process in said}
-    xla = {True: "yes", False: "no"}.get(compiled.pop(), "") if len(compiled) == 1 else ""
-    found = memory(record)
-    return [name, str(Spread.of(rates(record))), xla, str(Spread.of(starts(record))), _spread(found)]
+    compiled = [process["jit_compile"] for said in record.said for process in said if "jit_compile" in process]
+    xla = "" if not compiled else "yes" if all(compiled) else "no"
+    return [name, str(Spread.of(rates(record))), xla, str(Spread.of(starts(record))), _spread(memory(record))]
 
 
 def _spread(values: Sequence[float]) -> str:

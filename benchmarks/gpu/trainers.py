@@ -18,7 +18,7 @@ from benchmarks.gpu.gpu_models import TrainingSpec
 
 PARTS = {
     "one": ("plain", "tfdist"),
-    "replicas": ("tfdist", "replicas", "workers"),
+    "replicas": ("tfdist", "workers", "replicas"),
     "peers": ("tfdist", "workers", "ddp", "ddp-compiled", "jax"),
 }
 """What is compared, by part: names of `ABOUT`."""

@@ -61,5 +61,5 @@ def test_parts_that_are_timed(tmp_path: Path) -> None:
     assert all(each["right"] for each in results["collectives"]["values"])
     assert results["collectives"]["milliseconds"]["all_reduce"]["median"] > 0
     assert results["step-jit-off"]["rates"][0] > 0
-    assert [run["trainer"] for run in results["speed-mlp"]["runs"]] == ["plain", "tfdist", "replicas", "workers"]
+    assert [run["trainer"] for run in results["speed-mlp"]["runs"]] == ["plain", "tfdist", "workers", "replicas"]
     assert "## speed-mlp" in (out / "report.md").read_text()

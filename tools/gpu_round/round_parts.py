@@ -104,18 +104,22 @@ def chosen_rows(job: RowJob, size: RoundSize) -> tuple[str, ...]:
 
 def _row_part(job: RowJob, machine: Machine, size: RoundSize) -> Part:
     seconds = 200 if job.name == job.reference else 150
-    return Part(job.name, job.about, functools.partial(_row_command, job, machine, size), read_row_job, seconds)
+    absent = "plain Keras compiles nothing on CPUs by itself" if job.layout == "plain" and not machine.gpus else ""
+    command = functools.partial(_row_command, job, machine, size)
+    return Part(job.name, job.about, command, read_row_job, seconds, absent=absent)
 
 
 def _row_command(job: RowJob, machine: Machine, size: RoundSize, folder: Path) -> tuple[str, ...]:
+    rows = (str(folder / "rows"), str(size.samples), str(job.whole), *chosen_rows(job, size))
+    if job.layout == "plain":
+        return ("env", "CUDA_VISIBLE_DEVICES=0", sys.executable, "-m", "tools.gpu_round.exact_rows", *rows)
     layout = {
         "one": machine.one,
         "workers": (*machine.workers, *machine.side_by_side),
         "replicas": (*machine.replicas, *machine.side_by_side),
     }[job.layout]
     train = ("train", "--run-dir", str(folder / "run"), *layout, *job.options, "--jit", job.jit, "--step-timeout", "60")
-    target = ("-m", "tools.gpu_round.exact_rows", str(folder / "rows"), str(size.samples), str(job.whole))
-    return (*_TFDIST, *train, *target, *chosen_rows(job, size))
+    return (*_TFDIST, *train, "-m", "tools.gpu_round.exact_rows", *rows)
 
 
 def _selftest(size: RoundSize, seconds: float, folder: Path) -> tuple[str, ...]:

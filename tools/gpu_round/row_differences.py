@@ -64,7 +64,7 @@ def read_rows(file: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
 def compare_rows(
     names: Iterable[str],
     reference: Mapping[str, dict[str, Any]],
-    workers: list[Mapping[str, dict[str, Any]]],
+    workers: Sequence[Mapping[str, dict[str, Any]]],
     bound: float | None = None,
 ) -> list[RowDifference]:
     """What came of each row on several replicas, beside one device.
@@ -81,7 +81,7 @@ def compare_rows(
 def _compared(
     name: str,
     reference: Mapping[str, dict[str, Any]],
-    workers: list[Mapping[str, dict[str, Any]]],
+    workers: Sequence[Mapping[str, dict[str, Any]]],
     bound: float | None,
 ) -> RowDifference:
     parts = [("one device", reference), *((f"worker {index}", rows) for index, rows in enumerate(workers))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Layout = Literal["one", "workers", "replicas"]
+Layout = Literal["plain", "one", "workers", "replicas"]
 
 ROWS = (
     "plain",
@@ -37,6 +37,9 @@ CUT_ROWS = (
 )
 """Where workers hold parts."""
 
+PLAIN_ROWS = ("plain", "dropout", "batch_normalization", "mixed_float16", "default_precision", "recurrent_layers")
+"""Where plain Keras, without tfdist, is compared."""
+
 TABLE_ROWS = ("mask_of_an_embedding", "sparse_gradients_of_an_embedding")
 """Where tables of embeddings are cut; theirs have 20 rows."""
 
@@ -52,7 +55,7 @@ class RowJob:
     Attributes:
         name: Of its part.
         about: What it shows.
-        layout: On what it runs.
+        layout: On what it runs; `plain` for one device without tfdist.
         rows: What it runs.
         options: More options of `tfdist train`.
         jit: `--jit`, of it and of the job on one device that it is compared with.
@@ -90,6 +93,7 @@ ROW_JOBS = (
     _cut("zero1", "--shard zero1", "--shard", "zero1"),
     _cut("zero2", "--shard zero2", "--shard", "zero2"),
     _cut("zero3", "--shard zero3", "--shard", "zero3"),
+    RowJob("plain-auto", "plain Keras on one GPU, without tfdist", "plain", PLAIN_ROWS),
     RowJob("one-off", "one device without XLA", "one", ROWS, jit="off"),
     RowJob("workers-off", "two workers without XLA", "workers", ROWS, jit="off"),
     RowJob("replicas-off", "two replicas of a process without XLA", "replicas", ROWS, jit="off"),

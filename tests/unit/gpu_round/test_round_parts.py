@@ -36,5 +36,6 @@ def test_jobs_take_the_gpus_that_there_are(gpus: int, workers: str, replicas: st
     assert f" {replicas} " in commands["replicas-on"] and " --jit on " in commands["replicas-on"]
     assert ("--devices 0 --jit off" in commands["one-off"]) == (gpus > 0)
     assert f"-m tools.gpu_round.exact_rows {tmp_path}/rows 225 3 plain " in commands["workers-auto"]
+    assert "tfdist" not in commands["plain-auto"].split() and bool(parts["plain-auto"].absent) == (gpus == 0)
     assert "--memory-limit" not in commands["collectives"] and commands["collectives"].endswith(" 100")
     assert len(parts) == len(commands) == len(together(Machine(0), REHEARSED)) + len(alone(Machine(0), REHEARSED))
