@@ -27,7 +27,8 @@ class CompileConfig(Section):
         metrics: Likewise; for several outputs a mapping of output name to its metrics.
         weighted_metrics: Metrics that count each sample by its weight, of `fit.class_weight` or of the data.
         loss_weights: One for each loss, as a list or by output name.
-        jit_compile: Whether XLA compiles the step; `auto` where Keras thinks it does better.
+        jit_compile: Whether XLA compiles the step; `auto` as Keras chooses on one device: on GPUs where all layers
+            support it, on CPUs not. `--jit` of the command line comes before it.
         steps_per_execution: Steps that run before callbacks are called. Where no callback looks at batches, several run
             at once anyway.
     """
