@@ -22,6 +22,7 @@ from benchmarks.gpu.card_facts import card_facts, describe
 from benchmarks.gpu.gpu_models import MODELS, TrainingSpec
 from benchmarks.gpu.speed_report import figures, goals, picture, rates, report, starts
 from benchmarks.gpu.trainers import ABOUT, PARTS, Machine, has_jax, torch_environment, trainers
+from tfdist.launch.gpu_emulation import VARIABLE, GpuEmulation
 from tfdist.text import format_count
 
 
@@ -31,7 +32,8 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     torch = torch_of(parser, options, torch_environment(os.environ)) if "peers" in options.parts else None
     folder, facts = folder_of(parser, "gpu", options), card_facts()
-    machine = Machine(len(facts["gpus"]), torch, has_jax(), tuple(options.train_options))
+    gpus = len(facts["gpus"])
+    machine = Machine(gpus or _emulated(), torch, has_jax(), tuple(options.train_options))
     heading = _heading(options, machine, facts, who(options, machine))
     print("\n".join([*heading, "", f"Results are written to {folder.path}", ""]), flush=True)
     cells: dict[str, dict[str, Record]] = {}
@@ -41,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
         def say(number: int, name: str, record: Record) -> None:
             cells.setdefault(model, {})[name] = record
             print(_progress(model, number, options.pairs, name, record), flush=True)
-            page = report([*heading, "", others.describe()], cells, wanted, on_gpu=machine.gpus > 0)
+            page = report([*heading, "", others.describe()], cells, wanted, on_gpu=gpus > 0)
             folder.write(page, picture(cells), {"machine": facts, "others": others.cores(), "runs": figures(cells)})
 
         return say
@@ -62,6 +64,11 @@ def who(options: argparse.Namespace, machine: Machine) -> list[str]:
     """The names of all that take part with some model."""
     made = [trainers(machine, TrainingSpec(model), tuple(options.parts)) for model in options.models]
     return [name for name in ABOUT if any(name in each for each in made)]
+
+
+def _emulated() -> int:
+    """How many GPUs are emulated on CPUs."""
+    return GpuEmulation.parse(os.environ.get(VARIABLE, "")).count or 0
 
 
 def _print_page(folder: ResultFolder) -> None:
@@ -98,7 +105,7 @@ def _some_of(names: Sequence[str] | Mapping[str, Any]) -> Callable[[str], tuple[
 def _heading(
     options: argparse.Namespace, machine: Machine, facts: Mapping[str, Any], names: Sequence[str]
 ) -> list[str]:
-    emulated = os.environ.get("TFDIST_EMULATE_GPUS")
+    emulated = os.environ.get(VARIABLE)
     lines = ["# Training on a GPU", "", *describe(facts)]
     if machine.torch is not None:
         lines.append(f"PyTorch {machine.torch.facts['torch']}.")

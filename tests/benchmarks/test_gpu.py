@@ -131,7 +131,7 @@ def test_training_beside_plain_keras(tmp_path: Path, capsys: pytest.CaptureFixtu
 @pytest.mark.bound(600)
 def test_all_of_it_as_on_a_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(common_options, "find_torch", lambda path, changed: None)
-    monkeypatch.setitem(os.environ, "TFDIST_EMULATE_GPUS", "nccl,xla")
+    monkeypatch.setitem(os.environ, "TFDIST_EMULATE_GPUS", "nccl,xla,count=1")
     options = ["--models", "mlp,transformer", "--pairs", "1", "--windows", "1", "--scale", "64", "--out", str(tmp_path)]
     assert command.main(options) == 0
     runs = json.loads((tmp_path / "gpu.json").read_text())["runs"]

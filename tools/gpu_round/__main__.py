@@ -90,14 +90,15 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     size = REHEARSED if options.rehearse else RoundSize()
     size = size if options.rows is None else dataclasses.replace(size, rows=options.rows)
-    machine = Machine(0 if options.rehearse else len(facts["gpus"]))
+    machine = Machine(1, emulated=True) if options.rehearse else Machine(len(facts["gpus"]))
     folder = Path(options.out or Path("build", "gpu_round", time.strftime("%Y%m%d-%H%M%S")))
     folder.mkdir(parents=True, exist_ok=False)
     heading = _heading(describe(facts), rehearse=options.rehearse, minutes=options.minutes)
     print("\n".join([*heading, "", f"Results are written to {folder}", ""]), flush=True)
     append_line(folder / "results.jsonl", machine=facts, rehearse=options.rehearse)
     done = Round(folder, heading, size)
-    environment = {"TFDIST_EMULATE_GPUS": "nccl,xla"} if options.rehearse else {}
+    # One GPU, so that every command is one of a machine with one.
+    environment = {"TFDIST_EMULATE_GPUS": "nccl,xla,count=1"} if options.rehearse else {}
     deadline = begun + 60 * options.minutes
     runner = PartRunner(folder.absolute(), deadline, environment, done.ended)
     side_by_side = _only(together(machine, size), options.only)

@@ -13,10 +13,12 @@ class Machine:
     """The machine of a round.
 
     Attributes:
-        gpus: Its GPUs; without one all runs on CPUs, to rehearse.
+        gpus: Its GPUs; without one all runs on CPUs.
+        emulated: Whether these are emulated on CPUs.
     """
 
     gpus: int
+    emulated: bool = False
 
     @property
     def one(self) -> tuple[str, ...]:

@@ -104,7 +104,8 @@ def chosen_rows(job: RowJob, size: RoundSize) -> tuple[str, ...]:
 
 def _row_part(job: RowJob, machine: Machine, size: RoundSize) -> Part:
     seconds = 200 if job.name == job.reference else 150
-    absent = "plain Keras compiles nothing on CPUs by itself" if job.layout == "plain" and not machine.gpus else ""
+    on_cpus = machine.emulated or not machine.gpus
+    absent = "plain Keras compiles nothing on CPUs by itself" if job.layout == "plain" and on_cpus else ""
     command = functools.partial(_row_command, job, machine, size)
     return Part(job.name, job.about, command, read_row_job, seconds, absent=absent)
 
