@@ -23,7 +23,7 @@ _LAST_LINES = 40
 def read_row_job(folder: Path) -> Found:
     """The facts of the chief of a job of rows, and how many rows it ended."""
     facts, rows = read_rows(folder / "rows.0")
-    return Found({"facts": facts, "rows": len(rows)})
+    return Found({"facts": facts, "rows": len(rows), "xla": _xla_lines(folder)})
 
 
 def read_collectives(folder: Path) -> Found:
@@ -50,9 +50,14 @@ def read_benchmark(folder: Path) -> Found:
 
 def read_step(folder: Path) -> Found:
     """The rates of a job of two workers, and what its chief's log says of XLA."""
-    logs = sorted((folder / "run" / "logs").rglob("*0*.log"))
-    lines = [line for log in logs[:1] for line in log.read_text(errors="replace").splitlines() if "XLA" in line]
-    return Found({**_last_json(folder), "log": lines[:_LAST_LINES]})
+    return Found({**_last_json(folder), "log": _xla_lines(folder)})
+
+
+def _xla_lines(folder: Path) -> list[str]:
+    """What the log of a run's chief says of XLA, each line once."""
+    logs = sorted((folder / "run" / "logs").rglob("worker-0.*"))
+    lines = [line for log in logs for line in log.read_text(errors="replace").splitlines() if "XLA" in line]
+    return list(dict.fromkeys(lines))[:_LAST_LINES]
 
 
 def read_selftest(folder: Path) -> Found:

@@ -72,10 +72,12 @@ def _numbers(rows: Rows, outcomes: Sequence[PartOutcome]) -> Iterator[str]:
     by_name = {job: {each.row: each for each in found} for job, found in rows.items()}
     cells = [[name, *(_cell(found.get(name)) for found in by_name.values())] for name in names]
     yield from markdown_table([["row", *rows], *cells], "l" + "r" * len(rows))
-    told = {each.part: each.result["facts"] for each in outcomes if each.result.get("facts")}
+    told = [each for each in outcomes if each.result.get("facts")]
     if told:
         yield ""
-        yield from (f"- {job}: {_ran_on(facts)}" for job, facts in told.items())
+        for each in told:
+            yield f"- {each.part}: {_ran_on(each.result['facts'])}"
+            yield from (f"  - {line}" for line in each.result.get("xla", ()))
     wrong = [(job, each) for job, found in rows.items() for each in found if each.reason]
     if wrong:
         yield ""

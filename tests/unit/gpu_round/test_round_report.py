@@ -14,8 +14,9 @@ FACTS = {"replicas": 2, "gpus": 1, "nccl": "nccl", "jit": "auto"}
 
 def test_all_that_came_is_in_the_report() -> None:
     values = [{"function": "all_reduce", "dtype": "int32", "right": False, "device": "CPU"}]
+    ran = {"facts": FACTS, "rows": 2, "xla": ["XLA: no"]}
     outcomes = [
-        PartOutcome("workers-auto", "two workers", "passed", 31.2, result={"facts": FACTS, "rows": 2}),
+        PartOutcome("workers-auto", "two workers", "passed", 31.2, result=ran),
         PartOutcome("collectives", "of tensors", "failed", 9.0, "all_reduce of int32: wrong values",
                     {"values": values, "megabytes": 100, "milliseconds": LARGE}),
         PartOutcome("speed-mlp", "mlp", "cut", 60.0, "it was ended", {"page": "# T\n\n## mlp\n\n| a |\n"}),
@@ -32,7 +33,7 @@ def test_all_that_came_is_in_the_report() -> None:
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("|")]
     assert ["workers-auto", "two workers", "1 passed, 1 differs, 1 raised", "31"] in cells
     assert ["plain", "2.0e-16"] in cells and ["dropout", "**1.0e-01**"] in cells and ["muon", "**raised**"] in cells
-    assert "- workers-auto: 2 replicas, 1 logical GPUs in its chief, over NCCL, --jit auto" in page
+    assert "- workers-auto: 2 replicas, 1 logical GPUs in its chief, over NCCL, --jit auto\n  - XLA: no\n" in page
     assert "- workers-auto, muon: worker 0: ValueError: no" in page
     assert ["all_reduce", "12.0 (11.0 to 20.0)", "GPU"] in cells
     assert ["all_reduce", "int32", "**wrong**", "CPU"] in cells
@@ -52,6 +53,7 @@ def test_what_parts_leave_is_read_also_where_they_were_ended(tmp_path: Path) -> 
     assert read_collectives(tmp_path).problems == ("broadcast of int32: TypeError: no",)
     logs = tmp_path / "run" / "logs"
     logs.mkdir(parents=True)
-    (logs / "worker-0.log").write_text("one\nthe step is compiled with XLA\n")
+    (logs / "worker-0.0.log").write_text("one\n" + 2 * "the step is compiled with XLA\n")
+    (logs / "worker-1.0.log").write_text("XLA as another worker has it")
     log.write_text('{"rates": [3.0]}')
     assert read_step(tmp_path).result == {"rates": [3.0], "log": ["the step is compiled with XLA"]}
