@@ -64,6 +64,7 @@ TAKEN = {
     "runtime/transport/part_sums.py::_gathered": WHOLE,
     "runtime/transport/part_sums.py::_sum_in_group": ROWS,
     "runtime/transport/part_sums.py::sum_small": ROWS,
+    "runtime/transport/replica_sums.py::_sum_by_strategy": ROWS,
     "runtime/transport/replica_sums.py::sum_over_replicas": ROWS,
     "runtime/transport/shard_groups.py::_memory_of": ROWS,
     "runtime/transport/sum_setup.py::_engine_between_devices": ROWS,
