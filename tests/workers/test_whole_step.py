@@ -6,17 +6,22 @@ twin runs over the ring; both are traced by the same code.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.exactness.cases import CASES
 from tests.exactness.comparison import assert_same_case
+from tests.workers.cli_process import tfdist
 from tests.workers.outcome_jobs import OutcomeJobs
 from tests.workers.whole_rows import SAID
 
+SCRIPTS = Path(__file__).parent / "scripts"
 SLOW = bool(os.environ.get("TFDIST_SLOW_TESTS"))
 BOUND = 3000 if SLOW else 400
 
@@ -80,3 +85,25 @@ def test_numbers_of_one_device_that_is_compiled(
         assert name not in WHOLE or "compiles the step" in said, said
         assert name not in IN_PARTS or IN_PARTS[name] in said, said
         assert_same_case(name, one[name], worker[name], f"worker {index}: {name}")
+
+
+@pytest.mark.bound(300)
+def test_batches_of_all_kinds_of_data(tmp_path: Path) -> None:
+    """Those that are known to divide are fetched in the compiled function, the others one by one: of 37 samples in
+    batches of 8 the last one of each epoch."""
+
+    def said(workers: int, emulated: str) -> dict[str, Any]:
+        run = tmp_path / f"run-{workers}"
+        done = tfdist("train", "--nproc", workers, "--run-dir", run, SCRIPTS / "whole_data.py", timeout=200,
+                      environ={"TFDIST_EMULATE_GPUS": emulated})  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        lines = (run / "logs" / "worker-0.0.log").read_text().splitlines()
+        found: dict[str, Any] = json.loads(next(line for line in lines if line.startswith("{")))
+        return found
+
+    one, two = said(1, "xla"), said(2, "nccl,xla")
+    for name, found in two.items():
+        np.testing.assert_allclose(found["loss"], one[name]["loss"], rtol=2e-6, err_msg=name)
+    # With the first batch the step is tried; of data that says nothing every batch is looked at.
+    by_name = {name: found["one by one"] for name, found in two.items()}
+    assert by_name == {"arrays": 4, "tfdist.data": 4, "dataset": 15, "batches of 6": 1, "batches of 5": 24}

@@ -23,10 +23,17 @@ from tfdist.order.epoch_order import EpochSteps
 from tfdist.order.epoch_span import EpochSpan
 from tfdist.order.per_worker_order import WorkerShareSteps
 from tfdist.order.position import START, Position
-from tfdist.runtime.batches.dataset_description import EpochCounter, PartialEpoch, PipelineOrder, description_of
+from tfdist.runtime.batches.dataset_description import (
+    EpochCounter,
+    PartialEpoch,
+    PipelineOrder,
+    description_of,
+    even_batches,
+)
 from tfdist.runtime.batches.device_iterators import no_autotune_options
-from tfdist.runtime.batches.distribute import ReplicaBatch, per_replica, piece_bounds
+from tfdist.runtime.batches.distribute import ReplicaBatch, per_replica, piece_bounds, remainder_of
 from tfdist.runtime.run_seed import run_seed
+from tfdist.runtime.strategy_settings import settings_of
 
 Batches: TypeAlias = tf.data.Dataset | tf.distribute.DistributedDataset
 
@@ -167,6 +174,8 @@ def replica_batches(feed: SampleFeed, strategy: tf.distribute.Strategy, begin: P
         begin: Where the first iterator begins; it ends with the epoch. Every further one is the next epoch.
     """
     steps, span = feed.steps, feed.span
+    # Shares of the workers' own are as large as their files make them.
+    shows_remainder = settings_of(strategy).nccl is not None and isinstance(steps, EpochSteps)
     # A script may iterate over the one and train on the other.
     epochs, epochs_of_shares = EpochCounter(begin.epoch), EpochCounter(begin.epoch)
 
@@ -187,7 +196,9 @@ def replica_batches(feed: SampleFeed, strategy: tf.distribute.Strategy, begin: P
             step = number // each
             samples, first, counting = _place_of(steps, step, replica_ids[0] + number % each)
             counted = () if steps.every_replica_has_samples else counting
-            return ReplicaBatch(data, samples, first, _samples_in(steps, step), counted, largest)
+            total = _samples_in(steps, step)
+            remainder = remainder_of(total, steps.num_replicas) if shows_remainder else ()
+            return ReplicaBatch(data, samples, first, total, counted, largest, remainder)
 
         shares = tf.data.Dataset.zip(make(replica_ids, epochs_of_shares, stands_in=True), batches).map(share)
         return shares.prefetch(each)
@@ -203,6 +214,9 @@ def replica_batches(feed: SampleFeed, strategy: tf.distribute.Strategy, begin: P
     if steps.num_replicas == 1:
         return ordered(make([0]), epochs)
     batches = per_replica(make, strategy)
+    if shows_remainder and span.steps_per_epoch is None:
+        last = steps.num_samples % steps.batch_size or steps.batch_size
+        description_of(batches).even = even_batches(steps.batch_size, last, steps.num_replicas)
     description_of(batches).replica_batches = functools.cache(
         lambda: ordered(per_replica(make_shares, strategy), epochs_of_shares)
     )

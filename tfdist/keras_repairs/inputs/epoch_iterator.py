@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import tensorflow as tf
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
@@ -15,11 +15,16 @@ from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.inputs.data_adapters import distribute, smallest_batch
 from tfdist.keras_repairs.inputs.full_read_warnings import warn_of_whole_reading
 from tfdist.keras_repairs.inputs.same_data_check import check_same_data
-from tfdist.runtime.batches.dataset_description import PartialEpoch, description_of, take_partial_epoch
+from tfdist.runtime.batches.dataset_description import (
+    Even,
+    PartialEpoch,
+    description_of,
+    even_batches,
+    take_partial_epoch,
+)
 from tfdist.runtime.step_meter import StepMeter
 
 Function = Callable[..., Any]
-Even: TypeAlias = Literal["all", "all but the last", "none"]
 
 
 @dataclass
@@ -238,16 +243,16 @@ class BatchIterator(Iterator[Any]):
 
 
 def _even(iterator: Any, whole: Any) -> Even:
-    """Which batches are known to divide among the replicas, from Keras's adapter or from the shapes of a dataset."""
+    """Which batches are known to divide among the replicas: by tfdist, Keras's adapter or the shapes of a dataset."""
     replicas, adapter = iterator._distribute_strategy.num_replicas_in_sync, iterator.data_adapter
-    if not isinstance(adapter, ArrayDataAdapter):
-        size = _static_size(whole.element_spec) if isinstance(whole, tf.data.Dataset) else None
-        return "all" if size is not None and size % replicas == 0 else "none"
-    if adapter.batch_size % replicas:
-        return "none"
-    if not adapter.partial_batch_size or adapter.partial_batch_size % replicas == 0:
-        return "all"
-    return "all but the last" if iterator.steps_per_epoch is None else "none"
+    if isinstance(adapter, ArrayDataAdapter):
+        even = even_batches(adapter.batch_size, adapter.partial_batch_size or adapter.batch_size, replicas)
+        # An epoch that takes some batches of data without an end has the last one of the arrays in its middle.
+        return "none" if even == "all but the last" and iterator.steps_per_epoch is not None else even
+    if not isinstance(whole, tf.data.Dataset):
+        return description_of(whole).even
+    size = _static_size(whole.element_spec)
+    return "all" if size is not None and size % replicas == 0 else "none"
 
 
 def _static_size(spec: Any) -> int | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 from weakref import WeakKeyDictionary
 
 import tensorflow as tf
@@ -49,6 +49,10 @@ class EpochCounter:
         self._parts[:] = [epoch] * len(self._parts)
 
 
+Even: TypeAlias = Literal["all", "all but the last", "none"]
+"""Which batches of an epoch are known to have equally many samples on all replicas."""
+
+
 @dataclass(frozen=True)
 class PipelineOrder:
     """The order of batches, where it is tfdist's own.
@@ -86,6 +90,7 @@ class DatasetDescription:
         partial_epoch: What a training on it begins with, until that takes it; None for a whole epoch.
         replica_batches: Makes the same batches as `ReplicaBatch`es, which save `fit` counting the samples of each
             global batch; called once, at first need.
+        even: Which batches of an epoch are known to have equally many samples on all replicas.
         of_only_replica: The batches of the worker's only replica, where that is on the CPU: the dataset that the
             distributed one hands on, through buffers and threads that such a replica does not need.
     """
@@ -93,11 +98,19 @@ class DatasetDescription:
     order: PipelineOrder | None = None
     partial_epoch: PartialEpoch | None = None
     replica_batches: Callable[[], tf.distribute.DistributedDataset] | None = None
+    even: Even = "none"
     of_only_replica: tf.data.Dataset | None = None
 
 
 # What describes a dataset must not refer to it, or neither would ever be freed.
 _descriptions: WeakKeyDictionary[Any, DatasetDescription] = WeakKeyDictionary()
+
+
+def even_batches(size: int, last: int, replicas: int) -> Even:
+    """Which batches of an epoch are even: those of `size` samples, and a last one of `last`, which may be as large."""
+    if size % replicas:
+        return "none"
+    return "all but the last" if last % replicas else "all"
 
 
 def description_of(batches: Any) -> DatasetDescription:
