@@ -21,6 +21,7 @@ ROOT = Path(tfdist.errors.__file__).parents[1]
 WHOLE = "tests/workers/test_whole_step.py::test_numbers_of_one_device_that_is_compiled"
 ROWS = "tests/workers/test_nccl_paths.py::test_numbers_of_one_worker"
 CALLS = "tests/workers/test_collectives.py::test_each_worker_gets_what_it_should"
+SUMS = "tests/workers/test_all_reduce.py::test_sums_by_the_paths_of_nccl"
 PLACES = "tests/unit/runtime/collectives/test_placement.py"
 DEVICES = "tests/unit/runtime/test_devices.py::test_what_tensorflow_is_told_of_gpus"
 CHOICE = "tests/unit/runtime/test_strategy.py::test_choice"
@@ -64,7 +65,7 @@ TAKEN = {
     "runtime/transport/part_sums.py::_gathered": WHOLE,
     "runtime/transport/part_sums.py::_sum_in_group": ROWS,
     "runtime/transport/part_sums.py::sum_small": ROWS,
-    "runtime/transport/replica_sums.py::_sum_by_strategy": ROWS,
+    "runtime/transport/replica_sums.py::_sum_by_strategy": SUMS,
     "runtime/transport/replica_sums.py::sum_over_replicas": ROWS,
     "runtime/transport/shard_groups.py::_memory_of": ROWS,
     "runtime/transport/sum_setup.py::_engine_between_devices": ROWS,
