@@ -54,9 +54,10 @@ def read_step(folder: Path) -> Found:
 
 
 def _xla_lines(folder: Path) -> list[str]:
-    """What the log of a run's chief says of XLA, each line once."""
+    """What tfdist says of XLA in the log of a run's chief, each line once."""
     logs = sorted((folder / "run" / "logs").rglob("worker-0.*"))
-    lines = [line for log in logs for line in log.read_text(errors="replace").splitlines() if "XLA" in line]
+    lines = [line for log in logs for line in log.read_text(errors="replace").splitlines()]
+    lines = [line for line in lines if line.startswith("tfdist:") and "XLA" in line]
     return list(dict.fromkeys(lines))[:_LAST_LINES]
 
 

@@ -53,7 +53,7 @@ def test_what_parts_leave_is_read_also_where_they_were_ended(tmp_path: Path) -> 
     assert read_collectives(tmp_path).problems == ("broadcast of int32: TypeError: no",)
     logs = tmp_path / "run" / "logs"
     logs.mkdir(parents=True)
-    (logs / "worker-0.0.log").write_text("one\n" + 2 * "the step is compiled with XLA\n")
-    (logs / "worker-1.0.log").write_text("XLA as another worker has it")
+    (logs / "worker-0.0.log").write_text("XLA service\n" + 2 * "tfdist: XLA compiles it\n")
+    (logs / "worker-1.0.log").write_text("tfdist: XLA, says another worker")
     log.write_text('{"rates": [3.0]}')
-    assert read_step(tmp_path).result == {"rates": [3.0], "log": ["the step is compiled with XLA"]}
+    assert read_step(tmp_path).result == {"rates": [3.0], "log": ["tfdist: XLA compiles it"]}
