@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.comparison.markdown_table import markdown_table
+from tfdist.text import format_count
 from tools.gpu_round.part_runner import PartOutcome
 from tools.gpu_round.row_differences import RowDifference, counts
 
@@ -87,7 +88,8 @@ def _numbers(rows: Rows, outcomes: Sequence[PartOutcome]) -> Iterator[str]:
 def _ran_on(facts: Mapping[str, Any]) -> str:
     """On what a job of rows ran, as its chief saw it."""
     how = {"nccl": "over NCCL", "ring": "by the paths of NCCL over the ring"}.get(facts["nccl"] or "", "without NCCL")
-    return f"{facts['replicas']} replicas, {facts['gpus']} logical GPUs in its chief, {how}, --jit {facts['jit']}"
+    replicas, gpus = format_count(facts["replicas"], "replica"), format_count(facts["gpus"], "logical GPU")
+    return f"{replicas}, {gpus} in its chief, {how}, --jit {facts['jit']}"
 
 
 def _cell(found: RowDifference | None) -> str:

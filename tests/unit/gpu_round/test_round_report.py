@@ -33,7 +33,7 @@ def test_all_that_came_is_in_the_report() -> None:
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("|")]
     assert ["workers-auto", "two workers", "1 passed, 1 differs, 1 raised", "31"] in cells
     assert ["plain", "2.0e-16"] in cells and ["dropout", "**1.0e-01**"] in cells and ["muon", "**raised**"] in cells
-    assert "- workers-auto: 2 replicas, 1 logical GPUs in its chief, over NCCL, --jit auto\n  - XLA: no\n" in page
+    assert "- workers-auto: 2 replicas, 1 logical GPU in its chief, over NCCL, --jit auto\n  - XLA: no\n" in page
     assert "- workers-auto, muon: worker 0: ValueError: no" in page
     assert ["all_reduce", "12.0 (11.0 to 20.0)", "GPU"] in cells
     assert ["all_reduce", "int32", "**wrong**", "CPU"] in cells
