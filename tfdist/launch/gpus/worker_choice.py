@@ -1,8 +1,8 @@
 """Choice of how many workers a job of this machine alone has where nobody says: one for each GPU, or one process.
 
-A process traces a step once a replica, one after another, and dispatches all of them from one thread: with eight GPUs
-it takes eight times as long to its first step. So each GPU gets a worker of its own, as with torchrun, unless something
-asks for one process.
+A process traces a step once a replica, one after another, and dispatches all of them from one thread: with eight
+replicas it takes six times the processor time to its first step. So each GPU gets a worker of its own, as by torchrun,
+unless something asks for one process.
 """
 
 from __future__ import annotations
