@@ -30,6 +30,7 @@ AUTO = "tests/devices/test_xla.py::test_auto_is_on_several_replicas_what_it_is_o
 VARIANTS = "tests/unit/verify/replicas/test_variants.py"
 
 TAKEN = {
+    "data/pipeline.py::replica_batches": "tests/workers/test_whole_step.py::test_batches_of_all_kinds_of_data",
     "keras_repairs/base/strategy_reductions.py::repaired": CALLS,
     "keras_repairs/coupling/gather_rows.py::dense_rows": WHOLE,
     "keras_repairs/coupling/whole_batch.py::_places": WHOLE,

@@ -16,8 +16,8 @@ import tensorflow as tf
 from tfdist.runtime.strategy_settings import StrategySettings
 from tfdist.runtime.transport.worker_lane import channel_of
 
-_GROUP_KEY = 742_000
-"""Beside that of `ring_all_reduce`, far above the keys that TensorFlow counts up for its own groups."""
+_GROUP_KEY = 743_000
+"""Of the workers' GPUs; TensorFlow binds a key to one kind of device, and those of `collectives.groups` are of CPUs."""
 
 _SUMMED = (tf.float64, tf.float32, tf.bfloat16, tf.float16, tf.int32, tf.int64)
 _AS_BITS = {tf.float64: tf.int64, tf.float32: tf.int32}
