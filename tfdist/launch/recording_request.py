@@ -18,7 +18,6 @@ class RecordingRequest:
         directory: Where each worker writes its recording; it exists on every worker's machine.
         steps: Training steps after which the run ends.
         replicas: Replicas of the whole job: on physical GPUs where there are enough, else on logical devices.
-        jit_compile: Whether models are compiled with XLA; None leaves it as they are compiled.
         precision: The Keras dtype policy to use, whatever the target sets; None leaves it to the target.
         perturbed: Whether the weights of each model are changed by about a rounding error before its first step, on one
             replica.
@@ -27,7 +26,6 @@ class RecordingRequest:
     directory: str
     steps: int
     replicas: int = 1
-    jit_compile: bool | None = None
     precision: str | None = None
     perturbed: bool = False
 

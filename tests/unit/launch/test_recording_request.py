@@ -9,7 +9,7 @@ from tfdist.errors import UsageError
 from tfdist.launch.environment import Assignment
 from tfdist.launch.recording_request import RecordingRequest
 
-REQUEST = RecordingRequest("/r", steps=3, replicas=2, jit_compile=False, precision="float32", perturbed=True)
+REQUEST = RecordingRequest("/r", steps=3, replicas=2, precision="float32", perturbed=True)
 
 
 def test_it_goes_through_the_environment() -> None:

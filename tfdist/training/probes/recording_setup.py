@@ -1,10 +1,8 @@
-"""Setup of a recorded run where it differs from the same run of `tfdist train`: devices, XLA, precision."""
+"""Setup of a recorded run where it differs from the same run of `tfdist train`: devices and precision."""
 
 from __future__ import annotations
 
-import functools
 from dataclasses import replace
-from typing import Any
 
 import keras
 import tensorflow as tf
@@ -49,21 +47,8 @@ def impose_settings(recording: RecordingRequest) -> None:
     not in others, so that the size of a replica's batch would make a difference a thousand times that of rounding.
     """
     tf.config.experimental.enable_tensor_float_32_execution(False)
-    if recording.jit_compile is not None:
-        _impose_jit_compile(recording.jit_compile)
     if recording.precision is not None:
         _impose_policy(recording.precision)
-
-
-def _impose_jit_compile(value: bool) -> None:
-    original = keras.Model.compile
-
-    @functools.wraps(original)
-    def compile_otherwise(self: keras.Model, *args: Any, **kwargs: Any) -> None:
-        original(self, *args, **kwargs)
-        self.jit_compile = value and not self.run_eagerly
-
-    keras.Model.compile = compile_otherwise
 
 
 def _impose_policy(policy: str) -> None:

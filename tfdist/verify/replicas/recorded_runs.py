@@ -63,11 +63,9 @@ def run_variant(spec: VerifySpec, variant: Variant, folder: Path) -> RecordedRun
         str(recordings.absolute()),
         spec.steps,
         variant.replicas,
-        variant.jit_compile,
         variant.precision,
         variant.perturbed,
     )
-    # An option of the command line would come before what the recording asks for.
     jit = {} if variant.jit_compile is None else {"jit": "on" if variant.jit_compile else "off"}
     job = spec.job(
         variant.workers,

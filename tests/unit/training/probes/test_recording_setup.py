@@ -64,16 +64,6 @@ def test_float32_is_computed_in_full() -> None:
     assert not tf.config.experimental.tensor_float_32_execution_enabled()
 
 
-def test_xla_as_asked_whatever_the_script_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keras.Model, "compile", keras.Model.compile)
-    impose_settings(RecordingRequest("/r", 1, jit_compile=True))
-    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
-    model.compile("sgd", "mse", jit_compile=False)
-    assert model.jit_compile is True
-    model.compile("sgd", "mse", run_eagerly=True)  # which excludes XLA
-    assert model.jit_compile is False
-
-
 def test_a_precision_as_asked_whatever_the_script_says(monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name in (
         (keras.config, "set_dtype_policy"),

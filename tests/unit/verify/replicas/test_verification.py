@@ -100,7 +100,7 @@ def test_xla_is_compared_by_the_option_that_every_job_has(verified: Any) -> None
     """Whatever `--jit` says of the others."""
     jobs = Jobs()
     verified(jobs, replicas=1, tolerance=0.1, jit="off", also=("xla",))
-    assert [(job.jit, job.recording.jit_compile) for job in jobs.started] == [("off", None), ("on", True)]
+    assert [job.jit for job in jobs.started] == ["off", "on"]
 
 
 @pytest.mark.parametrize(("gpus", "said"), [(0, 1), (2, 0)])
