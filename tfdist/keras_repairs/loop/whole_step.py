@@ -38,6 +38,8 @@ Function = Callable[..., Any]
 DYNAMIC_SIZE = re.compile(r"\[[^\]\s]*<=\d")
 """In a program's text, a dimension of which only the largest size is known: `f32[<=16,3]`."""
 
+_MISSING = re.compile(r"(\w+) \(No registered")
+
 MOST_TRIALS = 3
 """Batches with which a step is tried whose parts are built by the first batches."""
 
@@ -126,7 +128,7 @@ class WholeStep:
                 stage="hlo",
             )
         except (ValueError, tf.errors.OpError) as error:
-            return str(error).splitlines()[0]
+            return _reason_in(str(error))
         # Each worker would have as many rows as its own data leave, and sums and gathers need equally many.
         return "a size in it depends on values of the data" if DYNAMIC_SIZE.search(program.decode()) else ""
 
@@ -213,6 +215,14 @@ class WholeSteps:
             return None
         (piece,) = strategy.experimental_local_results(batch.values)
         return given(piece) if isinstance(piece, ReplicaBatch) else None
+
+
+def _reason_in(error: str) -> str:
+    """What TensorFlow says of a step that it cannot translate for XLA, without the names of its graphs."""
+    missing = dict.fromkeys(_MISSING.findall(error))
+    if missing:
+        return f"XLA has no {', '.join(missing)}"
+    return error.splitlines()[0].removeprefix("Failed getting HLO text: ").strip("'")
 
 
 def _is_even(piece: ReplicaBatch) -> bool:
