@@ -96,9 +96,10 @@ def _steps_of_batches(one_step: OneStep | WholeSteps, step: StepFunction) -> Cal
     in_parts, whole = _steps_by(one_step.run_in_parts, step), _steps_by(one_step.run_whole, step)
 
     def run(batches: BatchIterator, steps: int) -> Any:
-        if one_step.compiles is False:
+        compiles = one_step.compiles(batches.iterator.element_spec)
+        if compiles is False:
             return in_parts(batches, steps)
-        even = batches.even_among(steps) if one_step.compiles else 0
+        even = batches.even_among(steps) if compiles else 0
         outputs = whole(batches, even) if even else None
         for _ in range(steps - even):
             outputs = one_step(batches.fetched())

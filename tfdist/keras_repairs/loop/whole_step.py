@@ -143,7 +143,6 @@ class WholeSteps:
         run_in_parts: Runs the other step with one batch.
 
     Attributes:
-        compiles: Whether XLA compiles the step as a whole; None until a batch has shown it.
         run_whole: As given.
         run_in_parts: As given.
     """
@@ -153,17 +152,22 @@ class WholeSteps:
         self._whole = whole
         self.run_whole = run_whole
         self.run_in_parts = run_in_parts
-        self.compiles: bool | None = None
+        self._verdicts: list[tuple[Any, bool]] = []
         self._trials = 0
+
+    def compiles(self, spec: Any) -> bool | None:
+        """Whether XLA compiles the step for batches of a spec as a whole; None until one of them has shown it."""
+        return next((verdict for known, verdict in self._verdicts if known == spec), None)
 
     def __call__(self, batch: Any) -> Any:
         """Runs one step with a batch, a `FetchedBatch` or a `GlobalBatch`."""
         piece = self._piece_of(batch)
-        if self.compiles is False or piece is None or not _is_even(piece):
+        if piece is None or not _is_even(piece):
             return self.run_in_parts(batch)
-        if self.compiles:
-            return self.run_whole(batch)
-        return self._run_first(batch) if self._try_out(batch, piece) else self.run_in_parts(batch)
+        compiles = self.compiles(_spec_of(batch))
+        if compiles is None:
+            return self._run_first(batch) if self._try_out(batch, piece) else self.run_in_parts(batch)
+        return self.run_whole(batch) if compiles else self.run_in_parts(batch)
 
     def _run_first(self, batch: Any) -> Any:
         """Runs the first step, for which XLA compiles it.
@@ -181,7 +185,7 @@ class WholeSteps:
             ) from error
 
     def _try_out(self, batch: Any, piece: ReplicaBatch) -> bool:
-        """Settles whether the step is compiled; all workers do so with the same batch."""
+        """Settles whether the step is compiled for batches like this one; all workers do so with the same batch."""
         try:
             self.run_whole.trace(batch)
             refusal = self._whole.refusal(piece)
@@ -194,14 +198,14 @@ class WholeSteps:
         except CannotBeCompiled as error:
             refusal = str(error)
         refused = bool(all_reduce(float(bool(refusal)), "max", self._model.distribute_strategy))
-        self.compiles = not refused
+        self._verdicts.append((_spec_of(batch), not refused))
         say_once(
             f"XLA does not compile the step of {self._model.name!r} as a whole, but what each replica computes in it: "
             f"{refusal or 'another worker cannot'}"
             if refused
             else f"XLA compiles the step of {self._model.name!r} as a whole, with the sums over the workers."
         )
-        return self.compiles
+        return not refused
 
     def _piece_of(self, batch: Any) -> ReplicaBatch | None:
         """This worker's piece of a batch; None of one that a user has distributed."""
@@ -215,6 +219,20 @@ class WholeSteps:
             return None
         (piece,) = strategy.experimental_local_results(batch.values)
         return given(piece) if isinstance(piece, ReplicaBatch) else None
+
+
+def _spec_of(batch: Any) -> Any:
+    """The spec of the batches of an iterator; of a single batch its own, without the number of samples."""
+    if isinstance(batch, FetchedBatch):
+        return batch.spec
+    return tf.nest.map_structure(_of_any_number, batch)
+
+
+def _of_any_number(leaf: Any) -> Any:
+    spec = tf.type_spec_from_value(leaf)
+    if not isinstance(spec, tf.TensorSpec) or not spec.shape.rank:
+        return spec
+    return tf.TensorSpec([None, *spec.shape[1:]], spec.dtype)
 
 
 def _reason_in(error: str) -> str:
