@@ -40,7 +40,7 @@ from tfdist.net import shared_token
 VARIABLE = "TFDIST_WORKER"
 
 TargetKind = Literal["config", "script", "module", "inference"]
-_TUPLES = ("args", "devices", "linked")
+_TUPLES = ("args", "devices", "linked", "host_workers", "feed_sockets")
 
 
 def read_token(environ: Mapping[str, str] | None = None) -> shared_token.Token | None:
@@ -158,6 +158,9 @@ class Assignment(WorkerOptions):
         channel_fd: File descriptor of the socket to the launcher (`LauncherChannel`).
         linked: The indices of the workers of this host that are linked, ascending.
         links: File descriptors of each set of links to these (`LinkEnds`).
+        host_workers: The indices of the workers of this host that may share what one of them draws; none where each
+            draws for itself. The first one draws.
+        feed_sockets: File descriptors of its sockets for that (`HostStar`).
         generated_code_dir: Folder for the Python files that TensorFlow generates; None for TensorFlow's choice.
 
     Raises:
@@ -183,6 +186,8 @@ class Assignment(WorkerOptions):
     channel_fd: int | None = None
     linked: tuple[int, ...] = ()
     links: tuple[tuple[int, ...], ...] = ()
+    host_workers: tuple[int, ...] = ()
+    feed_sockets: tuple[int, ...] = ()
     generated_code_dir: str | None = None
 
     def __post_init__(self) -> None:
@@ -208,7 +213,7 @@ class Assignment(WorkerOptions):
     def inherited_fds(self) -> tuple[int, ...]:
         """File descriptors of the launcher's that the worker is to have, besides its channel."""
         config = () if self.config_fd is None else (self.config_fd,)
-        return (*config, *itertools.chain(*self.links))
+        return (*config, *itertools.chain(*self.links), *self.feed_sockets)
 
     def check_types(self) -> None:
         """Checks the types that a variable may have otherwise.
@@ -220,6 +225,7 @@ class Assignment(WorkerOptions):
         texts += [text for text in (self.address, self.cluster) if text is not None]
         numbers = [self.seed, self.index, self.num_workers, self.local_rank, self.local_size, self.attempt]
         numbers += [self.max_restarts, *(self.devices or ()), *self.linked, *itertools.chain(*self.links)]
+        numbers += [*self.host_workers, *self.feed_sockets]
         numbers += self.binding.cores if self.binding else ()
         optional = (self.logical_devices, self.memory_limit, self.config_fd, self.channel_fd)
         if not all(isinstance(text, str) for text in texts):

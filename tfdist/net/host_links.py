@@ -91,7 +91,7 @@ class HostLinks:
         self._sockets: dict[tuple[int, int], socket.socket] = {}
         with contextlib.ExitStack() as undo:
             undo.callback(self.close)
-            self._memory = _memory(len(workers) * region_bytes)
+            self._memory = shared_memory(len(workers) * region_bytes)
             for one, other in itertools.combinations(workers, 2):
                 # Of packets, so that a message is received whole or not at all.
                 ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -131,8 +131,52 @@ class HostLinks:
     _memory = -1
 
 
-def _memory(size: int) -> int:
-    """The descriptor of memory without a name that no worker can make smaller under another one that reads it."""
+class HostStar:
+    """Sockets from the first of some workers of a host to each other one, as the launcher makes them.
+
+    Use it as a context manager, as `HostLinks`.
+
+    Args:
+        workers: Their indices in the cluster; two at least.
+
+    Raises:
+        OSError: The system gives no descriptors.
+    """
+
+    def __init__(self, workers: Sequence[int]) -> None:
+        self._first = workers[0]
+        self._pairs: dict[int, tuple[socket.socket, socket.socket]] = {}
+        with contextlib.ExitStack() as undo:
+            undo.callback(self.close)
+            for other in workers[1:]:
+                self._pairs[other] = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            undo.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def ends_of(self, worker: int) -> tuple[int, ...]:
+        """The descriptors of one worker: the first has a socket to each other one, in their order, and these to it."""
+        if worker == self._first:
+            return tuple(near.fileno() for near, _ in self._pairs.values())
+        return (self._pairs[worker][1].fileno(),)
+
+    def close(self) -> None:
+        """Closes the descriptors of the process that has made them. Workers that have got theirs keep them."""
+        for pair in self._pairs.values():
+            for end in pair:
+                end.close()
+
+
+def shared_memory(size: int) -> int:
+    """The descriptor of memory without a name that no worker can make smaller under another one that reads it.
+
+    Raises:
+        OSError: The system gives no memory or no descriptor.
+    """
     memory = os.memfd_create("tfdist", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         # Taken now: where there is none left, a worker that writes it later would be ended by a signal.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from tfdist.launch.environment import Assignment
-from tfdist.net.host_links import LEAST_REGION_BYTES, MOST_WORKERS, REGION_BYTES, HostLinks
+from tfdist.net.host_links import LEAST_REGION_BYTES, MOST_WORKERS, REGION_BYTES, HostLinks, HostStar
 
 SETS = (REGION_BYTES, REGION_BYTES, LEAST_REGION_BYTES)
 """Sets of links, by the memory of a worker: for what comes in the order of the steps; for calls of a script that run
@@ -42,11 +42,15 @@ def linked(assignments: Sequence[Assignment], warn: Callable[[str], object]) -> 
                 f"system gives no memory or no descriptors: {error}. A higher limit of open files (ulimit -n) or more "
                 "memory mends it."
             )
+        # Last, as the workers do without these at less cost.
+        star = stack.enter_context(_star_of([assignment.index for assignment in assignments]))
         yield [
             replace(
                 assignment,
                 linked=indices if links else (),
                 links=tuple(each.ends_of(assignment.index).descriptors for each in links),
+                host_workers=tuple(each.index for each in assignments) if star else (),
+                feed_sockets=star.ends_of(assignment.index) if star else (),
             )
             for assignment in assignments
         ]
@@ -59,6 +63,25 @@ def _made(indices: Sequence[int]) -> Iterator[list[HostLinks]]:
         links = [stack.enter_context(HostLinks(indices, size)) for size in SETS]
         _check_spare_descriptors(_SPARE_DESCRIPTORS + _SPARE_DESCRIPTORS_OF_WORKER * len(indices))
         yield links
+
+
+@contextlib.contextmanager
+def _star_of(indices: Sequence[int]) -> Iterator[HostStar | None]:
+    """Sockets over which one worker of this host can hand the others the batches that it draws.
+
+    None where nobody else is here, or where the system refuses them: each worker then draws its own, which is as exact,
+    and logs that it does.
+    """
+    with contextlib.ExitStack() as stack:
+        star = None
+        if len(indices) > 1:
+            try:
+                made = stack.enter_context(HostStar(indices))
+                _check_spare_descriptors(_SPARE_DESCRIPTORS + _SPARE_DESCRIPTORS_OF_WORKER * len(indices))
+                star = made
+            except OSError:
+                stack.close()
+        yield star
 
 
 def _check_spare_descriptors(count: int) -> None:
