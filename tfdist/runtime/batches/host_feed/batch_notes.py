@@ -1,0 +1,76 @@
+"""What the worker that draws says to those that read: messages of a socket that keeps them apart."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from tfdist.runtime.batches.host_feed.slot_layout import Shape
+
+MOST_BYTES = 32 << 10
+"""Of a message."""
+
+_MOST_TEXT = 6 << 10
+"""Characters of an error's text, of which each may take several bytes. TensorFlow's may hold a traceback: its last
+lines, which name the error, are kept."""
+
+
+@dataclass(frozen=True)
+class BatchNote:
+    """A batch that can be read.
+
+    Attributes:
+        slot: The number of its slot. Where that has new memory, the message has its descriptor.
+        largest: Samples of the largest batch so far, this one included.
+        shapes: Those of its arrays.
+    """
+
+    slot: int
+    largest: int
+    shapes: tuple[Shape, ...]
+
+
+@dataclass(frozen=True)
+class EndNote:
+    """There is no other batch."""
+
+
+@dataclass(frozen=True)
+class FailureNote:
+    """The data has failed where the next batch was due.
+
+    Attributes:
+        code: TensorFlow's code of the error; None for one that is not TensorFlow's.
+        text: The error's text.
+    """
+
+    code: int | None
+    text: str
+
+
+Note = BatchNote | EndNote | FailureNote
+
+
+def encode(note: Note) -> bytes:
+    """The message that says it."""
+    if isinstance(note, BatchNote):
+        return json.dumps([note.slot, note.largest, note.shapes]).encode()
+    if isinstance(note, FailureNote):
+        return json.dumps({"code": note.code, "text": shortened(note.text)}).encode()
+    return b"{}"
+
+
+def decode(message: bytes) -> Note:
+    """What a message says."""
+    said = json.loads(message)
+    if isinstance(said, list):
+        slot, largest, shapes = said
+        return BatchNote(slot, largest, tuple(map(tuple, shapes)))
+    return FailureNote(said["code"], said["text"]) if said else EndNote()
+
+
+def shortened(text: str) -> str:
+    """`text`, without its middle where it is too long for a message."""
+    if len(text) <= _MOST_TEXT:
+        return text
+    return f"{text[: _MOST_TEXT // 2]}\n...\n{text[-_MOST_TEXT // 2 :]}"

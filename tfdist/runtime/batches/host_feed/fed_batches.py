@@ -1,0 +1,145 @@
+"""The channels of a host's feed as datasets of TensorFlow."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+from tensorflow.python.data.ops import dataset_ops
+from tensorflow.python.framework import errors_impl
+from tensorflow.python.ops import gen_dataset_ops
+
+from tfdist.errors import DataError
+from tfdist.runtime.batches.device_iterators import no_autotune_options
+from tfdist.runtime.batches.distribute import ReplicaBatch, per_replica
+from tfdist.runtime.batches.host_feed.batch_notes import FailureNote
+from tfdist.runtime.batches.host_feed.drawing import Drawing
+from tfdist.runtime.batches.host_feed.host_feed import FeedChannel, HostFeed
+from tfdist.runtime.batches.host_feed.piece_cutter import PieceCutter
+from tfdist.runtime.workers import local_replicas
+
+KEPT_FUNCTIONS = 64
+"""Kinds of elements whose functions are kept: those of the data of some models."""
+
+
+@dataclass(frozen=True)
+class FedBatches:
+    """Global batches that one worker of a host draws, and each worker's pieces of them.
+
+    Attributes:
+        feed: This worker's channels.
+        batches: The global batches; only the worker that draws iterates over them.
+        spec: That of a replica's piece, a `ReplicaBatch`; all parts of its data are dense tensors of numbers.
+        strategy: The strategy in force.
+    """
+
+    feed: HostFeed
+    batches: tf.data.Dataset
+    spec: ReplicaBatch
+    strategy: tf.distribute.Strategy
+
+    def open(self) -> tuple[tf.distribute.DistributedDataset, FeedChannel]:
+        """The pieces for one iterator, and the channel that they come from, which lives as long as its user keeps it.
+
+        All workers of the host call it together. On the worker that draws it begins to iterate over `batches`.
+        """
+        leaves = tf.nest.flatten(self.spec.data)
+        cutter = PieceCutter(
+            self.strategy.num_replicas_in_sync,
+            local_replicas(self.strategy),
+            tuple(leaf.shape.rank != 0 for leaf in leaves),
+            self.spec.counting != (),
+        )
+        dtypes = [leaf.dtype.as_numpy_dtype for leaf in leaves]
+
+        def make_drawing(readers: Sequence[Any]) -> Drawing:
+            # Now, and not in the thread: each iterator over a dataset draws seeds of its own.
+            drawn = iter(self.batches.with_options(no_autotune_options()))
+            return Drawing(_arrays_of(drawn), cutter.rows, _failure_of, readers)
+
+        channel = self.feed.open(make_drawing, cutter, [np.dtype(dtype) for dtype in dtypes], _error_of)
+
+        number = channel.number
+
+        def make(ids: Sequence[int]) -> tf.data.Dataset:
+            return _ChannelDataset(self.feed, number, self.spec).prefetch(len(ids))
+
+        return per_replica(make, self.strategy), channel
+
+
+class _ChannelDataset(dataset_ops.DatasetSource):
+    """The pieces that come through a channel."""
+
+    def __init__(self, feed: HostFeed, number: int, spec: ReplicaBatch) -> None:
+        self._element_spec = spec
+        # Kept as long as the dataset, as TensorFlow itself does.
+        self._channel_functions = _functions_of(feed, tuple(tf.nest.flatten(spec)))
+        functions = self._channel_functions
+        variant = gen_dataset_ops.generator_dataset(
+            [tf.constant(number, tf.int64)],
+            [],
+            [],
+            init_func=functions.begin,
+            next_func=functions.next,
+            finalize_func=functions.end,
+            **self._flat_structure,
+        )
+        super().__init__(variant)
+
+    @property
+    def element_spec(self) -> Any:
+        return self._element_spec
+
+
+@dataclass(frozen=True)
+class _Functions:
+    """Those of a `generator_dataset`, as concrete functions; the state that they are given is a channel's number."""
+
+    begin: Any
+    next: Any
+    end: Any
+
+
+@functools.lru_cache(KEPT_FUNCTIONS)
+def _functions_of(feed: HostFeed, leaves: tuple[tf.TensorSpec, ...]) -> _Functions:
+    """The functions for pieces of a kind: TensorFlow takes longer to trace them than to run an evaluation."""
+    number = tf.TensorSpec([], tf.int64)
+
+    def next_piece(number: tf.Tensor) -> list[tf.Tensor]:
+        parts = tf.numpy_function(feed.next_piece, [number], [leaf.dtype for leaf in leaves])
+        return [tf.ensure_shape(part, leaf.shape) for part, leaf in zip(parts, leaves, strict=True)]
+
+    with tf.device("CPU:0"):
+        return _Functions(
+            begin=_traced(tf.identity, number),
+            next=_traced(next_piece, number),
+            end=_traced(lambda number: tf.constant(0, tf.int64), number),
+        )
+
+
+def _traced(function: Callable[..., Any], signature: tf.TensorSpec) -> Any:
+    return tf.function(function, input_signature=[signature], autograph=False).get_concrete_function()
+
+
+def _arrays_of(batches: Iterator[Any]) -> Iterator[list[NDArray]]:
+    for batch in batches:
+        # Not a copy, as `numpy()` makes one.
+        yield [leaf._numpy() for leaf in tf.nest.flatten(batch)]
+
+
+def _failure_of(error: Exception) -> FailureNote:
+    if isinstance(error, tf.errors.OpError):
+        return FailureNote(error.error_code, error.message)
+    return FailureNote(None, f"{type(error).__name__}: {error}")
+
+
+def _error_of(failure: FailureNote) -> Exception:
+    """What the error of the data is on every worker: TensorFlow's of the same kind and text."""
+    if failure.code is None:
+        return DataError(f"The batches cannot be handed to the workers of this host: {failure.text}")
+    return errors_impl.exception_type_from_error_code(failure.code)(None, None, failure.text)

@@ -1,0 +1,255 @@
+"""One worker's channels to the worker of its host that draws the batches."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from weakref import WeakValueDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tfdist.errors import WorkerFailedError
+from tfdist.runtime.batches.host_feed.batch_notes import EndNote, FailureNote
+from tfdist.runtime.batches.host_feed.batch_receiver import Abandoned, BatchReceiver
+from tfdist.runtime.batches.host_feed.drawing import Drawing
+from tfdist.runtime.batches.host_feed.piece_cutter import PieceCutter
+from tfdist.runtime.transport.shared_memory.output_buffers import OutputBuffers
+
+_OFFER = b"channel"
+
+MakeDrawing = Callable[[Sequence[socket.socket]], Drawing]
+"""Makes what draws for a channel, of the sockets to its readers."""
+
+
+class FeedChannel:
+    """One iterator's batches, as this worker reads them.
+
+    Args:
+        number: Its place in the order in which all workers of the host open theirs.
+        receiver: This worker's end, which this object owns from now on.
+        cutter: Cuts out the pieces of its replicas.
+        drawing: What draws, where this worker does.
+        error_of: The error that a failure of the data is to raise here.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        receiver: BatchReceiver,
+        cutter: PieceCutter,
+        drawing: Drawing | None,
+        error_of: Callable[[FailureNote], Exception],
+    ) -> None:
+        self.number = number
+        self._receiver = receiver
+        self._cutter = cutter
+        self._drawing = drawing
+        self._error_of = error_of
+        self._buffers = OutputBuffers()
+        self._pieces: list[list[NDArray]] = []
+        self._failure: Exception | None = None
+        self._is_open = True
+        # The thread that reads may be the one in which Python collects what closes the channel.
+        self._lock = threading.RLock()
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why the batches have ended before their end; None where they have not."""
+        return self._failure
+
+    def next_piece(self) -> list[NDArray]:
+        """The arrays of the next piece: those of this worker's replicas, in turn.
+
+        Raises:
+            StopIteration: There is none, or there is a `failure`.
+        """
+        with self._lock:
+            if not self._pieces:
+                self._pieces = self._next_batch()
+            return self._pieces.pop(0)
+
+    def close(self) -> None:
+        """Ends the channel for this worker, and where it draws, for all: they take as many batches as it has."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        self._receiver.abandon()
+        with self._lock:
+            self._receiver.close()
+        if self._drawing is not None:
+            self._drawing.end()
+
+    def _next_batch(self) -> list[list[NDArray]]:
+        if not self._is_open or self._failure is not None:
+            raise StopIteration
+        if self._drawing is not None:
+            self._drawing.start()
+        try:
+            came = self._receiver.receive()
+        except Abandoned:
+            raise StopIteration from None
+        except WorkerFailedError as error:
+            self._failure = error
+            raise StopIteration from None
+        if isinstance(came, FailureNote):
+            self._failure = self._error_of(came)
+        if isinstance(came, EndNote | FailureNote):
+            raise StopIteration
+        pieces = self._cutter.pieces(came.arrays, came.largest, self._copied)
+        self._receiver.release(came)
+        return pieces
+
+    def _copied(self, array: NDArray) -> NDArray:
+        copy = self._buffers.take(array.size, array.dtype).reshape(array.shape)
+        copy[...] = array
+        return copy
+
+
+class HostFeed:
+    """One worker's channels. All workers of a host open theirs in the same order, as they make iterators.
+
+    Args:
+        worker: This worker's index.
+        workers: The indices of the workers of its host, ascending; the first one draws.
+        sockets: File descriptors of its `HostStar`, which this object owns from now on.
+
+    Attributes:
+        runs_python: Whether Python code has made batches in the call under way, on the worker that draws alone.
+    """
+
+    def __init__(self, worker: int, workers: Sequence[int], sockets: Sequence[int]) -> None:
+        self.workers = tuple(workers)
+        self._worker = worker
+        self._links = [socket.socket(fileno=descriptor) for descriptor in sockets]
+        for link in self._links:
+            link.setblocking(True)
+            # Programs that the worker starts must not keep a link open when it has ended.
+            link.set_inheritable(False)
+        # As long as their iterators live.
+        self._channels: WeakValueDictionary[int, FeedChannel] = WeakValueDictionary()
+        self._opened = 0
+        self.runs_python = False
+        self._calls = 0
+
+    @property
+    def draws(self) -> bool:
+        """Whether this worker draws for its host."""
+        return self._worker == self.drawer
+
+    @property
+    def drawer(self) -> int:
+        """The index of the worker that draws."""
+        return self.workers[0]
+
+    def open(
+        self,
+        make_drawing: MakeDrawing,
+        cutter: PieceCutter,
+        dtypes: Sequence[np.dtype],
+        error_of: Callable[[FailureNote], Exception],
+    ) -> FeedChannel:
+        """Opens the next channel.
+
+        Args:
+            make_drawing: Called on the worker that draws.
+            cutter: Cuts out the pieces of this worker's replicas.
+            dtypes: Those of the arrays of a batch.
+            error_of: The error that a failure of the data is to raise here.
+
+        Raises:
+            WorkerFailedError: The worker that draws has ended, or the system gives no descriptors.
+        """
+        try:
+            link, drawing = self._offered(make_drawing) if self.draws else (self._taken(), None)
+        except OSError as error:
+            raise self._broken_off(str(error)) from error
+        self._opened += 1
+        receiver = BatchReceiver(link, dtypes, self.drawer)
+        channel = FeedChannel(self._opened, receiver, cutter, drawing, error_of)
+        self._channels[self._opened] = channel
+        return channel
+
+    @property
+    def is_in_call(self) -> bool:
+        """Whether a `fit`, `evaluate` or `predict` is under way."""
+        return self._calls > 0
+
+    def from_drawer(self, content: bytes) -> bytes:
+        """The bytes of the worker that draws, on all workers of the host, which call this together with as many.
+
+        Raises:
+            WorkerFailedError: One of them has ended.
+        """
+        try:
+            for link in self._links if self.draws else ():
+                link.send(content, socket.MSG_NOSIGNAL)
+            received = content if self.draws else self._links[0].recv(len(content))
+        except OSError as error:
+            raise self._broken_off(str(error)) from error
+        if len(received) != len(content):
+            raise self._broken_off(f"worker {self.drawer} has ended")
+        return received
+
+    def next_piece(self, number: int) -> list[NDArray]:
+        """The arrays of the next piece of the channel of this number; see `FeedChannel.next_piece`."""
+        channel = self._channels.get(int(number))
+        if channel is None:
+            raise StopIteration
+        return channel.next_piece()
+
+    def close(self) -> None:
+        """Closes all channels and hangs up."""
+        for channel in list(self._channels.values()):
+            channel.close()
+        for link in self._links:
+            link.close()
+
+    @contextlib.contextmanager
+    def calling(self) -> Iterator[None]:
+        """Around a call of `fit`, `evaluate` or `predict`: what the outermost one leaves open is closed.
+
+        Iterators that are abandoned in the middle of an epoch live until Python collects them, which may be late.
+        """
+        self._calls += 1
+        try:
+            yield
+        finally:
+            self._calls -= 1
+            if not self._calls:
+                for channel in list(self._channels.values()):
+                    channel.close()
+
+    def _broken_off(self, why: str) -> WorkerFailedError:
+        return WorkerFailedError(
+            f"The workers of this host cannot share the batches that worker {self.drawer} draws: {why}. Another worker "
+            "has ended, or a higher limit of open files (ulimit -n) is needed."
+        )
+
+    def _offered(self, make_drawing: MakeDrawing) -> tuple[socket.socket, Drawing]:
+        """This worker's end of a new channel, and what draws, once the others have been sent theirs."""
+        with contextlib.ExitStack() as undo:
+            pairs = []
+            for _ in (*self._links, None):
+                pairs.append(socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+                for end in pairs[-1]:
+                    undo.callback(end.close)
+            drawing = make_drawing([near for near, _ in pairs])
+            for link, (_, far) in zip(self._links, pairs, strict=False):
+                socket.send_fds(link, [_OFFER], [far.fileno()], socket.MSG_NOSIGNAL)
+            undo.pop_all()
+        for _, far in pairs[:-1]:
+            far.close()
+        return pairs[-1][1], drawing
+
+    def _taken(self) -> socket.socket:
+        """This worker's end of the next channel, once the worker that draws has come to it; the watchdog bounds it."""
+        (link,) = self._links
+        message, descriptors, _, _ = socket.recv_fds(link, len(_OFFER), 1, socket.MSG_CMSG_CLOEXEC)
+        if not message:
+            raise ConnectionError(f"worker {self.drawer} has ended")
+        if not descriptors:
+            raise OSError("the system gives this worker no more descriptors")
+        return socket.socket(fileno=descriptors[0])

@@ -1,0 +1,55 @@
+"""The pieces of a worker's replicas, cut out of the arrays of a global batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tfdist.order import batch_split
+
+
+@dataclass(frozen=True)
+class PieceCutter:
+    """Cuts batches of one kind as `ReplicaBatch`es are cut on the worker that has drawn the batch itself.
+
+    Attributes:
+        replicas: All replicas of the training.
+        ids: Those of this worker, in order.
+        has_rows: Of each array of a batch, whether its first dimension is the samples.
+        counts_replicas: Whether the pieces say how many replicas have a sample.
+    """
+
+    replicas: int
+    ids: Sequence[int]
+    has_rows: tuple[bool, ...]
+    counts_replicas: bool
+
+    def rows(self, arrays: Sequence[NDArray]) -> int:
+        """The samples of a batch."""
+        return next((len(array) for array, rows in zip(arrays, self.has_rows, strict=True) if rows), 1)
+
+    def pieces(
+        self, arrays: Sequence[NDArray], largest: int, copy: Callable[[NDArray], NDArray]
+    ) -> list[list[NDArray]]:
+        """The parts of a `ReplicaBatch` for each of this worker's replicas, flat, in the order of its fields.
+
+        Args:
+            arrays: Those of a global batch.
+            largest: Samples of the largest batch so far.
+            copy: Makes copies of what is cut out.
+        """
+        total = self.rows(arrays)
+        counting = [min(total, self.replicas)] if self.counts_replicas else []
+        made = []
+        for replica in self.ids:
+            first, end = batch_split.bounds(total, self.replicas, replica)
+            # A replica without samples gets the first row of the batch, which counts nowhere.
+            start, stop = (0, 1) if first == end else (first, end)
+            parts = zip(arrays, self.has_rows, strict=True)
+            data = [copy(array[start:stop] if has_rows else array) for array, has_rows in parts]
+            numbers = [end - first, first, total, *counting, largest]
+            made.append([*data, *(np.array(number, np.int64) for number in numbers)])
+        return made

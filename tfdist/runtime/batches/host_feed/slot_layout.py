@@ -1,0 +1,36 @@
+"""Where the arrays of a batch lie in shared memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+ALIGNMENT = 64
+"""Bytes: a line of the cache, and what vector instructions want."""
+
+Shape = tuple[int, ...]
+
+
+class SlotLayout(NamedTuple):
+    """The places of the arrays of one batch.
+
+    Attributes:
+        offsets: The first byte of each.
+        size: Bytes of all of them; at least 1.
+    """
+
+    offsets: tuple[int, ...]
+    size: int
+
+
+def layout_of(shapes: Sequence[Shape], dtypes: Sequence[np.dtype]) -> SlotLayout:
+    """The layout of arrays of these shapes and dtypes, one after another."""
+    offsets, end = [], 0
+    for shape, dtype in zip(shapes, dtypes, strict=True):
+        start = -(-end // ALIGNMENT) * ALIGNMENT
+        offsets.append(start)
+        end = start + math.prod(shape) * dtype.itemsize
+    return SlotLayout(tuple(offsets), max(1, end))
