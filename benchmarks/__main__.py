@@ -1,7 +1,7 @@
 """Command line of the benchmarks: `python -m benchmarks [MODEL ... | data | images] [--pairs N]`.
 
-`ddp`, `first-step`, `all-reduce`, `embeddings`, `gpu`, `scale` and `sharding` have options of their own, as `python -m
-benchmarks ddp --help` lists them.
+`ddp`, `decoding`, `first-step`, `all-reduce`, `embeddings`, `gpu`, `scale` and `sharding` have options of their own, as
+`python -m benchmarks ddp --help` lists them.
 
 One device: `fit` under tfdist against the same `fit` in plain Keras (a ratio of 1.00 says that tfdist costs nothing).
 Two workers: `fit` under tfdist against whatever command `--peer` gives, such as a hand-written loop.
@@ -21,7 +21,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import all_reduce, ddp, embeddings, first_step, image_reading, record_reading, sharding
+from benchmarks import all_reduce, ddp, decoding, embeddings, first_step, image_reading, record_reading, sharding
 from benchmarks.gpu import command as gpu
 from benchmarks.model_sizes import SIZES
 from benchmarks.paired_commands import compare
@@ -30,6 +30,7 @@ from tfdist.launch.worker import environment_defaults
 
 _COMPARISONS = {
     "ddp": ddp.main,
+    "decoding": decoding.main,
     "first-step": first_step.main,
     "all-reduce": all_reduce.main,
     "embeddings": embeddings.main,

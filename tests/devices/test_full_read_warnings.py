@@ -14,6 +14,8 @@ from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 
 from tfdist.keras_repairs.inputs import full_read_warnings
+from tfdist.runtime.batches.host_feed.host_feed import HostFeed
+from tfdist.runtime.strategy_settings import settings_of
 
 FILES = "reads and parses all files of this tf.data.Dataset"
 PYTHON = "runs all of the Python code in this tf.data.Dataset"
@@ -55,12 +57,12 @@ class Batches(keras.utils.PyDataset):
 def warned(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     """The warnings of a worker about an adapter and its dataset."""
 
-    def says(adapter: Any, dataset: Any, workers: int = 2, index: int = 0) -> list[str]:
+    def says(adapter: Any, dataset: Any, workers: int = 2, index: int = 0, *, once: bool = False) -> list[str]:
         said: list[str] = []
         monkeypatch.setattr(full_read_warnings, "warn_once", said.append)
         monkeypatch.setattr(full_read_warnings, "worker_count", lambda _: workers)
         monkeypatch.setattr(full_read_warnings, "local_replicas", lambda _: range(index, index + 1))
-        full_read_warnings.warn_of_whole_reading(adapter, dataset, tf.distribute.get_strategy())
+        full_read_warnings.warn_of_whole_reading(adapter, dataset, tf.distribute.get_strategy(), once=once)
         return said
 
     return says
@@ -75,6 +77,17 @@ def test_a_dataset(warned: Callable[..., list[str]], make: Callable[[], tf.data.
     said = warned(adapter, dataset)
     assert [what in text and "2 workers" in text and "tfdist.data" in text for text in said] == ([True] if what else [])
     assert warned(adapter, dataset, workers=1) == warned(adapter, dataset, index=1) == []
+
+
+@pytest.mark.parametrize(("hosts", "said"), [(1, []), (2, ["Each of the hosts reads and parses all files"])])
+def test_files_that_one_worker_of_each_host_reads(
+    warned: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch, hosts: int, said: list[str]
+) -> None:
+    feed = HostFeed(0, [0, 1], [])
+    monkeypatch.setattr(settings_of(tf.distribute.get_strategy()), "feed", feed)
+    dataset = records()
+    texts = warned(TFDatasetAdapter(dataset), dataset, workers=2 * hosts, once=True)
+    assert [text.partition(" of this tf.data")[0] for text in texts] == said
 
 
 def test_python_batches(warned: Callable[..., list[str]]) -> None:

@@ -34,14 +34,23 @@ _GENERATOR_SIZE = 6
 
 def read(strategy: tf.distribute.Strategy) -> NDArray[np.uint32]:
     """The states of all workers, which call this together: uint32 [workers, n], or [1, n] where all are the same."""
-    rows = all_gather(np.concatenate([*_read_twisters(), _read_generator(strategy)]), strategy)
+    rows = all_gather(read_own(strategy), strategy)
     return rows[:1] if (rows == rows[0]).all() else rows
 
 
 def write(states: NDArray[np.uint32], strategy: tf.distribute.Strategy) -> None:
     """Restores what `read` returned: this worker's own state, or the chief's if the number of workers has changed."""
     rank = worker_rank(strategy)
-    row = states[rank if len(states) == worker_count(strategy) else 0]
+    write_own(states[rank if len(states) == worker_count(strategy) else 0])
+
+
+def read_own(strategy: tf.distribute.Strategy) -> NDArray[np.uint32]:
+    """The states of this worker alone: uint32 [n], with the same n on all workers."""
+    return np.concatenate([*_read_twisters(), _read_generator(strategy)])
+
+
+def write_own(row: NDArray[np.uint32]) -> None:
+    """Restores what `read_own` returned, here or on another worker."""
     numpys, *others = row[:-_GENERATOR_SIZE].reshape(-1, _SIZE)
     for generator, state in zip(_python_generators(), others, strict=True):
         if generator is not None and state.any():

@@ -14,6 +14,7 @@ from tfdist.runtime.workers import worker_count, worker_rank
 
 if TYPE_CHECKING:
     from tfdist.plan.memory.state_check import SharedMemorySize
+    from tfdist.runtime.batches.host_feed.host_feed import HostFeed
     from tfdist.runtime.collectives.traced_progress import TracedProgress
     from tfdist.runtime.collectives.wire.tensorflow_engine import TensorFlowEngine
     from tfdist.runtime.offload.offloading import Offloading
@@ -38,6 +39,7 @@ class StrategySettings:
         jit: Whether XLA compiles every model, or none; "auto" for what `compile` was called with, and where that is
             "auto", too, for what Keras chooses on one device.
         compression: The dtype in which gradients are sent, bfloat16 or float16; None for their own.
+        feed: What one worker of this host draws for all of its workers; None where each draws its own.
         meter: Counts samples and waiting time of the training steps; None where nobody reads them.
         memory: What all workers share, where they run on one host; None elsewhere.
         memory_size: What this worker's devices have for a training, and who has it with them; None where nobody asks.
@@ -60,6 +62,7 @@ class StrategySettings:
     batch_norm: BatchNorm = "synchronized"
     jit: Jit = "auto"
     compression: tf.DType | None = None
+    feed: HostFeed | None = None
     meter: StepMeter | None = None
     memory: SharedMemory | None = None
     memory_size: SharedMemorySize | None = None

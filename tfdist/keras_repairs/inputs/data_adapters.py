@@ -3,6 +3,7 @@
 TensorFlow's own distribution rebatches and shards by rules that depend on the dataset's kind, may leave workers with
 unequal numbers of steps, and asks all workers at every step whether data is left. Here each worker iterates the same
 global batches and keeps the rows of its replicas, so every step has the samples of one replica's step, in its order.
+Where batches cost something to make, one worker of each host draws them for all of it (`host_drawing`).
 """
 
 from __future__ import annotations
@@ -18,19 +19,22 @@ from tfdist.keras_repairs.base.batch_rows import cut, rows, static_rows
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.runtime.batches.dataset_description import description_of
 from tfdist.runtime.batches.distribute import ReplicaBatch, per_replica, piece_bounds, remainder_of
+from tfdist.runtime.batches.host_feed.fed_batches import FedBatches
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.workers import local_replicas
 
 _Policy = tf.data.experimental.AutoShardPolicy
 
 
-def distribute(dataset: Any, strategy: tf.distribute.Strategy, smallest: int = 0) -> Any:
+def distribute(dataset: Any, strategy: tf.distribute.Strategy, smallest: int = 0, *, once: bool = False) -> Any:
     """Cuts every global batch of `dataset` into the replicas' pieces; what is distributed already stays as it is.
 
     Args:
         dataset: A `tf.data.Dataset` of global batches, or a distributed dataset.
         strategy: A strategy of several replicas.
         smallest: No batch has fewer samples.
+        once: Whether one worker of each host draws the batches for all of its workers. The result then describes the
+            pieces, as it would be without; those that are drawn once come from its description's `fed`.
     """
     if isinstance(dataset, tf.distribute.DistributedDataset):
         make_replica_batches = description_of(dataset).replica_batches
@@ -38,10 +42,19 @@ def distribute(dataset: Any, strategy: tf.distribute.Strategy, smallest: int = 0
     _check_policy(dataset, strategy)
     replicas = strategy.num_replicas_in_sync
 
-    def make(ids: Sequence[int]) -> tf.data.Dataset:
-        return _pieces(dataset, smallest, ids, replicas, shows_remainder=settings_of(strategy).nccl is not None)
+    specs = []
+    shows_remainder = settings_of(strategy).nccl is not None
 
-    return per_replica(make, strategy)
+    def make(ids: Sequence[int]) -> tf.data.Dataset:
+        pieces = _pieces(dataset, smallest, ids, replicas, shows_remainder=shows_remainder)
+        specs.append(pieces.element_spec)
+        return pieces
+
+    distributed = per_replica(make, strategy)
+    feed = settings_of(strategy).feed
+    if once and feed is not None:
+        description_of(distributed).fed = FedBatches(feed, dataset, specs[0], strategy)
+    return distributed
 
 
 def smallest_batch(adapter: Any) -> int:

@@ -14,7 +14,7 @@ from keras.src.trainers.epoch_iterator import EpochIterator
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.inputs.data_adapters import distribute, smallest_batch
 from tfdist.keras_repairs.inputs.full_read_warnings import warn_of_whole_reading
-from tfdist.keras_repairs.inputs.same_data_check import check_same_data
+from tfdist.keras_repairs.inputs.host_drawing import is_drawn_once
 from tfdist.runtime.batches.dataset_description import (
     Even,
     PartialEpoch,
@@ -22,6 +22,7 @@ from tfdist.runtime.batches.dataset_description import (
     even_batches,
     take_partial_epoch,
 )
+from tfdist.runtime.batches.host_feed.host_feed import FeedChannel
 from tfdist.runtime.step_meter import StepMeter
 
 Function = Callable[..., Any]
@@ -35,11 +36,13 @@ class _EpochSource:
         whole: Its dataset before that was cut for the replicas.
         next: The rest of an epoch, with which the next one starts in place of a whole one.
         current: The rest of an epoch that is the one being opened.
+        once: Whether one worker of each host draws the batches for all of its workers.
     """
 
     whole: Any
     next: PartialEpoch | None = None
     current: PartialEpoch | None = None
+    once: bool = False
 
 
 _SOURCE: AttachedValue[_EpochSource] = AttachedValue("epoch_source")
@@ -55,9 +58,10 @@ def epoch_iterator_init(original: Function) -> Function:
             return
         EpochIterator.__init__(self, *args, **kwargs)
         self._distribute_strategy = distribute_strategy
-        check_same_data(self.data_adapter, distribute_strategy)
-        _SOURCE.set(self, _EpochSource(self.data_adapter.get_tf_dataset()))
-        warn_of_whole_reading(self.data_adapter, whole_batches(self), distribute_strategy)
+        whole = self.data_adapter.get_tf_dataset()
+        once = is_drawn_once(self.data_adapter, whole, distribute_strategy)
+        _SOURCE.set(self, _EpochSource(whole, once=once))
+        warn_of_whole_reading(self.data_adapter, whole, distribute_strategy, once=once)
         self._distributed_dataset = _distributed(self, whole_batches(self))
 
     return repaired
@@ -128,7 +132,7 @@ def _distributed(iterator: Any, batches: Any) -> Any:
     strategy = iterator._distribute_strategy
     if strategy.num_replicas_in_sync == 1:
         return batches
-    return distribute(batches, strategy, smallest_batch(iterator.data_adapter))
+    return distribute(batches, strategy, smallest_batch(iterator.data_adapter), once=_source_of(iterator).once)
 
 
 @dataclass(frozen=True)
@@ -187,8 +191,13 @@ class BatchIterator(Iterator[Any]):
     """
 
     def __init__(self, batches: EpochBatches) -> None:
-        of_only_replica = description_of(batches.dataset).of_only_replica if batches.is_cut else None
-        self.iterator = iter(batches.dataset if of_only_replica is None else of_only_replica)
+        self._channel: FeedChannel | None = None
+        dataset = batches.dataset
+        fed = description_of(dataset).fed if batches.is_cut else None
+        if fed is not None:
+            dataset, self._channel = fed.open()
+        of_only_replica = description_of(dataset).of_only_replica if batches.is_cut else None
+        self.iterator = iter(dataset if of_only_replica is None else of_only_replica)
         self.left = batches.steps
         self.calls: dict[object, Function] = {}
         self.meter: StepMeter | None = None
@@ -200,18 +209,33 @@ class BatchIterator(Iterator[Any]):
         self._is_of_replicas = batches.is_cut and is_distributed
 
     def __next__(self) -> Any:
-        """Ends as TensorFlow's iterators do inside a compiled step, which is what Keras's loops wait for."""
-        try:
-            batch = self.fetched()
-        except StopIteration:
-            raise tf.errors.OutOfRangeError(None, None, "End of sequence") from None
+        batch = self.fetched()
         self.take(1)
         return batch if self._is_of_replicas else batch.values
 
     def fetched(self) -> FetchedBatch:
-        """The next batch, for a caller that has counted it with `take`."""
-        with contextlib.nullcontext() if self.meter is None else self.meter.fetching():
-            return FetchedBatch(next(self.iterator), self.iterator.element_spec)
+        """The next batch, for a caller that counts it with `take`.
+
+        It ends as TensorFlow's iterators do inside a compiled step, which is what Keras's loops wait for.
+        """
+        try:
+            with contextlib.nullcontext() if self.meter is None else self.meter.fetching():
+                return FetchedBatch(next(self.iterator), self.iterator.element_spec)
+        except StopIteration:
+            self.check_end()
+            raise tf.errors.OutOfRangeError(None, None, "End of sequence") from None
+
+    def __del__(self) -> None:
+        # Before TensorFlow's iterator goes, which waits for a batch that is on its way.
+        if self._channel is not None:
+            self._channel.close()
+
+    def check_end(self) -> None:
+        """Raises what has ended the batches, where that was not their end: an error of the data on the worker that
+        draws them, or that worker's own end."""
+        failure = None if self._channel is None else self._channel.failure
+        if failure is not None:
+            raise failure
 
     def take(self, steps: int) -> int:
         """Counts up to `steps` as taken, for a caller that uses `iterator` itself; returns how many there are."""

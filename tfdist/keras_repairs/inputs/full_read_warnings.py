@@ -15,6 +15,7 @@ from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 
 from tfdist.keras_repairs.base.warn_once import warn_once
+from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.workers import local_replicas, worker_count
 from tfdist.text import format_bytes
 
@@ -24,17 +25,24 @@ MUCH = 256 << 20
 _FILES = ("TFRecordDataset", "TextLineDataset", "FixedLengthRecordDataset", "CsvDataset", "SqlDataset", "ReadFile")
 
 
-def warn_of_whole_reading(adapter: Any, dataset: Any, strategy: tf.distribute.Strategy) -> None:
+def warn_of_whole_reading(adapter: Any, dataset: Any, strategy: tf.distribute.Strategy, *, once: bool = False) -> None:
     """Warns once, on the chief of several workers, where it is expensive that each of them reads everything.
 
     Args:
         adapter: Keras's adapter of the data.
         dataset: What it gives.
         strategy: The strategy in force.
+        once: Whether one worker of each host reads for all of it.
     """
     workers = worker_count(strategy)
-    if workers == 1 or local_replicas(strategy)[0] != 0:
+    feed = settings_of(strategy).feed
+    if local_replicas(strategy)[0] != 0 or workers == 1:
         return
+    readers = f"{workers} workers"
+    if once and feed is not None:
+        if len(feed.workers) == workers:
+            return
+        readers = "hosts"
     if isinstance(adapter, ArrayDataAdapter):
         size = sum(int(getattr(array, "nbytes", 0)) for array in keras.tree.flatten(adapter._inputs))
         if size > MUCH:
@@ -44,24 +52,24 @@ def warn_of_whole_reading(adapter: Any, dataset: Any, strategy: tf.distribute.St
                 "them on the disk, where each worker reads its own rows alone."
             )
     elif not isinstance(adapter, TFDatasetAdapter):
-        _warn(workers, "runs all of the Python code that makes the batches")
+        _warn(readers, "runs all of the Python code that makes the batches")
     elif isinstance(dataset, tf.data.Dataset):
-        names = set(_parts(dataset))
+        names = set(parts_of(dataset))
         if any(name.startswith(_FILES) for name in names):
-            _warn(workers, "reads and parses all files of this tf.data.Dataset")
+            _warn(readers, "reads and parses all files of this tf.data.Dataset")
         elif any("PyFunc" in name for name in names):
-            _warn(workers, "runs all of the Python code in this tf.data.Dataset")
+            _warn(readers, "runs all of the Python code in this tf.data.Dataset")
 
 
-def _warn(workers: int, what: str) -> None:
+def _warn(readers: str, what: str) -> None:
     warn_once(
-        f"Each of the {workers} workers {what} and keeps its rows of every global batch: exact, but no faster than on "
+        f"Each of the {readers} {what} and keeps its rows of every global batch: exact, but no faster than on "
         "one worker. Where training waits for its data, use tfdist.data (tfrecords, csv, text, images, arrays), with "
         "which a worker reads its own samples alone."
     )
 
 
-def _parts(dataset: tf.data.Dataset) -> Iterator[str]:
+def parts_of(dataset: tf.data.Dataset) -> Iterator[str]:
     """The classes of a dataset's stages, and the operations of the functions in them."""
     todo = [dataset]
     while todo:

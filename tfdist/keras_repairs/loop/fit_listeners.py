@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator
+from tfdist.keras_repairs.inputs.host_drawing import handing_batches
 
 Function = Callable[..., Any]
 TrainerMethod = Literal["fit", "evaluate", "predict"]
@@ -85,7 +86,8 @@ def notifying(original: Function, call: TrainerMethod, listener: FitListener) ->
     def repaired(self: Any, *args: Any, **kwargs: Any) -> Any:
         state = fit_state(self)
         under_way = state.under_way() if call == "fit" else contextlib.nullcontext()
-        with listener.calling(call), under_way, state.reading_logs():
+        handing = handing_batches(self.distribute_strategy)
+        with listener.calling(call), under_way, state.reading_logs(), handing:
             return original(self, *args, **kwargs)
 
     return repaired

@@ -143,7 +143,11 @@ class _FromIterator:
         call = batches.calls.get(self)
         if call is None:
             call = batches.calls[self] = self._for(batches.iterator)
-        return call(*tensors)
+        try:
+            return call(*tensors)
+        except tf.errors.OutOfRangeError:
+            batches.check_end()
+            raise
 
     def _for(self, iterator: Any) -> Function:
         parts = tf.nest.flatten(iterator, expand_composites=True)

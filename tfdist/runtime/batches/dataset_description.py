@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from weakref import WeakKeyDictionary
 
 import tensorflow as tf
 
 from tfdist.order.position import Position
+
+if TYPE_CHECKING:
+    from tfdist.runtime.batches.host_feed.fed_batches import FedBatches
 
 
 class EpochCounter:
@@ -93,6 +96,8 @@ class DatasetDescription:
         even: Which batches of an epoch are known to have equally many samples on all replicas.
         of_only_replica: The batches of the worker's only replica, where that is on the CPU: the dataset that the
             distributed one hands on, through buffers and threads that such a replica does not need.
+        fed: The same batches, drawn by one worker of this host for all of its workers, which an iterator is to take;
+            None where each worker draws its own.
     """
 
     order: PipelineOrder | None = None
@@ -100,6 +105,7 @@ class DatasetDescription:
     replica_batches: Callable[[], tf.distribute.DistributedDataset] | None = None
     even: Even = "none"
     of_only_replica: tf.data.Dataset | None = None
+    fed: FedBatches | None = None
 
 
 # What describes a dataset must not refer to it, or neither would ever be freed.

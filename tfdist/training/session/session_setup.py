@@ -22,6 +22,7 @@ from tfdist.rundir import RunDir
 from tfdist.rundir.ledger_lines import TimeKind
 from tfdist.runtime import devices
 from tfdist.runtime import strategy as strategies
+from tfdist.runtime.batches.host_feed.host_feed import HostFeed
 from tfdist.runtime.collectives.decisions import broadcast
 from tfdist.runtime.collectives.traced_progress import TracedProgress
 from tfdist.runtime.nccl_version import lets_workers_share_a_gpu, nccl_version
@@ -169,6 +170,8 @@ def _make_strategy(context: WorkerContext, request: devices.DeviceRequest, link:
             choice, names, addresses=context.addresses, index=context.index, links=context.links
         )
     _log.info("strategy %s, collectives %s: %s", choice.kind, choice.communication, choice.reason)
+    if context.feed_sockets:
+        settings_of(strategy).feed = HostFeed(context.index, context.host_workers, context.feed_sockets)
     settings_of(strategy).memory_size = memory_of(context.index, request, names)
     settings_of(strategy).batch_norm = context.batch_norm
     settings_of(strategy).emulates_xla = read_gpu_emulation().xla

@@ -43,6 +43,8 @@ class WorkerContext:
         shard_embeddings: The most rows of an embedding that each worker has whole; None where all are whole.
         offload: What is kept in the host's memory or on its disk; "none" for nothing.
         links: Its ends of the sets of links to the other workers of its host.
+        host_workers: The workers of its host that may share what the first of them draws; none where each draws alone.
+        feed_sockets: File descriptors of its sockets for that.
         timeout: Returns the seconds that one call into TensorFlow may take now.
         end: Ends the process with an error.
     """
@@ -58,6 +60,8 @@ class WorkerContext:
     shard_embeddings: int | None = None
     offload: Offload = "none"
     links: tuple[LinkEnds, ...] = ()
+    host_workers: tuple[int, ...] = ()
+    feed_sockets: tuple[int, ...] = ()
     timeout: Callable[[], float] = lambda: 600.0
     end: Callable[[WorkerFailedError], None] = _end_with
 
@@ -119,6 +123,8 @@ def context_of(assignment: Assignment) -> LaunchedWorkerContext:
         shard_embeddings=assignment.shard_embeddings,
         offload=assignment.offload,
         links=tuple(LinkEnds.of(assignment.index, assignment.linked, fds) for fds in assignment.links),
+        host_workers=assignment.host_workers,
+        feed_sockets=assignment.feed_sockets,
         timeout=lambda: _watchdog_seconds(assignment, link),
         end=lambda error: os._exit(report(error, assignment)),
         assignment=assignment,

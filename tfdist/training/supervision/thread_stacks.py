@@ -13,6 +13,7 @@ from pathlib import Path
 from types import FrameType
 
 from tfdist.launch.worker.channel_protocol import CALLED
+from tfdist.runtime.batches import host_feed
 from tfdist.runtime.transport import shared_memory
 from tfdist.training.supervision.user_frames import is_user_file
 
@@ -32,7 +33,7 @@ _CALLERS = ("/tensorflow/python/ops/script_ops.py", "/keras/src/trainers/data_ad
 `py_function`, `numpy_function`), Keras's those of a `PyDataset`."""
 
 
-_SUMS = str(Path(shared_memory.__file__).parent)
+_WAITING = (str(Path(shared_memory.__file__).parent), str(Path(host_feed.__file__).parent))
 """Code that waits for other workers in such a function of TensorFlow's; it is none of the user's."""
 
 
@@ -109,7 +110,7 @@ def called_places(frames: Mapping[int, FrameType] | None = None) -> str:
 
 def _called_place(stack: traceback.StackSummary) -> str | None:
     """Where a thread is in a function of the user that is run for the main thread; None where it is in none."""
-    if any(summary.filename.startswith(_SUMS) for summary in stack):
+    if any(summary.filename.startswith(_WAITING) for summary in stack):
         return None
     inside = [place for place, summary in enumerate(stack) if any(call in summary.filename for call in _CALLERS)]
     return _innermost(stack[inside[-1] :]) or None if inside else None

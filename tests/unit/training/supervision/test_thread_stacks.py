@@ -13,9 +13,15 @@ from types import FrameType
 import numpy as np
 import pytest
 
+from tests.unit.runtime.batches.host_feed.channels import DTYPES, batch, socket_pair
 from tests.unit.runtime.transport.shared_memory.linked_threads import meshes
 from tfdist.errors import WorkerFailedError
+from tfdist.runtime.batches.host_feed.batch_receiver import BatchReceiver
+from tfdist.runtime.batches.host_feed.batch_sender import BatchSender
+from tfdist.runtime.batches.host_feed.host_feed import FeedChannel
+from tfdist.runtime.batches.host_feed.piece_cutter import PieceCutter
 from tfdist.runtime.transport.shared_memory.array_exchange import reduce_arrays
+from tfdist.runtime.transport.shared_memory.output_buffers import OutputBuffers
 from tfdist.training.supervision.thread_stacks import called_places, format_stacks, main_place, stack_of
 
 SCRIPT = """
@@ -137,6 +143,29 @@ def test_who_waits_for_other_workers_in_shared_memory_runs_no_function_of_the_us
     assert called_places({**of_main(frame), 1: caught[0]}) == ""
     assert called_places({**of_main(frame), 1: caught[0], 2: called}) == "data.py line 3 in load"
     near.close()
+
+
+def test_who_waits_for_batches_of_another_worker_runs_no_function_of_the_users(
+    frame: FrameType, tmp_path: Path, called: FrameType
+) -> None:
+    caught: list[FrameType] = []
+
+    class Watched(PieceCutter):
+        def pieces(self, *_: object) -> list[list[np.ndarray]]:
+            caught.append(sys._getframe(1))
+            return [[]]
+
+    call = runpy.run_path(str(tmp_path / "tensorflow" / "python" / "ops" / "script_ops.py"))["call"]
+    near, far = socket_pair()
+    sender, receiver = BatchSender([near]), BatchReceiver(far, DTYPES, 0)
+    cutter = Watched(1, [0], (True, True), False)
+    channel = FeedChannel(1, receiver, cutter, None, lambda failure: ValueError(), OutputBuffers())
+    sender.send(batch(0, 2), 2)
+    call(channel.next_piece)
+    channel.close()
+    sender.close()
+    assert called_places({**of_main(frame), 1: caught[0]}) == ""
+    assert called_places({**of_main(frame), 1: caught[0], 2: called}) == "data.py line 3 in load"
 
 
 def test_other_threads_are_nobodys_matter(frame: FrameType) -> None:

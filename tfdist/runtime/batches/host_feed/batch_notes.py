@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from dataclasses import dataclass
 
 from tfdist.runtime.batches.host_feed.slot_layout import Shape
 
-MOST_BYTES = 32 << 10
+MOST_BYTES = 64 << 10
 """Of a message."""
+
+MOST_ARRAYS = 500
+"""Of a batch, whose shapes a message has room for."""
 
 _MOST_TEXT = 6 << 10
 """Characters of an error's text, of which each may take several bytes. TensorFlow's may hold a traceback: its last
@@ -48,9 +52,13 @@ class FailureNote:
     text: str
 
 
+_KEPT = 32
+"""Messages of which both forms are kept: batches of one size are told of in the same words again and again."""
+
 Note = BatchNote | EndNote | FailureNote
 
 
+@functools.lru_cache(_KEPT)
 def encode(note: Note) -> bytes:
     """The message that says it."""
     if isinstance(note, BatchNote):
@@ -60,6 +68,7 @@ def encode(note: Note) -> bytes:
     return b"{}"
 
 
+@functools.lru_cache(_KEPT)
 def decode(message: bytes) -> Note:
     """What a message says."""
     said = json.loads(message)

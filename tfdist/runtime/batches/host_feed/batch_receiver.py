@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tfdist.errors import WorkerFailedError
 from tfdist.runtime.batches.host_feed.batch_notes import MOST_BYTES, BatchNote, EndNote, FailureNote, decode
-from tfdist.runtime.batches.host_feed.slot_layout import layout_of
+from tfdist.runtime.batches.host_feed.slot_layout import places_in
 
 
 class Abandoned(Exception):
@@ -50,7 +50,8 @@ class BatchReceiver:
         self._link = link
         self._dtypes = tuple(dtypes)
         self._drawer = drawer
-        self._memories: dict[int, mmap.mmap] = {}
+        self._memories: dict[int, NDArray[np.uint8]] = {}
+        self._found: dict[int, tuple[BatchNote, SharedBatch]] = {}
         self._leaving = os.eventfd(0, os.EFD_CLOEXEC)
         self._poller = select.poll()
         self._poller.register(link.fileno(), select.POLLIN)
@@ -69,15 +70,15 @@ class BatchReceiver:
         note, descriptors = self._next_note()
         if not isinstance(note, BatchNote):
             return note
-        layout = layout_of(note.shapes, self._dtypes)
         if descriptors:
             self._memories[note.slot] = self._mapped(descriptors)
-        memory = self._memories[note.slot]
-        arrays = [
-            np.frombuffer(memory, dtype, int(np.prod(shape, dtype=np.int64)), start).reshape(shape)
-            for shape, dtype, start in zip(note.shapes, self._dtypes, layout.offsets, strict=True)
-        ]
-        return SharedBatch(tuple(arrays), note.largest, note.slot)
+            self._found.pop(note.slot, None)
+        found = self._found.get(note.slot)
+        if found is None or found[0] != note:
+            arrays = places_in(self._memories[note.slot], note.shapes, self._dtypes)
+            # To make the arrays costs more than to look them up.
+            found = self._found[note.slot] = (note, SharedBatch(arrays, note.largest, note.slot))
+        return found[1]
 
     def release(self, batch: SharedBatch) -> None:
         """Says that a batch has been read: its memory is for another one from now on."""
@@ -93,6 +94,7 @@ class BatchReceiver:
         self._link.close()
         os.close(self._leaving)
         self._memories.clear()
+        self._found.clear()
 
     def _next_note(self) -> tuple[BatchNote | EndNote | FailureNote, list[int]]:
         try:
@@ -116,10 +118,10 @@ class BatchReceiver:
         message, descriptors, flags, _ = socket.recv_fds(self._link, MOST_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
         return message, descriptors, flags
 
-    def _mapped(self, descriptors: Sequence[int]) -> mmap.mmap:
+    def _mapped(self, descriptors: Sequence[int]) -> NDArray[np.uint8]:
         (descriptor,) = descriptors
         try:
-            return mmap.mmap(descriptor, 0, prot=mmap.PROT_READ)
+            return np.frombuffer(mmap.mmap(descriptor, 0, prot=mmap.PROT_READ), np.uint8)
         except OSError as error:
             raise self._broken_off(f"the system gives this worker no memory ({error})") from error
         finally:

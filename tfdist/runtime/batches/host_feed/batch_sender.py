@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tfdist.net.host_links import shared_memory
 from tfdist.runtime.batches.host_feed.batch_notes import BatchNote, EndNote, FailureNote, Note, encode
-from tfdist.runtime.batches.host_feed.slot_layout import layout_of
+from tfdist.runtime.batches.host_feed.slot_layout import Shape, layout_of, places_in
 
 SLOTS = 2
 """Batches that lie in memory at once. Each worker holds another one or two that it has read ahead."""
@@ -57,10 +57,7 @@ class BatchSender:
         while slot.reading:
             self._hear(None)
         shapes = tuple(array.shape for array in arrays)
-        layout = layout_of(shapes, [array.dtype for array in arrays])
-        is_new = slot.make_room(layout.size)
-        for array, start in zip(arrays, layout.offsets, strict=True):
-            slot.fill(start, array)
+        is_new = slot.fill(arrays, shapes)
         self._sent += 1
         slot.reading = set(self._readers)
         self._tell(BatchNote(number, largest, shapes), [slot.descriptor] if is_new else [])
@@ -124,23 +121,28 @@ class _Slot:
         self.descriptor = -1
         self.reading: set[int] = set()
         self._bytes: NDArray[np.uint8] = np.empty(0, np.uint8)
+        self._places: tuple[NDArray, ...] = ()
+        self._shapes: tuple[Shape, ...] | None = None
 
-    def make_room(self, size: int) -> bool:
-        """Takes new memory where `size` bytes have no room; returns whether it did."""
-        if size <= self._bytes.size:
-            return False
-        self.close()
-        self.descriptor = shared_memory(size)
-        self._bytes = np.frombuffer(mmap.mmap(self.descriptor, size), np.uint8)
-        return True
-
-    def fill(self, start: int, array: NDArray) -> None:
-        """Copies an array to the bytes from `start` on."""
-        place = self._bytes[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
-        np.copyto(place, array)
+    def fill(self, arrays: Sequence[NDArray], shapes: tuple[Shape, ...]) -> bool:
+        """Copies arrays of these shapes into the memory; returns whether that is new, as they had no room."""
+        is_new = False
+        if shapes != self._shapes:
+            dtypes = [array.dtype for array in arrays]
+            size = layout_of(shapes, dtypes).size
+            is_new = size > self._bytes.size
+            if is_new:
+                self.close()
+                self.descriptor = shared_memory(size)
+                self._bytes = np.frombuffer(mmap.mmap(self.descriptor, size), np.uint8)
+            self._places, self._shapes = places_in(self._bytes, shapes, dtypes), shapes
+        for array, place in zip(arrays, self._places, strict=True):
+            np.copyto(place, array)
+        return is_new
 
     def close(self) -> None:
         """Gives the memory up; readers that have it keep it."""
+        self._places, self._shapes = (), None
         if self.descriptor >= 0:
             os.close(self.descriptor)
         self.descriptor = -1

@@ -54,13 +54,18 @@ class FedBatches:
             local_replicas(self.strategy),
             tuple(leaf.shape.rank != 0 for leaf in leaves),
             self.spec.counting != (),
+            self.spec.remainder != (),
         )
         dtypes = [leaf.dtype.as_numpy_dtype for leaf in leaves]
 
         def make_drawing(readers: Sequence[Any]) -> Drawing:
             # Now, and not in the thread: each iterator over a dataset draws seeds of its own.
-            drawn = iter(self.batches.with_options(no_autotune_options()))
-            return Drawing(_arrays_of(drawn), cutter.rows, _failure_of, readers)
+            try:
+                drawn = _arrays_of(iter(self.batches.with_options(no_autotune_options())))
+            except tf.errors.OpError as error:
+                # The others wait for this channel, and are to raise the same.
+                drawn = _raising(error)
+            return Drawing(drawn, cutter.rows, _failure_of, readers)
 
         channel = self.feed.open(make_drawing, cutter, [np.dtype(dtype) for dtype in dtypes], _error_of)
 
@@ -126,10 +131,21 @@ def _traced(function: Callable[..., Any], signature: tf.TensorSpec) -> Any:
     return tf.function(function, input_signature=[signature], autograph=False).get_concrete_function()
 
 
-def _arrays_of(batches: Iterator[Any]) -> Iterator[list[NDArray]]:
-    for batch in batches:
+def _arrays_of(batches: Any) -> Iterator[list[NDArray]]:
+    """The arrays of what TensorFlow's iterator gives, without the structure, which takes as long to make as a batch."""
+    kinds = {"output_types": batches._flat_output_types, "output_shapes": batches._flat_output_shapes}
+    while True:
+        try:
+            leaves = tf.raw_ops.IteratorGetNext(iterator=batches._iterator_resource, **kinds)
+        except tf.errors.OutOfRangeError:
+            return
         # Not a copy, as `numpy()` makes one.
-        yield [leaf._numpy() for leaf in tf.nest.flatten(batch)]
+        yield [leaf._numpy() for leaf in leaves]
+
+
+def _raising(error: Exception) -> Iterator[list[NDArray]]:
+    raise error
+    yield []
 
 
 def _failure_of(error: Exception) -> FailureNote:

@@ -33,6 +33,7 @@ class FeedChannel:
         cutter: Cuts out the pieces of its replicas.
         drawing: What draws, where this worker does.
         error_of: The error that a failure of the data is to raise here.
+        buffers: Memory for the pieces.
     """
 
     def __init__(
@@ -42,13 +43,14 @@ class FeedChannel:
         cutter: PieceCutter,
         drawing: Drawing | None,
         error_of: Callable[[FailureNote], Exception],
+        buffers: OutputBuffers,
     ) -> None:
         self.number = number
         self._receiver = receiver
         self._cutter = cutter
         self._drawing = drawing
         self._error_of = error_of
-        self._buffers = OutputBuffers()
+        self._buffers = buffers
         self._pieces: list[list[NDArray]] = []
         self._failure: Exception | None = None
         self._is_open = True
@@ -130,6 +132,7 @@ class HostFeed:
             link.set_inheritable(False)
         # As long as their iterators live.
         self._channels: WeakValueDictionary[int, FeedChannel] = WeakValueDictionary()
+        self._buffers = OutputBuffers()
         self._opened = 0
         self.runs_python = False
         self._calls = 0
@@ -168,7 +171,7 @@ class HostFeed:
             raise self._broken_off(str(error)) from error
         self._opened += 1
         receiver = BatchReceiver(link, dtypes, self.drawer)
-        channel = FeedChannel(self._opened, receiver, cutter, drawing, error_of)
+        channel = FeedChannel(self._opened, receiver, cutter, drawing, error_of, self._buffers)
         self._channels[self._opened] = channel
         return channel
 

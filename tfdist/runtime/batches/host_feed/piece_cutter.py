@@ -20,12 +20,14 @@ class PieceCutter:
         ids: Those of this worker, in order.
         has_rows: Of each array of a batch, whether its first dimension is the samples.
         counts_replicas: Whether the pieces say how many replicas have a sample.
+        shows_remainder: Whether they have a remainder.
     """
 
     replicas: int
     ids: Sequence[int]
     has_rows: tuple[bool, ...]
     counts_replicas: bool
+    shows_remainder: bool = False
 
     def rows(self, arrays: Sequence[NDArray]) -> int:
         """The samples of a batch."""
@@ -43,6 +45,7 @@ class PieceCutter:
         """
         total = self.rows(arrays)
         counting = [min(total, self.replicas)] if self.counts_replicas else []
+        remainder = [np.zeros(total % self.replicas, bool)] if self.shows_remainder else []
         made = []
         for replica in self.ids:
             first, end = batch_split.bounds(total, self.replicas, replica)
@@ -51,5 +54,5 @@ class PieceCutter:
             parts = zip(arrays, self.has_rows, strict=True)
             data = [copy(array[start:stop] if has_rows else array) for array, has_rows in parts]
             numbers = [end - first, first, total, *counting, largest]
-            made.append([*data, *(np.array(number, np.int64) for number in numbers)])
+            made.append([*data, *(np.array(number, np.int64) for number in numbers), *remainder])
         return made

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 ALIGNMENT = 64
 """Bytes: a line of the cache, and what vector instructions want."""
@@ -34,3 +35,12 @@ def layout_of(shapes: Sequence[Shape], dtypes: Sequence[np.dtype]) -> SlotLayout
         offsets.append(start)
         end = start + math.prod(shape) * dtype.itemsize
     return SlotLayout(tuple(offsets), max(1, end))
+
+
+def places_in(memory: NDArray[np.uint8], shapes: Sequence[Shape], dtypes: Sequence[np.dtype]) -> tuple[NDArray, ...]:
+    """Arrays of these shapes and dtypes in some memory, each at its place."""
+    offsets = layout_of(shapes, dtypes).offsets
+    return tuple(
+        memory[start : start + math.prod(shape) * dtype.itemsize].view(dtype).reshape(shape)
+        for start, shape, dtype in zip(offsets, shapes, dtypes, strict=True)
+    )

@@ -17,7 +17,15 @@ from tests.unit.runtime.batches.host_feed.channels import DTYPES, batch, descrip
 from tests.waiting import until
 from tfdist.errors import WorkerFailedError
 from tfdist.runtime.batches.host_feed import batch_sender
-from tfdist.runtime.batches.host_feed.batch_notes import EndNote, FailureNote
+from tfdist.runtime.batches.host_feed.batch_notes import (
+    MOST_ARRAYS,
+    MOST_BYTES,
+    BatchNote,
+    EndNote,
+    FailureNote,
+    decode,
+    encode,
+)
 from tfdist.runtime.batches.host_feed.batch_receiver import Abandoned, BatchReceiver, SharedBatch
 from tfdist.runtime.batches.host_feed.batch_sender import SLOTS, BatchSender
 
@@ -166,6 +174,16 @@ def test_a_system_without_memory_is_an_error_of_all(monkeypatch: pytest.MonkeyPa
             came = receiver.receive()
             assert isinstance(came, FailureNote)
             assert "Cannot allocate memory" in came.text
+
+
+def test_notes_of_many_arrays_and_of_long_errors_have_room() -> None:
+    shapes = (((2**31 - 1,) * 8),) * MOST_ARRAYS
+    for note in (BatchNote(1, 2**40, shapes), FailureNote(3, "\N{SNOWMAN}" * 100_000)):
+        message = encode(note)
+        assert len(message) <= MOST_BYTES
+        assert type(decode(message)) is type(note)
+    assert decode(encode(BatchNote(1, 2**40, shapes))) == BatchNote(1, 2**40, shapes)
+    assert decode(encode(FailureNote(None, "short"))) == FailureNote(None, "short")
 
 
 def test_the_death_of_the_drawing_process_is_seen_at_once() -> None:
