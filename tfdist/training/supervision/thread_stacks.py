@@ -37,6 +37,10 @@ _WAITING = (str(Path(shared_memory.__file__).parent), str(Path(host_feed.__file_
 """Code that waits for other workers in such a function of TensorFlow's; it is none of the user's."""
 
 
+_DRAWING = (str(Path(host_feed.__file__).parent / "fed_batches.py"), "_arrays_of")
+"""File and name of what waits for a batch of the input pipeline, for all workers of the host."""
+
+
 def frames_of_threads() -> dict[int, FrameType]:
     """Thread -> its innermost frame, without garbage collection meanwhile.
 
@@ -100,12 +104,17 @@ def called_places(frames: Mapping[int, FrameType] | None = None) -> str:
         frames: See `main_place`.
 
     Returns:
-        `FILE line N in FUNCTION` of each other one, comma-separated; empty when no such function runs.
+        `FILE line N in FUNCTION` of each other one, comma-separated; where there is none, that of tfdist's thread that
+        waits for a batch which it draws for other workers, too; else empty.
     """
     frames = frames_of_threads() if frames is None else frames
     main = threading.main_thread().ident
-    places = [_called_place(stack_of(ident, frame)) for ident, frame in frames.items() if ident != main]
-    return ", ".join(sorted({place for place in places if place})[:_MOST_PLACES])
+    stacks = [stack_of(ident, frame) for ident, frame in frames.items() if ident != main]
+    places = {place for place in map(_called_place, stacks) if place}
+    if not places:
+        drawing = [at for stack in stacks for at in stack if (at.filename, at.name) == _DRAWING]
+        places = {_innermost([at]) for at in drawing}
+    return ", ".join(sorted(places)[:_MOST_PLACES])
 
 
 def _called_place(stack: traceback.StackSummary) -> str | None:

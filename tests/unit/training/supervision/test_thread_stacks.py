@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ import pytest
 from tests.unit.runtime.batches.host_feed.channels import DTYPES, batch, socket_pair
 from tests.unit.runtime.transport.shared_memory.linked_threads import meshes
 from tfdist.errors import WorkerFailedError
+from tfdist.runtime.batches import host_feed
 from tfdist.runtime.batches.host_feed.batch_receiver import BatchReceiver
 from tfdist.runtime.batches.host_feed.batch_sender import BatchSender
 from tfdist.runtime.batches.host_feed.host_feed import FeedChannel
@@ -166,6 +168,16 @@ def test_who_waits_for_batches_of_another_worker_runs_no_function_of_the_users(
     sender.close()
     assert called_places({**of_main(frame), 1: caught[0]}) == ""
     assert called_places({**of_main(frame), 1: caught[0], 2: called}) == "data.py line 3 in load"
+
+
+def test_a_worker_whose_pipeline_makes_a_batch_for_others_is_busy_with_it(frame: FrameType, called: FrameType) -> None:
+    """The workers that wait for it are not. Where it runs Python code, that says more."""
+    file = Path(host_feed.__file__).parent / "fed_batches.py"
+    code: dict[str, Any] = {}
+    exec(compile("import sys\ndef _arrays_of():\n    return sys._getframe()\n", str(file), "exec"), code)
+    threads = {**of_main(frame), 1: code["_arrays_of"]()}
+    assert called_places(threads).endswith("host_feed/fed_batches.py line 3 in _arrays_of")
+    assert called_places({**threads, 2: called}) == "data.py line 3 in load"
 
 
 def test_other_threads_are_nobodys_matter(frame: FrameType) -> None:

@@ -137,6 +137,20 @@ def test_the_end_of_the_own_reader_ends_the_drawing_and_what_was_sent_stays_read
                 take(other)
 
 
+def test_what_was_sent_before_a_hang_up_is_read_though_the_sender_has_not_heard_the_reader() -> None:
+    """The system then tells of an error first, and of what came before it afterwards."""
+    near, far = socket_pair()
+    sender, receiver = BatchSender([near]), BatchReceiver(far, DTYPES, 0)
+    sender.send(batch(0, 2), 2)
+    sender.send(batch(1, 2), 2)
+    take(receiver)
+    sender.end()
+    sender.close()
+    assert take(receiver).arrays[1][0] == 1000
+    assert receiver.receive() == EndNote()
+    receiver.close()
+
+
 def test_a_reader_that_leaves_holds_nobody_up() -> None:
     with receivers_of((batch(n, 2) for n in range(20)), 2) as (_, (leaving, own)):
         take(leaving)
