@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -86,6 +88,43 @@ def test_pieces_of_a_feed(
             for part, expected in zip(one, other, strict=True):
                 assert part.dtype == expected.dtype
                 np.testing.assert_array_equal(part.numpy(), expected.numpy(), strict=True)
+
+
+def iterator_over(batches: Any) -> BatchIterator:
+    fed = distribute(lengths(8), strategy_of(1), once=True)
+    described = description_of(fed)
+    assert described.fed is not None
+    described.fed = dataclasses.replace(described.fed, batches=batches)
+    return iter(EpochBatches(fed, None, None, 0, plain_keras_overruns=False, is_cut=True))
+
+
+def test_an_error_of_the_data_is_raised_where_its_batch_was_due(feed: HostFeed) -> None:
+    rows = tf.data.Dataset.range(24).map(lambda row: tf.fill([tf.where(row == 20, tf.constant(-1, tf.int64), 2)], row))
+    iterator = iterator_over(rows.batch(8))
+    next(iterator)
+    next(iterator)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="must be >= 0"):
+        next(iterator)
+
+
+def test_an_error_of_making_the_iterator_is_one_of_its_first_batch(feed: HostFeed) -> None:
+    """All workers of the host wait for the channel, and would not hear of it."""
+
+    class Unmade:
+        def with_options(self, options: tf.data.Options) -> Any:
+            raise tf.errors.NotFoundError(None, None, "no such file")
+
+    iterator = iterator_over(Unmade())
+    with pytest.raises(tf.errors.NotFoundError, match="no such file"):
+        next(iterator)
+
+
+def test_an_iterator_that_goes_ends_the_drawing(feed: HostFeed) -> None:
+    iterator = iterator_over(lengths(8).repeat())
+    next(iterator)
+    assert "tfdist-drawing" in [thread.name for thread in threading.enumerate()]
+    del iterator
+    assert "tfdist-drawing" not in [thread.name for thread in threading.enumerate()]
 
 
 class Batches(keras.utils.PyDataset):

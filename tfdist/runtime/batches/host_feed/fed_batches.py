@@ -144,8 +144,10 @@ def _arrays_of(batches: Any) -> Iterator[list[NDArray]]:
 
 
 def _raising(error: Exception) -> Iterator[list[NDArray]]:
-    raise error
-    yield []
+    def fail() -> list[NDArray]:
+        raise error
+
+    return iter(fail, [])
 
 
 def _failure_of(error: Exception) -> FailureNote:
