@@ -145,6 +145,6 @@ def _check_policy(dataset: tf.data.Dataset, strategy: tf.distribute.Strategy) ->
         )
     if policy in (_Policy.FILE, _Policy.HINT):
         warn_once(
-            f"auto_shard_policy {policy.name} is ignored: every worker reads the whole tf.data.Dataset and keeps its "
-            "rows of each global batch, which is exact. To read each file on one worker only, use tfdist.data."
+            f"auto_shard_policy {policy.name} is ignored: every host reads the whole tf.data.Dataset, and each worker "
+            "takes its rows of each batch, which is exact. To read each file on one worker only, use tfdist.data."
         )

@@ -114,6 +114,13 @@ def why_not_once(adapter: Any, dataset: Any, strategy: tf.distribute.Strategy) -
     return ""
 
 
+_NUMBERS = frozenset(
+    {
+        *(tf.bool, tf.int8, tf.int16, tf.int32, tf.int64, tf.uint8, tf.uint16, tf.uint32, tf.uint64),
+        *(tf.bfloat16, tf.float16, tf.float32, tf.float64, tf.complex64, tf.complex128),
+    }
+)
+
 _MAPS = frozenset({"Map", "ParallelMap"})
 _BATCHES = frozenset({"Batch", "ParallelBatch"})
 
@@ -134,9 +141,7 @@ def _who_draws(feed: HostFeed, why_not: str) -> str:
 
 
 def _is_dense_number(spec: Any) -> bool:
-    return isinstance(spec, tf.TensorSpec) and (
-        spec.dtype.is_floating or spec.dtype.is_integer or spec.dtype.is_bool or spec.dtype.is_complex
-    )
+    return isinstance(spec, tf.TensorSpec) and spec.dtype in _NUMBERS
 
 
 def _is_cheap(dataset: tf.data.Dataset) -> bool:
