@@ -34,7 +34,7 @@ TAKEN = {
     "keras_repairs/base/strategy_reductions.py::repaired": CALLS,
     "keras_repairs/coupling/gather_rows.py::dense_rows": WHOLE,
     "keras_repairs/coupling/whole_batch.py::_places": WHOLE,
-    "keras_repairs/inputs/data_adapters.py::make": WHOLE,
+    "keras_repairs/inputs/data_adapters.py::distribute": WHOLE,
     "keras_repairs/loop/compilation.py::_is_on_gpus": AUTO,
     "keras_repairs/loop/trainer.py::of_piece": WHOLE,
     "keras_repairs/loop/whole_step.py::__call__": WHOLE,

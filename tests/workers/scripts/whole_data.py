@@ -21,6 +21,9 @@ DATA: dict[str, Any] = {
     "arrays": lambda: {"x": X, "y": Y, "batch_size": BATCH},
     "tfdist.data": lambda: {"x": tfdist.data.arrays((X, Y), batch_size=BATCH, shuffle=False)},
     "dataset": lambda: {"x": tf.data.Dataset.from_tensor_slices((X, Y)).batch(BATCH)},
+    "drawn once": lambda: {
+        "x": tf.data.Dataset.from_tensor_slices((X, Y)).map(lambda x, y: (tf.sin(x), y)).batch(BATCH)
+    },
     "batches of 6": lambda: {"x": tf.data.Dataset.from_tensor_slices((X, Y)).batch(6, drop_remainder=True)},
     "batches of 5": lambda: {"x": X, "y": Y, "batch_size": 5},
 }
