@@ -51,7 +51,7 @@ def compile_as_asked(original: Function) -> Function:
     return repaired
 
 
-def compiles_parts(model: Any, *, trains: bool) -> bool:
+def compiles_parts(model: Any, *, trains: bool, of_rest: bool = False) -> bool:
     """Whether XLA compiles each replica's forward and backward pass, which it cannot where replicas meet in it.
 
     Compiling the layers between the normalizations one by one would lose what XLA gains by joining them.
@@ -59,15 +59,19 @@ def compiles_parts(model: Any, *, trains: bool) -> bool:
     Args:
         model: Compiled, under a strategy of several replicas.
         trains: Whether the step trains.
+        of_rest: Whether it is for batches alone for which a step is not compiled as a whole.
     """
     if not model.jit_compile:
         return False
+    training = f"The training of {model.name!r}"
+    if of_rest:
+        training += ", where it is not compiled as a whole or a batch does not divide among the workers,"
     if cuts_parameters():
-        _warn(model, "--shard zero3 gathers its weights in the middle of a step. --shard zero2 compiles it.")
+        _warn(training, "--shard zero3 gathers its weights in the middle of a step. --shard zero2 compiles it.")
         return False
     if trains and (layers := synchronized_layers(model)):
         _warn(
-            model,
+            training,
             f"the replicas exchange the statistics of the layer {layers[0].name!r} in the middle of a step. "
             "--batch-norm replica compiles it, and is not exact.",
         )
@@ -79,12 +83,12 @@ def leave_updates_out_of_xla(model: Any) -> None:
     """A step of one replica is compiled with its updates, which XLA cannot leave to the host."""
     alone = model.distribute_strategy.num_replicas_in_sync == 1
     if alone and model.jit_compile and settings_of(model.distribute_strategy).offload is not None:
-        _warn(model, "--offload optimizer updates on the host.")
+        _warn(f"The training of {model.name!r}", "--offload optimizer updates on the host.")
         model.jit_compile = False
 
 
-def _warn(model: Any, reason: str) -> None:
-    warn_once(f"The training of {model.name!r} is not compiled with XLA: {reason} Random layers draw as it does.")
+def _warn(training: str, reason: str) -> None:
+    warn_once(f"{training} is not compiled with XLA: {reason} Random layers draw as it does.")
 
 
 def _is_on_gpus(strategy: tf.distribute.Strategy) -> bool:

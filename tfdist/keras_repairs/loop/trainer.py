@@ -29,6 +29,7 @@ from tfdist.keras_repairs.loop.step_execution import OneStep, execution
 from tfdist.keras_repairs.loop.step_logs import StepLogs, noting_logs
 from tfdist.keras_repairs.loop.step_sizes import StepSizes
 from tfdist.keras_repairs.loop.unknown_size import saying_unknown_size
+from tfdist.keras_repairs.loop.whole_step import may_be_whole
 from tfdist.keras_repairs.model_checks.refusals import meeting_in_a_branch
 from tfdist.keras_repairs.model_checks.user_overrides import is_overridden, is_users_step
 from tfdist.keras_repairs.random_numbers.seeds import check_same_seeds
@@ -137,7 +138,7 @@ class _Step:
         self._meter = settings_of(model.distribute_strategy).meter if trains else None
         self._strategy = model.distribute_strategy
         self._options = {"users": users, "draws_by_xla": bool(model.jit_compile)}
-        self._compiles = functools.partial(compiles_parts, model, trains=trains)
+        self._compiles = functools.partial(compiles_parts, model, trains=trains, of_rest=may_be_whole(model))
         self._has_peers = worker_count(self._strategy) > 1
         self.can_loop = not self._has_peers
 
