@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -34,5 +35,18 @@ def test_numbers_of_one_worker(name: str, workers: int, samples: int, jobs: Outc
         assert "raised" not in one[name], one[name]["raised"]
         for index, worker in enumerate(jobs.outcomes(workers, samples)):
             assert name in worker, f"worker {index} did not come to it"
+            assert "raised" not in worker[name], worker[name]["raised"]
+            assert_same_case(name, one[name], worker[name], f"worker {index}: {name}")
+
+
+@pytest.mark.slow
+@pytest.mark.bound(900)
+def test_numbers_of_one_worker_on_eleven(tmp_path: Path) -> None:
+    """TensorFlow knows workers by their names, of which 10 comes before 2."""
+    names = ["plain", "circle_loss", "layer_that_subtracts_the_mean", "metrics_that_are_no_sums"]
+    jobs = OutcomeJobs(tmp_path, "tests.exactness", names, 600)
+    (one,) = jobs.outcomes(1, 65)
+    for index, worker in enumerate(jobs.outcomes(11, 65)):
+        for name in names:
             assert "raised" not in worker[name], worker[name]["raised"]
             assert_same_case(name, one[name], worker[name], f"worker {index}: {name}")

@@ -9,7 +9,7 @@ from keras.src import backend
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.batch_rows import has_rows, without_stand_in
-from tfdist.keras_repairs.base.replica_step import note_gathering
+from tfdist.keras_repairs.base.replica_step import note_gathering, replica_count, replica_id
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport import replica_sums
 from tfdist.runtime.transport.compiled_sums import CannotBeCompiled, CompiledSums
@@ -26,6 +26,9 @@ _CARRIERS = {
     tf.uint32: tf.int64,
 }
 """Dtypes that TensorFlow's collectives do not carry, and those that hold every value of them."""
+
+_NAMED_IN_ORDER = 10
+"""So many workers, from 0 on, have names of one digit."""
 
 _CARRIED = (tf.float16, tf.float32, tf.float64, tf.int32, tf.int64)
 
@@ -87,10 +90,7 @@ def dense_rows(tensor: tf.Tensor) -> tf.Tensor:
     emulated = emulated_replica()
     if emulated is not None:
         return tf.cast(tf.concat(emulated.gathered(carried), axis=0), tensor.dtype)
-    if isinstance(sums, CompiledSums):
-        rows = sums.gather(carried)
-    else:
-        rows = tf.distribute.get_replica_context().all_gather(carried, axis=0)
+    rows = sums.gather(carried) if isinstance(sums, CompiledSums) else _by_tensorflow(carried)
     shape = [None, *tensor.shape[1:]]
     if tf.executing_eagerly():
         return tf.ensure_shape(tf.cast(rows, tensor.dtype), shape)
@@ -98,6 +98,16 @@ def dense_rows(tensor: tf.Tensor) -> tf.Tensor:
     # device knows its own number TensorFlow adds them up; between workers it loses the shape, as they pad what they
     # send.
     return tf.compat.v1.placeholder_with_default(tf.cast(rows, tensor.dtype), shape)
+
+
+def _by_tensorflow(tensor: tf.Tensor) -> tf.Tensor:
+    """The rows of all replicas in their order. TensorFlow gathers in the order of the workers' names, 10 before 2."""
+    context = tf.distribute.get_replica_context()
+    rows = context.all_gather(tensor, axis=0)
+    if replica_count() <= _NAMED_IN_ORDER:
+        return rows
+    replicas = context.all_gather(tf.fill(tf.shape(tensor)[:1], tf.cast(replica_id(), tf.int32)), axis=0)
+    return tf.gather(rows, tf.argsort(replicas, stable=True))
 
 
 def _text_rows(texts: tf.Tensor) -> tf.Tensor:
