@@ -95,6 +95,7 @@ def test_the_options_reach_the_workers(tmp_path: Path, monkeypatch: pytest.Monke
         "--batch-norm": "replica",
         "--communication": "ring",
         "--compression": "bfloat16",
+        "--jit": "auto",
         "--kernels": "tensorflow",
         "--share-gpu": "none",
         "--shard": "none",

@@ -209,18 +209,19 @@ class BatchIterator(Iterator[Any]):
         self._is_of_replicas = batches.is_cut and is_distributed
 
     def __next__(self) -> Any:
-        batch = self.fetched()
+        """Ends as TensorFlow's iterators do inside a compiled step, which is what Keras's loops wait for."""
+        batch = self._next()
         self.take(1)
-        return batch if self._is_of_replicas else batch.values
+        return FetchedBatch(batch, self.iterator.element_spec) if self._is_of_replicas else batch
 
     def fetched(self) -> FetchedBatch:
-        """The next batch, for a caller that counts it with `take`.
+        """The next batch of several replicas, for a caller that counts it with `take`; it ends as `__next__` does."""
+        return FetchedBatch(self._next(), self.iterator.element_spec)
 
-        It ends as TensorFlow's iterators do inside a compiled step, which is what Keras's loops wait for.
-        """
+    def _next(self) -> Any:
         try:
             with contextlib.nullcontext() if self.meter is None else self.meter.fetching():
-                return FetchedBatch(next(self.iterator), self.iterator.element_spec)
+                return next(self.iterator)
         except StopIteration:
             self.check_end()
             raise tf.errors.OutOfRangeError(None, None, "End of sequence") from None
