@@ -35,6 +35,8 @@ IN_OTHER_TESTS = {
     "keras.src.backend.common.global_state.clear_session": "test_a_cleared_session_forgets_the_strategy",
     "TFEpochIterator._get_iterator": "test_one_replica_steps_without_data",
     "TFEpochIterator._enumerate_iterator": "test_an_epoch_that_goes_on_begins_again",
+    "Trainer._resolve_auto_jit_compile": "test_auto_compiles_nothing_under_a_strategy",
+    "Trainer.compile": "test_a_script_is_not_overruled",
     "Layer.__call__": "test_nothing_is_compiled",
     "Layer._clear_losses": "test_a_layer_that_is_called_twice",
     "keras.src.losses.loss.scale_loss_for_distribution": "test_a_loss_outside_of_the_replicas_is_divided",

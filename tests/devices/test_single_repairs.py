@@ -27,6 +27,7 @@ from tfdist.data.pipeline import build
 from tfdist.keras_repairs.files import model_saving
 from tfdist.keras_repairs.model_checks import refusals
 from tfdist.order.position import Position
+from tfdist.runtime.strategy_settings import settings_of
 
 SAMPLES = 65
 
@@ -99,6 +100,24 @@ def test_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
             fit_unfit()
         take_out("Layer.__call__", monkeypatch)
         fit_unfit()
+
+
+def test_auto_compiles_nothing_under_a_strategy(monkeypatch: pytest.MonkeyPatch) -> None:
+    keras_repairs.install()
+    monkeypatch.setattr(settings_of(mirrored(2)), "emulates_xla", True)
+    with mirrored(2).scope():
+        assert compiled().jit_compile
+        take_out("Trainer._resolve_auto_jit_compile", monkeypatch)
+        assert not compiled().jit_compile
+
+
+def test_a_script_is_not_overruled(monkeypatch: pytest.MonkeyPatch) -> None:
+    keras_repairs.install()
+    monkeypatch.setattr(settings_of(mirrored(2)), "jit", "on")
+    with mirrored(2).scope():
+        assert compiled(jit_compile=False).jit_compile
+        take_out("Trainer.compile", monkeypatch)
+        assert not compiled(jit_compile=False).jit_compile
 
 
 class OfTwoViews(keras.Model):
