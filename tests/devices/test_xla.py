@@ -12,8 +12,10 @@ import pytest
 import tensorflow as tf
 
 from tests.devices.mirrored import mirrored
-from tests.exactness.comparison import assert_same
+from tests.exactness.cases import outcome
+from tests.exactness.comparison import assert_same, assert_same_case
 from tests.exactness.table import classifier, numbers
+from tests.marks import slow
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.forward import xla_loops
 from tfdist.keras_repairs.loop import whole_step
@@ -185,3 +187,16 @@ def test_sizes_that_depend_on_values_show_in_a_program(function: Callable[..., t
     compiled = tf.function(chosen, jit_compile=True, autograph=False)
     program = compiled.experimental_get_compiler_ir(tf.ones([16]))(stage="hlo", device_name="/device:CPU:0")
     assert bool(whole_step.DYNAMIC_SIZE.search(program)) is is_dynamic
+
+
+@pytest.mark.bound(400)
+@pytest.mark.parametrize(
+    "name",
+    ["dropout", "sparse_gradients_of_an_embedding", slow("batch_normalization"), slow("own_train_step_and_test_step")],
+)
+def test_auto_gives_the_numbers_of_one_device_that_is_compiled(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for strategy in (tf.distribute.get_strategy(), mirrored(2)):
+        monkeypatch.setattr(settings_of(strategy), "emulates_xla", True)
+    one = outcome(name, 65, of_training_alone=True)
+    with mirrored(2).scope():
+        assert_same_case(name, one, outcome(name, 65, of_training_alone=True))
