@@ -14,7 +14,7 @@ from tests.workers.outcome_jobs import OutcomeJobs
 def test_a_job_that_was_ended_leaves_what_it_has_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = []
 
-    def ended(*arguments: Any, timeout: float) -> NoReturn:
+    def ended(*arguments: Any, timeout: float, environ: object) -> NoReturn:
         jobs.append(timeout)
         (tmp_path / "outcome-2-65.0").write_text('["first", {"weights": [1.5]}]\n["second", {"wei')
         raise subprocess.TimeoutExpired("tfdist", timeout)
