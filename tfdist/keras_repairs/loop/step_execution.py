@@ -108,7 +108,7 @@ def _steps_of_batches(one_step: OneStep | WholeSteps, step: StepFunction) -> Cal
     return run
 
 
-def _steps_by(one_step: OneStep, step: StepFunction) -> Callable[[BatchIterator, int], Any]:
+def _steps_by(one_step: Function, step: StepFunction) -> Callable[[BatchIterator, int], Any]:
     def several_steps(iterator: Any, steps: tf.Tensor) -> Any:
         tf.while_loop(
             lambda done: done + 1 < steps, lambda done: _after(one_step(next(iterator)), done + 1), [tf.constant(0)]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import tensorflow as tf
 from tensorflow.python.eager import context
@@ -29,9 +29,6 @@ from tfdist.runtime.collectives.decisions import all_reduce
 from tfdist.runtime.strategy_settings import settings_of, shares_of
 from tfdist.runtime.transport.compiled_sums import CannotBeCompiled, CompiledSums, NotBuiltYet
 from tfdist.runtime.workers import local_replicas, worker_count, worker_rank
-
-if TYPE_CHECKING:
-    from tfdist.keras_repairs.loop.step_execution import OneStep
 
 Function = Callable[..., Any]
 
@@ -133,6 +130,16 @@ class WholeStep:
         return "a size in it depends on values of the data" if DYNAMIC_SIZE.search(program.decode()) else ""
 
 
+class StepRunner(Protocol):
+    """Runs a step with one batch on this worker."""
+
+    def __call__(self, batch: Any) -> Any:
+        """The outputs of the step."""
+
+    def trace(self, batch: Any) -> None:
+        """Traces the step as for a call with the batch, and runs nothing."""
+
+
 class WholeSteps:
     """Runs steps that XLA compiles as a whole where it can, and else in parts; the same on all workers.
 
@@ -147,7 +154,7 @@ class WholeSteps:
         run_in_parts: As given.
     """
 
-    def __init__(self, model: Any, whole: WholeStep, run_whole: OneStep, run_in_parts: OneStep) -> None:
+    def __init__(self, model: Any, whole: WholeStep, run_whole: StepRunner, run_in_parts: StepRunner) -> None:
         self._model = model
         self._whole = whole
         self.run_whole = run_whole
