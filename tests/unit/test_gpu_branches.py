@@ -25,6 +25,7 @@ SUMS = "tests/workers/test_all_reduce.py::test_sums_by_the_paths_of_nccl"
 PLACES = "tests/unit/runtime/collectives/test_placement.py"
 DEVICES = "tests/unit/runtime/test_devices.py::test_what_tensorflow_is_told_of_gpus"
 CHOICE = "tests/unit/runtime/test_strategy.py::test_choice"
+NO_NCCL = "tests/unit/runtime/test_strategy.py::test_nccl_without_a_gpu_for_each_replica"
 SHM = "tests/unit/runtime/test_strategy.py::test_gpus_do_not_send_through_the_memory_of_the_host"
 AUTO = "tests/devices/test_xla.py::test_auto_is_on_several_replicas_what_it_is_on_one_device"
 VARIANTS = "tests/unit/verify/replicas/test_variants.py"
@@ -58,6 +59,7 @@ TAKEN = {
     "runtime/devices.py::apply": DEVICES,
     "runtime/gpu_memory.py::used_memory": "tests/unit/runtime/test_gpu_memory.py::test_the_fullest_gpu_counts",
     "runtime/strategy.py::_check_memory_serves": SHM,
+    "runtime/strategy.py::_check_nccl_serves": NO_NCCL,
     "runtime/strategy.py::choose": CHOICE,
     "runtime/strategy.py::make": ROWS,
     "runtime/strategy_settings.py::meter_of_sums": WHOLE,

@@ -70,18 +70,8 @@ def choose(
     on_gpu = devices[0].startswith("/device:GPU")
     if workers > 1 and not on_gpu and emulates_nccl and communication in ("auto", "nccl"):
         return StrategyChoice("multi_worker", "nccl", "NCCL is emulated by the ring", implementation="ring")
-    if communication == "nccl" and (not on_gpu or logical):
-        raise UsageError(
-            "--communication nccl needs a physical GPU for every replica. Received: "
-            + ("several logical devices on one GPU" if on_gpu else "replicas on the CPU")
-            + ". Use --communication auto."
-        )
-    if communication == "nccl" and workers > 1 and nccl_shares_gpu is False:
-        raise UsageError(
-            "--communication nccl exchanges between workers that share a GPU from NCCL 2.30 on, and this environment "
-            "has an older one, or one of unknown version. Received: --share-gpu. Use --communication auto, or install "
-            "nvidia-nccl-cu12>=2.30."
-        )
+    if communication == "nccl":
+        _check_nccl_serves(on_gpu=on_gpu, logical=logical, can_share=workers == 1 or nccl_shares_gpu is not False)
     if workers > 1:
         shares = linked == workers and not on_gpu
         if communication == "shm":
@@ -106,6 +96,21 @@ def choose(
     if on_gpu and not logical and communication != "ring":
         return StrategyChoice("mirrored", "nccl", "several GPUs of one machine")
     return StrategyChoice("mirrored", "copy", "the devices of one process copy to one another")
+
+
+def _check_nccl_serves(*, on_gpu: bool, logical: bool, can_share: bool) -> None:
+    if not on_gpu or logical:
+        raise UsageError(
+            "--communication nccl needs a physical GPU for every replica. Received: "
+            + ("several logical devices on one GPU" if on_gpu else "replicas on the CPU")
+            + ". Use --communication auto."
+        )
+    if not can_share:
+        raise UsageError(
+            "--communication nccl exchanges between workers that share a GPU from NCCL 2.30 on, and this environment "
+            "has an older one, or one of unknown version. Received: --share-gpu. Use --communication auto, or install "
+            "nvidia-nccl-cu12>=2.30."
+        )
 
 
 def _check_memory_serves(*, on_gpu: bool, shares: bool, compression: str) -> None:
