@@ -226,6 +226,7 @@ def _of_gradients(hooks: RepairHooks) -> tuple[Repair, ...]:
     apply = functools.partial(gradient_reduction.apply, observer=hooks.on_gradients)
     return (
         Repair(backprop.GradientTape, "gradient", _gradient),
+        Repair(base, "__init__", gradient_reduction.init, is_checked=False),
         Repair(base, "build", slot_making.build),
         Repair(base, "add_variable", slot_making.add_variable),
         Repair(optimizer, "add_variable_from_reference", slot_making.add_variable_from_reference),
@@ -256,7 +257,7 @@ def _of_gradients(hooks: RepairHooks) -> tuple[Repair, ...]:
 
 def _gradient(original: Function) -> Function:
     passed = second_gathers.gradient(copied_operations.gradient(step_capture.gradient(original)))
-    return summed_gradients.gradient(passed, is_cut_variable)
+    return gradient_reduction.sums_at_tape(summed_gradients.gradient(passed, is_cut_variable))
 
 
 def _overwrite(original: Function) -> Function:

@@ -19,10 +19,18 @@ _step: contextvars.ContextVar[ReplicaStep | None] = contextvars.ContextVar("tfdi
 _alone: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_replica_alone", default=False)
 _is_tried: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_is_tried_out", default=False)
 _alone_draws_by_xla: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_alone_draws_by_xla", default=False)
+_whole_step: contextvars.ContextVar[ReplicaStep | None] = contextvars.ContextVar("tfdist_whole_step", default=None)
 
 
 class UnclearSizeError(UnsupportedError):
     """In a step that is traced for batches of one size, a number may be that of the batch, or happen to be the same."""
+
+
+class TraceAgain(Exception):
+    """Raised at the end of a step that is traced, where what it has shown asks for another trace, which is then made.
+
+    The trace that it ends is thrown away before anything of it has run.
+    """
 
 
 @dataclass(frozen=True)
@@ -56,6 +64,8 @@ class ReplicaStep:
         static_rows: `rows` where the tensors' shapes say it while the step is traced, else None.
         sized_by_rows: The ids of operations whose results' sizes do not depend on the values of the data.
         stacks: Whether draws of several times the rows are of batches that the step has put one after the other.
+        sums_at_tape: Whether gradients by variables are summed over the replicas where a tape gives them.
+        is_whole: Whether every replica runs the whole step, on the rows of all replicas.
         total: Scalar int64 tensor, the samples of the global batch.
         users: Whether the step or its loss is the user's own code.
         sums: Whether what it computes as losses there are sums over the samples, so that gradients add up as they are.
@@ -104,6 +114,8 @@ class ReplicaStep:
         self.users = users
         self.sums = False
         self.stacks = False
+        self.sums_at_tape = False
+        self.is_whole = False
         self.compiles = compiles
         self.draws_by_xla = draws_by_xla
         self.within_xla = False
@@ -215,6 +227,18 @@ def alone() -> Iterator[None]:
     draws_by_xla = _alone_draws_by_xla.get() if step is None else step.draws_by_xla
     with setting(_alone, True), setting(_alone_draws_by_xla, draws_by_xla), replica_step(None):
         yield
+
+
+@contextlib.contextmanager
+def on_whole_step() -> Iterator[None]:
+    """Marks code inside of a replica's step as the step of one device on the whole global batch; see `alone`."""
+    with setting(_whole_step, current_step()), alone():
+        yield
+
+
+def whole_step() -> ReplicaStep | None:
+    """The step of the replica that runs the whole step of one device now; None elsewhere."""
+    return _whole_step.get()
 
 
 def tried_out() -> contextlib.AbstractContextManager[None]:

@@ -1,4 +1,4 @@
-"""The user's `train_step`, `test_step` and `compute_loss`: tried out when they are first traced, or else refused."""
+"""The user's `train_step`, `test_step` and `compute_loss`: tried out for how replicas can share them out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.base.replica_step import this_step
+from tfdist.keras_repairs.base.replica_step import TraceAgain, this_step
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.coupling.declaring import declares
 from tfdist.keras_repairs.coupling.trials.replica_trial import Mode
@@ -47,6 +47,8 @@ _MENDING = {
     ),
 }
 
+_CANNOT_BE_ASSIGNED = (Cause.SHARED, Cause.ADDED_UP)
+
 _ONE_DEVICE = "Or run on one device (`tfdist train` without --workers, --nproc and --logical-devices)."
 
 
@@ -54,15 +56,16 @@ def tried_out(model: keras.Model, step_function: Step, step: Step) -> Step:
     """`step`, which tries `step_function` out when it is first traced for data of a kind.
 
     That is before it is traced, or where something of the model is not built yet, which must not happen in a trial,
-    afterwards.
+    afterwards. The trial finds the cheapest way in which replicas share the step out exactly; where there is none,
+    every replica runs the whole step.
 
     Args:
         model: Compiled, under a strategy of several replicas.
         step_function: Its `train_step` or `test_step`.
-        step: What calls it.
+        step: What calls it, whole where a `ReplicaStep` asks for that.
 
     Returns:
-        A step that raises UnsupportedError where it would not give the numbers of one replica.
+        A step that raises UnsupportedError where replicas cannot do what it does at all.
     """
     name = f"{type(model).__qualname__}.{step_function.__name__}"
     verdicts: dict[str, StepVerdict] = {}
@@ -74,26 +77,58 @@ def tried_out(model: keras.Model, step_function: Step, step: Step) -> Step:
         kind = kind_of(data)
         if kind not in verdicts and _is_built(model):
             verdict = try_out(model, step_function, data)
-            if verdict.cause is not Cause.FAILED:
+            if verdict.cause is not Cause.FAILED or tf.executing_eagerly():
                 verdicts[kind] = verdict
         if kind in verdicts:
-            _check(name, model, verdicts[kind])
-            mode = verdicts[kind].mode
-            this_step().sums, this_step().stacks = mode.sums, mode.stacks
-            this_step().known_updates = verdicts[kind].updates
-            this_step().known_gathered = verdicts[kind].gathered
+            _share_out(name, model, verdicts[kind])
             return step(data)
         outputs = step(data)
         verdict = try_out(model, step_function, data)
         if verdict.mode != Mode():
-            verdict = StepVerdict(Cause.UNBUILT, "what its optimizers get as gradients")
+            traced_otherwise = "what its optimizers get as gradients"
         elif this_step().static_rows is not None and _has_vectors_of_batch(verdict):
-            verdict = StepVerdict(Cause.UNBUILT, "what its metrics are updated with")
+            traced_otherwise = "what its metrics are updated with"
+        else:
+            traced_otherwise = "" if _mode_of(verdict) == Mode() else verdict.what
         verdicts[kind] = verdict
-        _check(name, model, verdict)
-        return outputs
+        if not traced_otherwise:
+            return outputs
+        if tf.executing_eagerly():
+            raise refusal(name, model, StepVerdict(Cause.UNBUILT, traced_otherwise))
+        raise TraceAgain
 
     return repaired
+
+
+def _share_out(name: str, model: keras.Model, verdict: StepVerdict) -> None:
+    """Has the replica that is traced share its step out as a trial has shown.
+
+    Raises:
+        UnsupportedError: Replicas cannot assign what it assigns.
+    """
+    if verdict.cause in _CANNOT_BE_ASSIGNED:
+        raise refusal(name, model, verdict)
+    mode, step = _mode_of(verdict), this_step()
+    if mode.is_whole:
+        _say_whole(name, model, verdict)
+    mode.set_on(step)
+    step.known_updates, step.known_gathered = verdict.updates, verdict.gathered
+
+
+def _mode_of(verdict: StepVerdict) -> Mode:
+    if verdict.cause is Cause.EXACT or (verdict.cause is Cause.FAILED and declares(this_step())):
+        return verdict.mode
+    return Mode(is_whole=True)
+
+
+def _say_whole(name: str, model: keras.Model, verdict: StepVerdict) -> None:
+    found = f"it could not be tried out on a few made-up samples ({verdict.what})"
+    if verdict.cause is not Cause.FAILED:
+        found = f"{verdict.what} would not be that of one device. {_MENDING[verdict.cause]}"
+    warn_once(
+        f"{name} of {model.name!r} runs whole on every replica, with the samples of all of them: exact, and no faster "
+        f"than one device. As each replica's part of it, {found}"
+    )
 
 
 def kind_of(data: Any) -> str:
@@ -114,18 +149,6 @@ def _is_built(model: Any) -> bool:
 
 def _has_vectors_of_batch(verdict: StepVerdict) -> bool:
     return any(update.has_vector_of_batch for updates in verdict.updates.values() for update in updates)
-
-
-def _check(name: str, model: keras.Model, verdict: StepVerdict) -> None:
-    if verdict.cause is Cause.EXACT or (verdict.cause is Cause.FAILED and declares(this_step())):
-        return
-    if verdict.cause is Cause.FAILED:
-        raise UnsupportedError(
-            f"{name} of {model.name!r} could not be tried out on a few made-up samples ({verdict.what}), so whether N "
-            "replicas would give the numbers of one is not known. Where its losses are means over the samples, say so: "
-            f"loss = tfdist.averaged(loss); where they are sums, loss = tfdist.summed(loss). {_ONE_DEVICE}"
-        )
-    raise refusal(name, model, verdict)
 
 
 def refusal(name: str, model: keras.Model, verdict: StepVerdict) -> UnsupportedError:

@@ -15,7 +15,7 @@ import tensorflow as tf
 from keras.src.trainers.compile_utils import CompileMetrics
 
 from tfdist.keras_repairs.base.context_variables import setting
-from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, replica_count
+from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, replica_count, whole_step
 from tfdist.keras_repairs.forward.whole_metrics import adds_up
 from tfdist.runtime.transport import replica_sums
 
@@ -50,7 +50,7 @@ def noted(result: Function) -> Function:
     def repaired(self: Any) -> Any:
         if replica_count() == 1:
             return result(self)
-        step = current_step()
+        step = current_step() or whole_step()
         # Those of `compile` give the results of their metrics, which note them.
         if step is None or _is_within.get() or isinstance(self, CompileMetrics):
             return _tensors(result(self))

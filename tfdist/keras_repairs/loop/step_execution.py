@@ -10,6 +10,7 @@ import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as trainer_module
 
 from tfdist.keras_repairs.base.fit_state import fit_state
+from tfdist.keras_repairs.base.replica_step import TraceAgain
 from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator, FetchedBatch
 from tfdist.keras_repairs.loop.fit_listeners import FitListener, TrainerMethod, run_notifying
 from tfdist.keras_repairs.loop.multi_step_execution import MultiStepExecutor
@@ -18,13 +19,6 @@ from tfdist.runtime.batches.distribute import ReplicaBatch
 from tfdist.runtime.collectives.decisions import all_reduce
 
 Function = Callable[..., Any]
-
-
-class TraceAgain(Exception):
-    """Raised at the end of a step that is traced, where what it has shown asks for another trace, which is then made.
-
-    The trace that it ends is thrown away before anything of it has run.
-    """
 
 
 class StepFunction(Protocol):

@@ -11,10 +11,9 @@ import tensorflow as tf
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.base.keras_differences import DIFFERENCES
-from tfdist.keras_repairs.base.replica_step import ReplicaStep, this_step
+from tfdist.keras_repairs.base.replica_step import ReplicaStep, TraceAgain, this_step
 from tfdist.keras_repairs.loop.log_values import part_of_metric, value_of_global_batch
 from tfdist.keras_repairs.loop.metric_reads import metric_read_by
-from tfdist.keras_repairs.loop.step_execution import TraceAgain
 from tfdist.runtime.workers import local_replicas
 
 Function = Callable[..., Any]

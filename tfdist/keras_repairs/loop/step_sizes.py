@@ -16,8 +16,7 @@ import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.batch_rows import has_rows, static_rows
-from tfdist.keras_repairs.base.replica_step import UnclearSizeError
-from tfdist.keras_repairs.loop.step_execution import TraceAgain
+from tfdist.keras_repairs.base.replica_step import TraceAgain, UnclearSizeError
 from tfdist.runtime.transport.compiled_sums import CannotBeCompiled
 
 

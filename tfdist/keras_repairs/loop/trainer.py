@@ -14,6 +14,7 @@ from tfdist.keras_repairs.base.replica_step import ReplicaStep, replica_step
 from tfdist.keras_repairs.coupling.own_predictions import eager_predictions, exact_predictions
 from tfdist.keras_repairs.coupling.own_steps import tried_out
 from tfdist.keras_repairs.coupling.trials.kept_tensors import in_step_of
+from tfdist.keras_repairs.coupling.whole_steps import whole_where_asked
 from tfdist.keras_repairs.inputs.data_adapters import given, replica_batch_of
 from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator, FetchedBatch
 from tfdist.keras_repairs.loop import predictions
@@ -65,7 +66,7 @@ def make_function(original: Function, observer: Observer | None, listener: FitLi
             function = notifying_executions(function, self, call, listener)
             return saying_unknown_size(function, self) if call == "fit" else function
         users = is_users_step(self, name)
-        step = _observed(step_function, observer)
+        step = _observed(whole_where_asked(step_function), observer)
         logs = StepLogs(self) if users or is_overridden(self, "compute_metrics") else None
         step = step if logs is None else logs.of_step(step)
         step = tried_out(self, step_function, step) if users else step

@@ -7,6 +7,8 @@ clips is wrong. Here the optimizer receives the global batch's gradient, and pro
 from __future__ import annotations
 
 import contextvars
+import functools
+import types
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -16,7 +18,7 @@ from keras.src import backend
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.context_variables import setting
-from tfdist.keras_repairs.base.replica_step import is_one_of_several
+from tfdist.keras_repairs.base.replica_step import current_step, is_one_of_several, replica_count, whole_step
 from tfdist.keras_repairs.coupling.trials.steps.step_capture import captures_update
 from tfdist.keras_repairs.optimizer import gradient_accumulation, variable_updates
 from tfdist.keras_repairs.optimizer.gradient_sums import reduce_gradients, weighted
@@ -31,6 +33,9 @@ from tfdist.runtime.transport.compiled_sums import CompiledSums, NotBuiltYet
 Function = Callable[..., Any]
 Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices | None
 Observer = Callable[[Sequence[Gradient]], None]
+
+_are_sums: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_gradients_are_sums", default=False)
+"""Whether the gradients that optimizers are given now are summed over the replicas already."""
 
 _applying: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_applying_gradients", default=False)
 
@@ -60,7 +65,7 @@ def apply(original: Function, observer: Observer | None = None) -> Function:
             if not is_one_of_several() and settings_of(self._distribution_strategy).offload is not None:
                 _build(self, None if trainable_variables is None else list(trainable_variables))
                 _apply_cut(original, self, grads, trainable_variables, observer, list)
-            elif is_one_of_several():
+            elif is_one_of_several() or whole_step() is not None:
                 _apply(original, self, grads, trainable_variables, observer)
             else:
                 if observer is not None:
@@ -75,8 +80,16 @@ def _apply(
 ) -> None:
     variables = None if variables is None else list(variables)
     _build(optimizer, variables)
-    _check_overwritten(variables or optimizer._trainable_variables)
-    grads = _weighted(optimizer, grads, variables)
+    if whole_step() is None:
+        _check_overwritten(variables or optimizer._trainable_variables)
+    if _given_as_sums():
+        if not is_cut(optimizer) and not gradient_accumulation.steps_of(optimizer):
+            _update(original, optimizer, grads, variables, observer)
+            return
+        # What is kept or cut is kept and cut of sums over the replicas.
+        grads = _summands(grads)
+    else:
+        grads = _weighted(optimizer, grads, variables)
     if is_cut(optimizer):
         _apply_cut(original, optimizer, grads, variables, observer, reduce_gradients)
         return
@@ -89,14 +102,122 @@ def _apply(
 
     def update(reduced: Sequence[Gradient]) -> None:
         # Accumulation calls this in threads of TensorFlow's, which do not have the context.
-        with setting(_applying, True), variable_updates.of_this_replica():
-            original(optimizer, reduced, variables)
+        _update(original, optimizer, reduced, variables, None)
 
     if gradient_accumulation.steps_of(optimizer):
         _check_compression(optimizer)
         gradient_accumulation.apply(optimizer, grads, variables, reduce, update)
     else:
         update(reduce(grads))
+
+
+def _update(
+    original: Function, optimizer: Any, reduced: Sequence[Gradient], variables: Any, observer: Observer | None
+) -> None:
+    if observer is not None:
+        observer(reduced)
+    with setting(_applying, True), variable_updates.of_this_replica():
+        original(optimizer, reduced, variables)
+
+
+def _given_as_sums() -> bool:
+    step = current_step()
+    return _are_sums.get() or whole_step() is not None or (step is not None and step.sums_at_tape)
+
+
+def _summands(grads: Sequence[Gradient]) -> list[Gradient]:
+    """What each replica adds to gradients that every replica has."""
+    share = 1 / replica_count()
+    return [None if g is None else tf.math.scalar_mul(tf.cast(share, g.dtype), g) for g in grads]
+
+
+def sums_at_tape(original: Function) -> Function:
+    """Repairs `tf.GradientTape.gradient`: in a step that asks for it, gradients by variables are of the global batch.
+
+    Whatever the step does with them then, it does as on one replica: a norm, a clipping of its own, a second pass at
+    weights that were moved along them.
+    """
+
+    def repaired(self: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
+        gradients = original(self, target, sources, *args, **kwargs)
+        step = current_step()
+        if step is None or not step.sums_at_tape:
+            return gradients
+        leaves, found = tf.nest.flatten(sources), tf.nest.flatten(gradients)
+        places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, keras.Variable | tf.Variable)]
+        summed = reduce_gradients(weighted([found[i] for i in places])) if places else []
+        for place, gradient in zip(places, summed, strict=True):
+            found[place] = gradient
+        return tf.nest.pack_sequence_as(gradients, found)
+
+    return repaired
+
+
+def init(original: Function) -> Function:
+    """Repairs `Optimizer.__init__`: an `apply` of the user's own is given the gradients of the global batch.
+
+    Whatever it does to them before Keras's `apply` gets them (it normalizes, centralizes, clips by a norm of its own),
+    or in its place (it assigns the variables itself), is done to sums, as on one replica.
+    """
+
+    def repaired(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        for name, summing in (("apply", _of_sums), ("apply_gradients", _of_pairs_of_sums)):
+            owner = next(cls for cls in type(self).__mro__ if name in vars(cls))
+            if not owner.__module__.startswith("keras.src."):
+                # On the object, past Keras, which would track it.
+                object.__setattr__(self, name, types.MethodType(summing(getattr(type(self), name)), self))
+
+    return repaired
+
+
+def _of_sums(apply: Function) -> Function:
+    @functools.wraps(apply)
+    def repaired(self: Any, grads: Any, trainable_variables: Any = None, *args: Any, **kwargs: Any) -> Any:
+        variables = None if trainable_variables is None else list(trainable_variables)
+        return _with_sums(self, list(grads), variables, lambda sums: apply(self, sums, variables, *args, **kwargs))
+
+    return repaired
+
+
+def _of_pairs_of_sums(apply_gradients: Function) -> Function:
+    @functools.wraps(apply_gradients)
+    def repaired(self: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
+        pairs = list(grads_and_vars)
+        grads, variables = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+        return _with_sums(
+            self,
+            grads,
+            variables,
+            lambda sums: apply_gradients(self, list(zip(sums, variables, strict=True)), *args, **kwargs),
+        )
+
+    return repaired
+
+
+def _with_sums(optimizer: Any, grads: list[Gradient], variables: list[Any] | None, apply: Function) -> Any:
+    """Calls an optimizer's own `apply` with gradients that are summed over the replicas, and before it sees them."""
+    if captures_update(optimizer, grads, variables):
+        return None
+    if _applying.get() or _are_sums.get() or tf.distribute.in_cross_replica_context():
+        return apply(grads)
+    if whole_step() is None and not is_one_of_several():
+        return apply(grads)
+    _build(optimizer, variables)
+    if not _given_as_sums():
+        grads = _sums_of(optimizer, grads, variables)
+    with setting(_are_sums, True), variable_updates.of_this_replica():
+        return apply(grads)
+
+
+def _sums_of(optimizer: Any, grads: list[Gradient], variables: list[Any] | None) -> list[Gradient]:
+    chosen = optimizer._trainable_variables if variables is None else variables
+    if any(is_cut_variable(variable) for variable in chosen):
+        raise UnsupportedError(
+            f"{type(optimizer).__qualname__} has an apply of its own, which takes whole gradients, and with --shard "
+            "zero3 each worker has parts of them. Train with --shard zero2, which cuts gradients after that."
+        )
+    return reduce_gradients(weighted(grads))
 
 
 def _weighted(optimizer: Any, grads: Sequence[Gradient], variables: Sequence[Any] | None) -> list[Gradient]:

@@ -87,10 +87,19 @@ class Mode:
     Attributes:
         sums: Whether its losses are sums over the samples, and gradients are added up.
         stacks: Whether draws of several times the rows are of batches that it has put one after the other.
+        sums_at_tape: Whether gradients by variables are summed over the replicas where a tape gives them.
+        is_whole: Whether every replica runs the whole step, on the rows of all replicas: exact whatever it does.
     """
 
     sums: bool = False
     stacks: bool = False
+    sums_at_tape: bool = False
+    is_whole: bool = False
+
+    def set_on(self, step: ReplicaStep) -> None:
+        """Has a replica share its step out so."""
+        step.sums, step.stacks = self.sums, self.stacks
+        step.sums_at_tape, step.is_whole = self.sums_at_tape, self.is_whole
 
 
 @dataclass(frozen=True)
@@ -194,7 +203,7 @@ def step_of_rows(part: slice, *, users: bool, mode: Mode, total: int) -> Replica
     first, stop, _ = part.indices(total)
     samples, start, of_all, counting = (tf.constant(count, tf.int64) for count in (stop - first, first, total, 2))
     step = ReplicaStep(samples, samples, start, of_all, counting, stop - first, users=users)
-    step.sums, step.stacks = mode.sums, mode.stacks
+    mode.set_on(step)
     # What code computes from the results of metrics is to be seen.
     step.sums_results = True
     return step

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tfdist.keras_repairs.base.replica_step import KnownUpdate
 from tfdist.keras_repairs.coupling.trials.part_comparison import Split, is_same
-from tfdist.keras_repairs.coupling.trials.replica_trial import OneAndTwo
+from tfdist.keras_repairs.coupling.trials.replica_trial import Mode, OneAndTwo
 from tfdist.keras_repairs.coupling.trials.steps.assigned_variables import Assigned, of_assigned
 from tfdist.keras_repairs.coupling.trials.steps.step_capture import Reading, Update
 from tfdist.keras_repairs.coupling.trials.steps.step_verdict import Cause, StepVerdict
@@ -42,7 +42,7 @@ class StepResults:
 
 
 def compared(
-    results: OneAndTwo[StepResults], tolerance: float, *, split: Split, sums: bool = False
+    results: OneAndTwo[StepResults], tolerance: float, *, split: Split, mode: Mode = Mode()
 ) -> StepVerdict | None:
     """What a step shows of itself; None where it shows nothing.
 
@@ -50,7 +50,7 @@ def compared(
         results: Of one replica and of two.
         tolerance: Relative to the largest number.
         split: Which rows the two had.
-        sums: Whether gradients are to add up as they are.
+        mode: How the two shared it out.
     """
     whole, parts = results.whole, results.parts
     for name, count in (("updates", "optimizers"), ("readings", "metrics")):
@@ -58,9 +58,9 @@ def compared(
             return StepVerdict(Cause.COUPLED, f"how often it updates {count}")
     shows = not whole.updates
     for update, *of_parts in zip(whole.updates, *(part.updates for part in parts), strict=True):
-        cause = _of_gradients(update, of_parts, tolerance, split)
+        cause = _of_gradients(update, of_parts, tolerance, split, are_sums=mode.sums_at_tape)
         shows |= cause is not None
-        if cause not in (None, Cause.SUM if sums else Cause.EXACT):
+        if cause not in (None, Cause.SUM if mode.sums and not mode.sums_at_tape else Cause.EXACT):
             return StepVerdict(cause, f"what the optimizer {update.optimizer!r} gets as gradients", True)
     for reading, *of_parts in zip(whole.readings, *(part.readings for part in parts), strict=True):
         cause = _of_reading(reading, of_parts, tolerance, split)
@@ -95,8 +95,13 @@ def _have_same_weight(whole: Reading, parts: Sequence[Reading]) -> bool:
     return all(np.array_equal(np.asarray(part.weight), np.asarray(whole.weight)) for part in parts)
 
 
-def _of_gradients(whole: Update, parts: Sequence[Update], tolerance: float, split: Split) -> Cause | None:
-    """What the gradients of a step are; None where they are zero or no numbers."""
+def _of_gradients(
+    whole: Update, parts: Sequence[Update], tolerance: float, split: Split, *, are_sums: bool
+) -> Cause | None:
+    """What the gradients of a step are; None where they are zero or no numbers.
+
+    Where they are sums over the replicas already, each replica has those of the whole batch.
+    """
     gradients = [_rows_of(gradient) for gradient in whole.gradients]
     numbers = [values for _, values in gradients if values.size]
     if not all(np.isfinite(values).all() for values in numbers):
@@ -105,6 +110,9 @@ def _of_gradients(whole: Update, parts: Sequence[Update], tolerance: float, spli
     if not scale:
         return None
     of_parts = [[_rows_of(gradient) for gradient in part.gradients] for part in parts]
+    if are_sums:
+        found = {_of_sums(gradients, part, tolerance * scale) for part in of_parts}
+        return Cause.COUPLED if Cause.COUPLED in found else Cause.EXACT
     for cause, weights in ((Cause.EXACT, split.shares), (Cause.SUM, (1.0, 1.0))):
         together = [_added(pieces, weights) for pieces in zip(*of_parts, strict=True)]
         if all(
@@ -112,6 +120,11 @@ def _of_gradients(whole: Update, parts: Sequence[Update], tolerance: float, spli
         ):
             return cause
     return Cause.COUPLED
+
+
+def _of_sums(whole: Sequence[_Slices], part: Sequence[_Slices], tolerance: float) -> Cause:
+    same = all(_is_same_gradient(one, other, tolerance) for one, other in zip(whole, part, strict=True))
+    return Cause.EXACT if same else Cause.COUPLED
 
 
 def _rows_of(gradient: Any) -> _Slices:

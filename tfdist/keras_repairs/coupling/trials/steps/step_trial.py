@@ -33,7 +33,17 @@ _LEFT_OUT = [int(label) for label in IGNORED if not math.isnan(label)]
 
 
 # With one loss a sample, TensorFlow takes the gradient of their sum.
-_OTHER_MODES = (Mode(sums=True), Mode(stacks=True), Mode(sums=True, stacks=True))
+_OTHER_MODES = (
+    Mode(sums=True),
+    Mode(stacks=True),
+    Mode(sums=True, stacks=True),
+    Mode(sums_at_tape=True),
+    Mode(sums=True, sums_at_tape=True),
+    Mode(stacks=True, sums_at_tape=True),
+)
+"""From cheap to dear."""
+
+_MAY_BE_OTHERWISE = (Cause.SUM, Cause.COUPLED, Cause.ASSIGNED)
 
 
 @dataclass(frozen=True)
@@ -89,8 +99,10 @@ class _UnequalShares(Exception):
 
 def _of_modes(model: keras.Model, step: Callable[[Any], Any], draws: Sequence[_Draw], split: Split) -> StepVerdict:
     found = _verdict(model, step, draws, Mode(), split)
-    for mode in _OTHER_MODES if found.cause in (Cause.SUM, Cause.COUPLED) else ():
-        if (mode.sums and not found.is_of_gradients) or (mode.stacks and not found.draws_several):
+    for mode in _OTHER_MODES if found.cause in _MAY_BE_OTHERWISE else ():
+        if (mode.sums and not found.is_of_gradients and not mode.sums_at_tape) or (
+            mode.stacks and not found.draws_several
+        ):
             continue
         other = _verdict(model, step, draws, mode, split)
         if other.cause is Cause.EXACT:
@@ -105,7 +117,7 @@ def _verdict(
     for draw in draws:
         try:
             results = _run(model, step, draw, mode, split)
-            verdict = compared(results, OF_NETWORKS * tolerance_of(model), split=split, sums=mode.sums)
+            verdict = compared(results, OF_NETWORKS * tolerance_of(model), split=split, mode=mode)
         except Exception as error:  # Whatever the user's code raises on values that are not its own.
             if is_of_unequal_shares(error):
                 raise _UnequalShares from error

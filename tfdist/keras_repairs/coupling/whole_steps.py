@@ -1,0 +1,37 @@
+"""Runs a whole step on every replica, as one device would: on the rows of all replicas, and counted once.
+
+It is exact whatever the step does, and no faster than one device. Each replica computes the same and updates its own
+copies of variables; the state of metrics is the first replica's, and what all replicas log is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from tfdist.keras_repairs.base.replica_step import on_whole_step, this_step
+from tfdist.keras_repairs.coupling.gather_rows import all_rows
+from tfdist.keras_repairs.optimizer.variable_updates import of_whole_batch
+
+Step = Callable[[Any], Any]
+
+
+def whole_where_asked(step_function: Step) -> Step:
+    """`step_function`, called with the rows of all replicas in steps that are to run whole; see `ReplicaStep`."""
+
+    def step(data: Any) -> Any:
+        return _on_all_rows(step_function, data) if this_step().is_whole else step_function(data)
+
+    return step
+
+
+def _on_all_rows(step_function: Step, data: Any) -> Any:
+    replica = this_step()
+    whole = all_rows(data)
+    with on_whole_step(), of_whole_batch():
+        outputs = step_function(whole)
+    results = {id(result) for result, _ in replica.results}
+    replica.shared.extend(leaf for leaf in tf.nest.flatten(outputs) if id(leaf) not in results)
+    return outputs
