@@ -216,6 +216,13 @@ offload = click.option(
 )
 
 
+strict = click.option(
+    "--strict",
+    is_flag=True,
+    help="Refuse what would only be warned of: what is not exact, or costs more than it need.",
+)
+
+
 def with_chosen(overrides: Sequence[str], **chosen: str | int | None) -> list[str]:
     """A config's overrides with options among them, such as `--batch-norm`: what a run was made with is in its config.
 

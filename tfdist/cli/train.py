@@ -36,6 +36,7 @@ _OF_CONFIGS = ("batch_norm", "jit", "kernels", "shard", "shard_over", "shard_emb
 @shared.shard_over
 @shared.shard_embeddings
 @shared.offload
+@shared.strict
 @click.option("--run-dir", metavar="DIR", help="Where the run writes; default runs/NAME-DATE-TIME.")
 @click.option("--overwrite", is_flag=True, help="Replace the earlier run in the run directory.")
 @click.option(

@@ -31,8 +31,8 @@ _CHOICES = {
     "shard": ShardMode,
 }
 _SHARED_MODEL = ("shard", "shard_over", "shard_embeddings", "offload")
-_IN_COMMON = ("batch_norm", "communication", "compression", "jit", "kernels", "share_gpu", *_SHARED_MODEL)
-"""Decide which collectives the workers run, or how they round, so that they must be the same on every host."""
+_IN_COMMON = ("batch_norm", "communication", "compression", "jit", "kernels", "share_gpu", "strict", *_SHARED_MODEL)
+"""Decide which collectives the workers run, how they round, or what they refuse: the same on every host."""
 
 _SECONDS = ("first_step_timeout", "step_timeout", "grace")
 
@@ -53,6 +53,7 @@ class WorkerOptions:
         compression: The type in which gradients are sent between workers; "none" for their own.
         jit: Whether XLA compiles every model, or none; "auto" for what the program says.
         kernels: By which kernels workers compute on the CPU.
+        strict: Whether what would be warned of, about exactness or cost, is refused.
         shard: What each worker holds a part of; "none" where all of them hold all.
         shard_over: Which workers share one copy of what is cut: `"all"`, those of each `"host"`, or so many neighbors.
         shard_embeddings: The most rows of an embedding that each worker has whole; None where all are whole.
@@ -85,6 +86,7 @@ class WorkerOptions:
     compression: Compression = "none"
     jit: Jit = "auto"
     kernels: Kernels = "auto"
+    strict: bool = False
     shard: ShardMode = "none"
     shard_over: str | int = "all"
     shard_embeddings: int | None = None

@@ -39,6 +39,7 @@ NAMES = (
     "share_gpu",
     "show",
     "step_timeout",
+    "strict",
     "verbose",
 )
 """Those that say something about a job of one machine that runs a function."""
@@ -53,7 +54,7 @@ _COUNTS = {
 }
 """Option -> its least value; whole numbers."""
 
-_FLAGS = ("log_prefix", "overwrite", "quiet", "share_gpu", "verbose")
+_FLAGS = ("log_prefix", "overwrite", "quiet", "share_gpu", "strict", "verbose")
 _SECONDS = ("first_step_timeout", "step_timeout", "grace")
 _MODULE = "tfdist.notebook.call_in_worker"
 

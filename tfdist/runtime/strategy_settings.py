@@ -57,6 +57,7 @@ class StrategySettings:
         has_tables: Whether an embedding was made of which each worker has some rows.
         emulates_xla: Whether Keras's `jit_compile="auto"` is on CPUs what it is on one GPU.
         gather: Whether losses and layers that need the samples of all replicas get them without being asked to.
+        strict: Whether what would be warned of, about exactness or cost, is refused.
     """
 
     batch_norm: BatchNorm = "synchronized"
@@ -77,6 +78,7 @@ class StrategySettings:
     has_tables: bool = False
     emulates_xla: bool = False
     gather: bool = True
+    strict: bool = False
 
     @property
     def meter_of_sums(self) -> StepMeter | None:

@@ -22,6 +22,7 @@ NAMES = (
     "shard_embeddings",
     "shard_over",
     "step_timeout",
+    "strict",
 )
 
 

@@ -38,6 +38,7 @@ class WorkerContext:
         jit: Whether XLA compiles every model, or none; "auto" for what the program says.
         communication: Which collectives to use.
         compression: The format in which workers send gradients; "none" for their own dtype.
+        strict: Whether what would be warned of, about exactness or cost, is refused.
         shard: What each worker holds a part of; "none" where all of them hold all.
         shard_over: Which workers share one copy of that; "all" for no groups.
         shard_embeddings: The most rows of an embedding that each worker has whole; None where all are whole.
@@ -55,6 +56,7 @@ class WorkerContext:
     jit: Jit = "auto"
     communication: str = "auto"
     compression: str = "none"
+    strict: bool = False
     shard: ShardMode = "none"
     shard_over: str | int = "all"
     shard_embeddings: int | None = None
@@ -118,6 +120,7 @@ def context_of(assignment: Assignment) -> LaunchedWorkerContext:
         jit=assignment.jit,
         communication=assignment.communication,
         compression=assignment.compression,
+        strict=assignment.strict,
         shard=assignment.shard,
         shard_over=assignment.shard_over,
         shard_embeddings=assignment.shard_embeddings,
