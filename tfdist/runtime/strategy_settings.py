@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 BatchNorm = Literal["synchronized", "replica"]
 Jit = Literal["auto", "on", "off"]
+Check = Literal["auto", "off", "strict"]
 
 
 @dataclass
@@ -57,6 +58,8 @@ class StrategySettings:
         has_tables: Whether an embedding was made of which each worker has some rows.
         emulates_xla: Whether Keras's `jit_compile="auto"` is on CPUs what it is on one GPU.
         gather: Whether losses and layers that need the samples of all replicas get them without being asked to.
+        check: Whether the first step of a run is compared with what one device computes: "auto", "off", or "strict",
+            which refuses a step that cannot be.
         strict: Whether what would be warned of, about exactness or cost, is refused.
     """
 
@@ -78,6 +81,7 @@ class StrategySettings:
     has_tables: bool = False
     emulates_xla: bool = False
     gather: bool = True
+    check: Check = "auto"
     strict: bool = False
 
     @property

@@ -87,6 +87,7 @@ class ReplicaStep:
         seeds_taken: A digest of the seeds that were taken for its draws, in their order, where it runs eagerly.
         read_parts: Variables with a part on each replica that the user's code has read, where it runs eagerly.
         gathers: Whether the replicas exchange tensors in it whose sizes may differ from step to step.
+        draws_own: Whether the replica draws numbers of its own in it, without a seed that the others have, too.
     """
 
     def __init__(
@@ -130,6 +131,7 @@ class ReplicaStep:
         self.seeds_taken = 0
         self.read_parts: list[Any] = []
         self.gathers = users
+        self.draws_own = False
 
     def may_be_of_samples(self, shape: tf.TensorShape) -> bool:
         """Whether the first dimension of `shape` may be that of the samples, which a fixed one is not among others."""

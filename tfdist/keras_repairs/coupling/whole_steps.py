@@ -18,11 +18,16 @@ from tfdist.keras_repairs.optimizer.variable_updates import of_whole_batch
 Step = Callable[[Any], Any]
 
 
-def whole_where_asked(step_function: Step) -> Step:
-    """`step_function`, called with the rows of all replicas in steps that are to run whole; see `ReplicaStep`."""
+def whole_where_asked(step_function: Step, is_whole: Callable[[], bool]) -> Step:
+    """`step_function`, called with the rows of all replicas in steps that are to run whole.
+
+    Args:
+        step_function: A step of a model.
+        is_whole: Whether all of its steps are to, beside those of which a `ReplicaStep` says so.
+    """
 
     def step(data: Any) -> Any:
-        return _on_all_rows(step_function, data) if this_step().is_whole else step_function(data)
+        return _on_all_rows(step_function, data) if this_step().is_whole or is_whole() else step_function(data)
 
     return step
 

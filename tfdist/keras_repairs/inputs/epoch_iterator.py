@@ -204,6 +204,7 @@ class BatchIterator(Iterator[Any]):
         self.plain_keras_overruns = batches.plain_keras_overruns
         self._steps_per_epoch = batches.steps_per_epoch
         self._taken = batches.done
+        self._peeked: list[Any] | None = None
         self._even = batches.even
         is_distributed = of_only_replica is not None or isinstance(self.iterator, tf.distribute.DistributedIterator)
         self._is_of_replicas = batches.is_cut and is_distributed
@@ -218,7 +219,21 @@ class BatchIterator(Iterator[Any]):
         """The next batch of several replicas, for a caller that counts it with `take`; it ends as `__next__` does."""
         return FetchedBatch(self._next(), self.iterator.element_spec)
 
+    def peeked(self) -> FetchedBatch:
+        """The next batch, which stays the next one."""
+        if self._peeked is None:
+            self._peeked = [self._next()]
+        return FetchedBatch(self._peeked[0], self.iterator.element_spec)
+
+    @property
+    def has_peeked(self) -> bool:
+        """Whether the next batch is fetched already: `iterator` gives the one after it."""
+        return self._peeked is not None
+
     def _next(self) -> Any:
+        if self._peeked is not None:
+            (batch,), self._peeked = self._peeked, None
+            return batch
         try:
             with contextlib.nullcontext() if self.meter is None else self.meter.fetching():
                 return next(self.iterator)

@@ -11,6 +11,7 @@ from keras.src.backend.tensorflow import trainer as trainer_module
 
 from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.base.replica_step import TraceAgain
+from tfdist.keras_repairs.first_step.checked_step import CheckedStep
 from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator, FetchedBatch
 from tfdist.keras_repairs.loop.fit_listeners import FitListener, TrainerMethod, run_notifying
 from tfdist.keras_repairs.loop.multi_step_execution import MultiStepExecutor
@@ -34,7 +35,9 @@ class StepFunction(Protocol):
     def of_piece(self, batch: ReplicaBatch, *, compiles: bool) -> Any: ...
 
 
-def execution(model: Any, step: StepFunction, call: TrainerMethod, listener: FitListener) -> Function:
+def execution(
+    model: Any, step: StepFunction, call: TrainerMethod, listener: FitListener, checked: CheckedStep, uncompiled: Function
+) -> Function:
     """The function that Keras calls with an iterator for every `steps_per_execution` steps.
 
     Args:
@@ -42,15 +45,18 @@ def execution(model: Any, step: StepFunction, call: TrainerMethod, listener: Fit
         step: One step, as each replica runs it.
         call: The method whose steps these are.
         listener: Notified of every execution.
+        checked: Checks the first step of each kind.
+        uncompiled: The step as each replica runs it where XLA compiles nothing of it, which is what is checked.
     """
-    one_step = _chosen_step(model, step)
-    run_steps = _steps_of_batches(one_step, step)
+    steps_of_model = _Steps(model, step, checked, uncompiled)
 
     def run(batches: BatchIterator, steps: int) -> Any:
-        return run_notifying(listener, call, steps, lambda: run_steps(batches, steps))
+        steps_of_model.check(batches.peeked)
+        return run_notifying(listener, call, steps, lambda: steps_of_model.run(batches, steps))
 
     def run_one(batch: Any) -> Any:
-        return run_notifying(listener, call, 1, lambda: one_step(batch))
+        steps_of_model.check(lambda: batch)
+        return run_notifying(listener, call, 1, lambda: steps_of_model.run_one(batch))
 
     executor = MultiStepExecutor(run, lambda seconds: float(all_reduce(seconds, "max", model.distribute_strategy)))
     state = fit_state(model)
@@ -72,6 +78,31 @@ def execution(model: Any, step: StepFunction, call: TrainerMethod, listener: Fit
         return outputs
 
     return execute
+
+
+class _Steps:
+    """The steps of a model, made anew where a check has the replicas share them out in another way."""
+
+    def __init__(self, model: Any, step: StepFunction, checked: CheckedStep, uncompiled: Function) -> None:
+        self._model = model
+        self._step = step
+        self._checked = checked
+        self._uncompiled = uncompiled
+        self._make()
+
+    def _make(self) -> None:
+        self.run_one = _chosen_step(self._model, self._step)
+        self.run = _steps_of_batches(self.run_one, self._step)
+        is_compiled = self._model.jit_compile or not isinstance(self.run_one, OneStep)
+        self._to_check = OneStep(self._model, self._uncompiled, "auto") if is_compiled else self.run_one
+
+    def check(self, batch_of: Callable[[], Any]) -> None:
+        """Checks the step with a batch, where it is the first of its kind."""
+        if self._checked.is_off:
+            return
+        batch = batch_of()
+        while self._checked.is_due(batch) and self._checked.is_shared_anew(batch, self._to_check):
+            self._make()
 
 
 def _chosen_step(model: Any, step: StepFunction) -> OneStep | WholeSteps:
@@ -105,14 +136,18 @@ def _steps_of_batches(one_step: OneStep | WholeSteps, step: StepFunction) -> Cal
 def _steps_by(one_step: Function, step: StepFunction) -> Callable[[BatchIterator, int], Any]:
     def several_steps(iterator: Any, steps: tf.Tensor) -> Any:
         tf.while_loop(
-            lambda done: done + 1 < steps, lambda done: _after(one_step(next(iterator)), done + 1), [tf.constant(0)]
+            lambda done: done + 1 < steps, lambda done: _after(one_step(_next_of(iterator)), done + 1), [tf.constant(0)]
         )
-        return one_step(next(iterator))
+        return one_step(_next_of(iterator))
 
-    from_one = _FromIterator(lambda iterator: one_step(next(iterator)))
+    from_one = _FromIterator(lambda iterator: one_step(_next_of(iterator)))
     from_several = _FromIterator(several_steps)
 
     def run(batches: BatchIterator, steps: int) -> Any:
+        if batches.has_peeked:
+            outputs, steps = one_step(batches.fetched()), steps - 1
+            if not steps:
+                return outputs
         if steps > 1 and step.can_loop:
             return from_several(batches, tf.constant(steps))
         for _ in range(steps):
@@ -120,6 +155,11 @@ def _steps_by(one_step: Function, step: StepFunction) -> Callable[[BatchIterator
         return outputs
 
     return run
+
+
+def _next_of(iterator: Any) -> FetchedBatch:
+    """The next batch, with the spec by which it has the same trace as one that is fetched outside of the function."""
+    return FetchedBatch(next(iterator), iterator.element_spec)
 
 
 class _FromIterator:
@@ -178,9 +218,11 @@ class OneStep:
             return self._on_values(_values(batch))
         return self._traced(batch, lambda function: function(_values(batch)))
 
-    def trace(self, batch: Any) -> None:
-        """Traces the step as for a call with the batch, and runs nothing."""
-        self._traced(batch, lambda function: function.get_concrete_function(_values(batch)))
+    def trace(self, batch: Any) -> Any:
+        """Traces the step as for a call with the batch, and runs nothing; returns the function, None if it is eager."""
+        if self._model.run_eagerly:
+            return None
+        return self._traced(batch, lambda function: function.get_concrete_function(_values(batch)))
 
     def _traced(self, batch: Any, use: Callable[[Any], Any]) -> Any:
         while True:

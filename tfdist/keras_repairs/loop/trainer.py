@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import tensorflow as tf
@@ -15,6 +15,7 @@ from tfdist.keras_repairs.coupling.own_predictions import eager_predictions, exa
 from tfdist.keras_repairs.coupling.own_steps import tried_out
 from tfdist.keras_repairs.coupling.trials.kept_tensors import in_step_of
 from tfdist.keras_repairs.coupling.whole_steps import whole_where_asked
+from tfdist.keras_repairs.first_step.checked_step import CheckedStep, Sharing
 from tfdist.keras_repairs.inputs.data_adapters import given, replica_batch_of
 from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator, FetchedBatch
 from tfdist.keras_repairs.loop import predictions
@@ -66,13 +67,17 @@ def make_function(original: Function, observer: Observer | None, listener: FitLi
             function = notifying_executions(function, self, call, listener)
             return saying_unknown_size(function, self) if call == "fit" else function
         users = is_users_step(self, name)
-        step = _observed(whole_where_asked(step_function), observer)
+        sharing = Sharing()
+        step = _observed(whole_where_asked(step_function, lambda: sharing.is_whole), observer)
         logs = StepLogs(self) if users or is_overridden(self, "compute_metrics") else None
         step = step if logs is None else logs.of_step(step)
         step = tried_out(self, step_function, step) if users else step
-        of_replica = _Step(self, step, users=users, trains=call == "fit")
+        of_replica = _Step(self, step, sharing, users=users, trains=call == "fit")
+        uncompiled = _Step(self, step, sharing, users=users, uncompiled=True)
+        checked = CheckedStep(self, step_function, sharing, lambda: _names_of_results(self, logs))
         meter = settings_of(self.distribute_strategy).meter if call == "fit" else None
-        function = noting_logs(_timing_fetches(execution(self, of_replica, call, listener), meter), self, logs)
+        steps = execution(self, of_replica, call, listener, checked, uncompiled)
+        function = noting_logs(_timing_fetches(steps, meter), self, logs)
         function = sharing_logs(function, self, call)
         return saying_unknown_size(function, self) if call == "fit" else function
 
@@ -94,7 +99,7 @@ def make_predict_function(original: Function, listener: FitListener) -> Function
             step = exact_predictions(self, step)
         elif self.run_eagerly:
             step = eager_predictions(self, step)
-        one_step = OneStep(self, _Step(self, predictions.of_samples(step), any_size_first=True), "concat")
+        one_step = OneStep(self, _Step(self, predictions.of_samples(step), Sharing(), any_size_first=True), "concat")
 
         def several_steps(batches: list[Any]) -> Any:
             outputs = [one_step(batch) for batch in batches]
@@ -122,6 +127,11 @@ def reduce_per_replica(original: Function) -> Function:
     return repaired
 
 
+def _names_of_results(model: Any, logs: StepLogs | None) -> Collection[str]:
+    """What a step logs that are results of metrics: everything in steps of Keras's."""
+    return logs.results if logs is not None else model.get_metrics_result()
+
+
 class _Step:
     """A step of Keras's or the user's as each replica runs it, on its share of the global batch.
 
@@ -131,15 +141,25 @@ class _Step:
     """
 
     def __init__(
-        self, model: Any, function: Function, *, users: bool = False, trains: bool = False, any_size_first: bool = False
+        self,
+        model: Any,
+        function: Function,
+        sharing: Sharing,
+        *,
+        users: bool = False,
+        trains: bool = False,
+        any_size_first: bool = False,
+        uncompiled: bool = False,
     ) -> None:
+        self._sharing = sharing
         self._model = model
         self._function = function
         self._sizes = StepSizes(any_first=any_size_first)
         self._meter = settings_of(model.distribute_strategy).meter if trains else None
         self._strategy = model.distribute_strategy
-        self._options = {"users": users, "draws_by_xla": bool(model.jit_compile)}
-        self._compiles = functools.partial(compiles_parts, model, trains=trains, of_rest=may_be_whole(model))
+        self._options = {"users": users, "draws_by_xla": bool(model.jit_compile) and not uncompiled}
+        parts = functools.partial(compiles_parts, model, trains=trains, of_rest=may_be_whole(model))
+        self._compiles = (lambda: False) if uncompiled else parts
         self._has_peers = worker_count(self._strategy) > 1
         self.can_loop = not self._has_peers
 
@@ -180,6 +200,7 @@ class _Step:
             if tf.executing_eagerly():
                 check_same_seeds(step)
         self.can_loop = not (self._has_peers and step.gathers)
+        self._sharing.draws_own |= step.draws_own
         return outputs
 
 

@@ -170,7 +170,8 @@ class MemoryOperations:
         with tf.device("CPU:0"):
             before = self._order.read_value()
             with tf.control_dependencies([before]):
-                results = tf.numpy_function(exchanged, tensors, [tensor.dtype for tensor in tensors])
+                dtypes = [tensor.dtype for tensor in tensors]
+                results = tf.numpy_function(exchanged, tensors, dtypes, name="tfdist_exchange")
             with tf.control_dependencies(results):
                 self._order.assign(before, read_value=False)
         return results

@@ -1,0 +1,170 @@
+"""Around the functions that Keras calls for steps: the first step of each kind is checked before it is made."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import keras
+import tensorflow as tf
+
+from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.base.warn_once import warn_once
+from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
+from tfdist.keras_repairs.first_step.step_check import Finding, StepCheck
+from tfdist.keras_repairs.first_step.step_effects import effects_of
+from tfdist.keras_repairs.inputs.epoch_iterator import FetchedBatch
+from tfdist.keras_repairs.optimizer.model_optimizers import optimizers_of
+from tfdist.runtime.batches.distribute import GlobalBatch, ReplicaBatch
+from tfdist.runtime.collectives.decisions import all_reduce
+from tfdist.runtime.strategy_settings import settings_of
+
+Step = Callable[[Any], Any]
+
+_log = logging.getLogger("tfdist")
+
+
+class TracedStep(Protocol):
+    """Makes a step with one batch on all replicas."""
+
+    def __call__(self, batch: Any) -> Any: ...
+
+    def trace(self, batch: Any) -> Any:
+        """The concrete function of the step for such a batch; None where it runs eagerly."""
+
+
+@dataclass
+class Sharing:
+    """How the replicas share out a step.
+
+    Attributes:
+        is_whole: Whether each of them runs all of it, as a check has found that anything less is not exact.
+        draws_own: Whether each replica draws numbers of its own in it, which nobody can foresee.
+    """
+
+    is_whole: bool = False
+    draws_own: bool = False
+
+
+class CheckedStep:
+    """Checks a step of a model before it is made for the first time with each kind of batch.
+
+    Args:
+        model: Compiled.
+        step_function: Its step, as one device calls it.
+        sharing: How the replicas share it out, which a check may change.
+        results: The names of what it returns that are results of metrics.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        step_function: Step,
+        sharing: Sharing,
+        results: Callable[[], Collection[str]],
+    ) -> None:
+        self._model = model
+        self._step_function = step_function
+        self._sharing = sharing
+        self._results = results
+        self._strategy = model.distribute_strategy
+        self._name = f"{type(model).__qualname__}.{step_function.__name__} of {model.name!r}"
+        self._known: list[Any] = []
+
+    @property
+    def is_off(self) -> bool:
+        """Whether nothing is checked, or everything that was asked for last."""
+        return settings_of(self._strategy).check == "off" or not settings_of(self._strategy).gather
+
+    def is_due(self, batch: Any) -> bool:
+        """Whether a step with such a batch has not been checked yet, and is to be."""
+        if self.is_off or not _is_of_replicas(batch, self._strategy):
+            return False
+        return _kind_of(batch) not in self._known
+
+    def is_shared_anew(self, batch: Any, step: TracedStep) -> bool:
+        """Checks the step; returns whether it is to be traced once more, as it is shared out in another way.
+
+        Args:
+            batch: The first batch of a kind.
+            step: Makes the step of the replicas.
+
+        Raises:
+            UnsupportedError: Even the whole step on every replica is not what one device computes.
+        """
+        function = step.trace(batch)
+        hindrance = self._hindrance(function)
+        if hindrance:
+            self._known.append(_kind_of(batch))
+            self._say_unchecked(hindrance)
+            return False
+        check = StepCheck(self._model, self._step_function, self._variables(function), self._results)
+        finding = self._agreed(check.run(batch, step))
+        if finding is None:
+            self._known.append(_kind_of(batch))
+            _log.info("%s: checked on its first batch, it is what one device computes", self._name)
+            return False
+        self._climb(finding)
+        return True
+
+    def _hindrance(self, function: Any) -> str:
+        """Why the step cannot be made once more for a check, the same on all workers; empty where it can."""
+        if self._sharing.draws_own:
+            return "it draws random numbers without a seed for each sample"
+        offload = settings_of(self._strategy).offload
+        if offload is not None and offload.disk is not None:
+            return "the state of its optimizer lies on disk"
+        effects = [] if function is None else effects_of(function)
+        return f"it does more than compute ({', '.join(effects)})" if effects else ""
+
+    def _variables(self, function: Any) -> Sequence[tf.Variable]:
+        if function is not None:
+            return [variable for variable in function.graph.variables if variable.dtype != tf.resource]
+        of_optimizers = [variable for each in optimizers_of(self._model) for variable in each.variables]
+        of_keras = [*self._model.variables, *self._model.metrics_variables, *of_optimizers]
+        others = KeptState(self._model, self._step_function).variables
+        every = [*(variable._value for variable in of_keras), *others]
+        return [copy for variable in every for copy in self._strategy.experimental_local_results(variable)]
+
+    def _agreed(self, finding: Finding | None) -> Finding | None:
+        """What some worker has found; each of them names what it found itself."""
+        found = bool(all_reduce(float(finding is not None), "max", self._strategy))
+        return (finding or Finding("what another worker computes", 0.0, 0.0)) if found else None
+
+    def _climb(self, finding: Finding) -> None:
+        what = f"{finding.name!r} by {finding.difference:.1e} of what the step changes in it"
+        if self._sharing.is_whole:
+            raise UnsupportedError(
+                f"{self._name} would not give the numbers of one device, as was found on its first batch before it was "
+                f"trained on: even with the whole step on every replica, {what} differs. Is something made or assigned "
+                "outside of the strategy's scope, or kept by the script beside variables? Run it on one device "
+                "(`tfdist train` without --workers, --nproc and --logical-devices), and report the model."
+            )
+        warn_once(
+            f"{self._name} runs whole on every replica, with the samples of all of them: exact, and no faster than one "
+            f"device. On its first batch, before training on it, what the replicas computed in parts differed: {what}. "
+            "Please report the model that shows it. A run with --strict refuses it, one with --check off does not look."
+        )
+        self._sharing.is_whole = True
+
+    def _say_unchecked(self, reason: str) -> None:
+        message = f"{self._name}: not checked on its first batch, as {reason}"
+        if settings_of(self._strategy).check == "strict":
+            raise UnsupportedError(f"{message}. That is refused with --check strict.")
+        _log.info(message)
+
+
+def _is_of_replicas(batch: Any, strategy: tf.distribute.Strategy) -> bool:
+    if isinstance(batch, GlobalBatch):
+        return True
+    if not isinstance(batch, FetchedBatch):
+        return False
+    return isinstance(strategy.experimental_local_results(batch.values)[0], ReplicaBatch)
+
+
+def _kind_of(batch: Any) -> Any:
+    if isinstance(batch, FetchedBatch):
+        return batch.spec
+    return tf.nest.map_structure(lambda leaf: (leaf.dtype, tuple(leaf.shape[1:])), batch)

@@ -1,0 +1,100 @@
+"""A batch with a few rows for each replica, and an uneven number of them, in the place of a first batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from tfdist.keras_repairs.base import batch_rows
+from tfdist.keras_repairs.base.replica_step import ReplicaStep, replica_step
+from tfdist.keras_repairs.coupling.gather_rows import all_rows
+from tfdist.keras_repairs.inputs.data_adapters import given
+from tfdist.keras_repairs.inputs.epoch_iterator import FetchedBatch
+from tfdist.order.batch_split import bounds
+from tfdist.runtime.batches.distribute import GlobalBatch, ReplicaBatch, remainder_of
+from tfdist.runtime.workers import local_replicas
+
+ROWS_EACH = 2
+"""Rows of each replica; the first one has one more, so that a mean over replicas is none over samples."""
+
+
+def few_rows_of(batch: Any, strategy: tf.distribute.Strategy) -> Any:
+    """`batch` with the first few rows of each replica; the whole batch where its shape is fixed.
+
+    Args:
+        batch: A `GlobalBatch`, or a `FetchedBatch` of `ReplicaBatch`es.
+        strategy: Of several replicas.
+    """
+    replicas = strategy.num_replicas_in_sync
+    if isinstance(batch, GlobalBatch):
+        rows = tf.constant(ROWS_EACH * replicas + 1, tf.int64)
+        return GlobalBatch(batch_rows.cut(batch.data, 0, rows)) if _share_rows(batch.data) else batch
+    if not _is_of_any_size(batch.spec):
+        return batch
+    pieces = strategy.experimental_local_results(batch.values)
+    total = int(pieces[0].total)
+    held = [stop - start for start, stop in (bounds(total, replicas, index) for index in range(replicas))]
+    kept = [min(rows, ROWS_EACH + (index == 0)) for index, rows in enumerate(held)]
+    if sum(kept) == total or not all(_share_rows(given(piece.data)) for piece in pieces):
+        return batch
+    own = [_few_of(p, i, kept) for p, i in zip(pieces, local_replicas(strategy), strict=True)]
+    values = _distributed(own, strategy) if _is_distributed(batch.values) else own[0]
+    return FetchedBatch(values, batch.spec)
+
+
+def rows_of_all(batch: Any, strategy: tf.distribute.Strategy) -> Any:
+    """The data of a batch with the rows of all replicas, as one device has them; all workers call this together."""
+    if isinstance(batch, GlobalBatch):
+        return batch.data
+
+    def on_replica(piece: ReplicaBatch) -> Any:
+        data = given(piece.data)
+        rows = batch_rows.rows(data)
+        with replica_step(ReplicaStep(piece.samples, rows, piece.first, piece.total, piece.samples)):
+            return all_rows(data)
+
+    run = tf.autograph.experimental.do_not_convert(on_replica)
+    outputs = strategy.run(run, args=(batch.values,))
+    return tf.nest.map_structure(lambda leaf: strategy.experimental_local_results(leaf)[0], outputs)
+
+
+def _few_of(piece: ReplicaBatch, index: int, kept: list[int]) -> ReplicaBatch:
+    total, rows = sum(kept), kept[index]
+    return ReplicaBatch(
+        batch_rows.cut(piece.data, 0, max(rows, 1)),
+        tf.constant(rows, tf.int64),
+        tf.constant(sum(kept[:index]), tf.int64),
+        tf.constant(total, tf.int64),
+        () if isinstance(piece.counting, tuple) else tf.constant(sum(map(bool, kept)), tf.int64),
+        piece.largest,
+        () if isinstance(piece.remainder, tuple) else remainder_of(total, len(kept)),
+    )
+
+
+def _distributed(pieces: list[ReplicaBatch], strategy: tf.distribute.Strategy) -> Any:
+    first = local_replicas(strategy).start
+    return strategy.experimental_distribute_values_from_function(
+        lambda context: pieces[context.replica_id_in_sync_group - first]
+    )
+
+
+def _is_distributed(values: Any) -> bool:
+    """Whether a worker has a value for each of its replicas; one with a single replica may have that one's own."""
+    return any(isinstance(leaf, tf.distribute.DistributedValues) for leaf in tf.nest.flatten(values))
+
+
+def _is_of_any_size(spec: Any) -> bool:
+    """Whether batches of a spec may have any number of rows, so that one trace serves for all of them."""
+
+    def is_open(leaf: Any) -> bool:
+        leaf = getattr(leaf, "_value_specs", (leaf,))[0]
+        shape = getattr(leaf, "shape", None)
+        return shape is None or shape.rank in (None, 0) or shape[0] is None
+
+    return all(is_open(leaf) for leaf in tf.nest.flatten(getattr(spec, "data", spec)))
+
+
+def _share_rows(data: Any) -> bool:
+    rows = {int(batch_rows.rows(leaf)) for leaf in tf.nest.flatten(data) if batch_rows.has_rows(leaf)}
+    return len(rows) == 1

@@ -1,0 +1,205 @@
+"""Checks one kind of step of a model: what the replicas compute of a few rows against what one device computes of them."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from tfdist.keras_repairs.base import global_seeds
+from tfdist.keras_repairs.base.batch_rows import rows, static_rows
+from tfdist.keras_repairs.base.replica_step import ReplicaStep, on_whole_step, replica_id, replica_step
+from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
+from tfdist.keras_repairs.coupling.trials.kept_tensors import in_step_of
+from tfdist.keras_repairs.coupling.trials.part_comparison import tolerance_of
+from tfdist.keras_repairs.first_step.few_rows import few_rows_of, rows_of_all
+from tfdist.keras_repairs.first_step.variable_values import Values, VariableValues, differences
+from tfdist.keras_repairs.optimizer import gradient_accumulation
+from tfdist.keras_repairs.optimizer.variable_updates import of_whole_batch
+from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import is_cut
+from tfdist.runtime import random_state
+from tfdist.runtime.workers import local_replicas
+
+Step = Callable[[Any], Any]
+
+_BEYOND_ROUNDING = 30.0
+"""So many times what moving all numbers by a rounding error does to a result is more than rounding does."""
+
+_PERTURBATIONS = 2
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a way of making a step has left.
+
+    Attributes:
+        variables: The values of variables after it.
+        outputs: What it returns, by name.
+    """
+
+    variables: Values
+    outputs: Values
+
+    @property
+    def all(self) -> dict[str, NDArray]:
+        """Both, by name."""
+        return {**self.variables, **{f"what it returns as {name}": value for name, value in self.outputs.items()}}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What differs, and by how much, relative to what the step changes in it."""
+
+    name: str
+    difference: float
+    bound: float
+
+
+class StepCheck:
+    """The check of a step.
+
+    Args:
+        model: Compiled and built.
+        step_function: Its `train_step` or its kin, as one device calls it.
+        variables: The copies of the variables that the step of the replicas uses.
+        results: The names of outputs that are results of metrics, which each replica has for itself.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        step_function: Step,
+        variables: Sequence[tf.Variable],
+        results: Callable[[], Collection[str]],
+    ) -> None:
+        self._model = model
+        self._step_function = step_function
+        self._strategy = model.distribute_strategy
+        self._results = results
+        self._values = VariableValues(variables, self._strategy)
+        self._tolerance = tolerance_of(model)
+        self._needs_all = _needs_all(model)
+
+    def run(self, batch: Any, step: Callable[[Any], Any]) -> Finding | None:
+        """What differs most between one device and the replicas; None where nothing does. All workers call it together.
+
+        Args:
+            batch: The first batch.
+            step: Makes the step of all replicas with such a batch.
+        """
+        with _without_advice():
+            return self._run(batch, step)
+
+    def _run(self, batch: Any, step: Callable[[Any], Any]) -> Finding | None:
+        few = few_rows_of(batch, self._strategy)
+        data = rows_of_all(few, self._strategy)
+        before, state = self._values.of_all(), self._values.read()
+        try:
+            expected = self._of_one_device(data)
+            self._values.write(state)
+            found = self._outcome(step(few))
+            parted = differences(_with_zeros(before, expected.all), expected.all, found.all)
+            suspects = {name for name, difference in parted.items() if difference > self._tolerance}
+            return self._beyond_rounding(data, before, state, expected, parted) if suspects else None
+        finally:
+            self._values.write(state)
+
+    def _beyond_rounding(
+        self, data: Any, before: Values, state: Sequence[NDArray], expected: Outcome, parted: dict[str, float]
+    ) -> Finding | None:
+        """What of the differences is more than rounding, by what moving all numbers a little does on one device."""
+        bounds = dict.fromkeys(parted, self._tolerance)
+        for seed in range(_PERTURBATIONS):
+            self._values.write(state)
+            self._values.perturb(seed)
+            moved = self._of_one_device(_perturbed(data, seed))
+            for name, moves in differences(_with_zeros(before, expected.all), expected.all, moved.all).items():
+                bounds[name] = max(bounds[name], _BEYOND_ROUNDING * moves)
+        beyond = [Finding(name, parted[name], bounds[name]) for name in parted if parted[name] > bounds[name]]
+        return max(beyond, key=lambda one: one.difference / one.bound, default=None)
+
+    def _outcome(self, outputs: Any) -> Outcome:
+        return Outcome(self._values.of_all(), _by_name(outputs, self._results()))
+
+    def _of_one_device(self, data: Any) -> Outcome:
+        """What one device computes: the script's own step on all rows, on the first replica alone where it can."""
+        outputs: list[Any] = []
+
+        def on_replica(data: Any) -> None:
+            is_first = int(tf.get_static_value(replica_id())) == local_replicas(self._strategy).start
+            if is_first or self._needs_all:
+                made = self._whole_step(data)
+                outputs.extend([made] if is_first else [])
+
+        with _leaving_no_trace(self._model, self._step_function):
+            self._strategy.run(tf.autograph.experimental.do_not_convert(on_replica), args=(data,))
+            return self._outcome(outputs[0])
+
+    def _whole_step(self, data: Any) -> Any:
+        total = rows(data)
+        step = ReplicaStep(total, total, tf.constant(0, tf.int64), total, None, static_rows(data))
+        with replica_step(step), in_step_of(self._model), on_whole_step(), of_whole_batch():
+            return self._step_function(data)
+
+
+@contextlib.contextmanager
+def _leaving_no_trace(*roots: Any) -> Iterator[None]:
+    """What the user's objects hold and the states of random numbers are afterwards as they were."""
+    with KeptState(*roots).restored(), random_state.kept(), global_seeds.borrowing():
+        yield
+
+
+@contextlib.contextmanager
+def _without_advice() -> Iterator[None]:
+    """TensorFlow does not advise against running replicas eagerly."""
+    logger = tf.get_logger()
+    logger.addFilter(_is_no_advice)
+    try:
+        yield
+    finally:
+        logger.removeFilter(_is_no_advice)
+
+
+def _is_no_advice(record: logging.LogRecord) -> bool:
+    """Whether TensorFlow says something else than that replicas run faster in a function."""
+    return "eagerly has significant overhead" not in str(record.msg)
+
+
+def _needs_all(model: keras.Model) -> bool:
+    """Whether replicas meet in a step that each of them makes whole: where each keeps a part of sums."""
+    optimizer = getattr(model, "optimizer", None)
+    return optimizer is not None and (is_cut(optimizer) or bool(gradient_accumulation.steps_of(optimizer)))
+
+
+def _by_name(outputs: Any, left_out: Collection[str]) -> dict[str, NDArray]:
+    found = {}
+    for path, value in keras.tree.flatten_with_path(outputs):
+        name = "/".join(map(str, path))
+        if name.rpartition("/")[2] not in left_out and isinstance(value, tf.Tensor | tf.Variable | np.ndarray):
+            found[name] = np.asarray(value)
+    return found
+
+
+def _with_zeros(before: Values, values: Values) -> dict[str, NDArray]:
+    """The values before a step; what it returns counts from zero."""
+    return {name: before.get(name, np.zeros_like(value)) for name, value in values.items()}
+
+
+def _perturbed(data: Any, seed: int) -> Any:
+    """Data with each floating number moved by about a rounding error."""
+
+    def moved(leaf: Any) -> Any:
+        if not isinstance(leaf, tf.Tensor) or leaf.dtype not in (tf.float32, tf.float64):
+            return leaf
+        up = np.random.RandomState(seed).rand(*leaf.shape) < 0.5
+        spacing = 2.0**-22 if leaf.dtype == tf.float32 else 2.0**-51
+        return leaf * tf.cast(np.where(up, 1 + spacing, 1 - spacing), leaf.dtype)
+
+    return tf.nest.map_structure(moved, data)

@@ -1,0 +1,164 @@
+"""What a step may change: the variables that it uses, read, written, and compared after two ways of making the step."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from tfdist.runtime.collectives.decisions import all_reduce
+from tfdist.runtime.workers import worker_count
+
+_REPLICA = re.compile(r"(/replica_\d+)?(:\d+)?$")
+_SPACING = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
+"""The distance of neighbouring numbers, relative to them."""
+
+_LEAST = 1e-30
+"""What counts as no change."""
+
+_ULPS = 8
+"""By how many of those a variable may be rounded in one step."""
+
+Values = Mapping[str, NDArray]
+
+
+@dataclass(frozen=True)
+class _Group:
+    """The copies that the replicas of this worker have of one variable.
+
+    Attributes:
+        copies: One a replica; one where there is no more.
+        adds_up: Whether the copies of all workers are summands, as those of most metrics are.
+    """
+
+    copies: Sequence[tf.Variable]
+    adds_up: bool
+
+
+class VariableValues:
+    """The values of variables, by name.
+
+    Args:
+        variables: Single copies, in any order.
+        strategy: Whose replicas have them.
+    """
+
+    def __init__(self, variables: Iterable[tf.Variable], strategy: tf.distribute.Strategy) -> None:
+        self._strategy = strategy
+        grouped: dict[Any, list[tf.Variable]] = {}
+        for variable in sorted({id(v.handle): v for v in variables}.values(), key=lambda one: (len(one.name), one.name)):
+            container = _container_of(variable)
+            grouped.setdefault(variable.name if container is None else id(container), []).append(variable)
+        self._groups = [_Group(copies, _adds_up(copies[0])) for copies in grouped.values()]
+        self._names = _distinct([_REPLICA.sub("", group.copies[0].name) for group in self._groups])
+
+    def read(self) -> list[NDArray]:
+        """The value of every copy."""
+        return [copy.numpy() for group in self._groups for copy in group.copies]
+
+    def write(self, values: Sequence[NDArray]) -> None:
+        """Makes them what `read` has returned."""
+        rest = iter(values)
+        for group in self._groups:
+            for copy in group.copies:
+                copy.assign(next(rest), read_value=False)
+
+    def of_all(self) -> dict[str, NDArray]:
+        """What each variable is over all replicas; all workers call this together."""
+        own = {name: self._value(group) for name, group in zip(self._names, self._groups, strict=True)}
+        sums = [name for name, group in zip(self._names, self._groups, strict=True) if group.adds_up]
+        if worker_count(self._strategy) > 1:
+            own.update({name: np.asarray(all_reduce(own[name], "sum", self._strategy)) for name in sums})
+        return own
+
+    def perturb(self, seed: int) -> None:
+        """Moves every floating number by about a rounding error, alike on all replicas."""
+        for number, group in enumerate(self._groups):
+            dtype = group.copies[0].dtype.name
+            if dtype not in _SPACING or group.adds_up:
+                continue
+            for copy in group.copies:
+                up = np.random.RandomState([seed, number]).rand(*copy.shape) < 0.5
+                value = copy.numpy()
+                copy.assign((value * np.where(up, 1 + 2 * _SPACING[dtype], 1 - 2 * _SPACING[dtype])).astype(value.dtype))
+
+    def parted(self) -> str | None:
+        """The name of a variable of which the replicas of this worker have come to hold different values, if any."""
+        for name, group in zip(self._names, self._groups, strict=True):
+            if not group.adds_up and len(group.copies) > 1:
+                first = group.copies[0].numpy()
+                if any(not np.array_equal(first, copy.numpy(), equal_nan=_is_float(first)) for copy in group.copies[1:]):
+                    return name
+        return None
+
+    @staticmethod
+    def _value(group: _Group) -> NDArray:
+        values = [copy.numpy() for copy in (group.copies if group.adds_up else group.copies[:1])]
+        return np.sum(values, axis=0, dtype=values[0].dtype) if len(values) > 1 else values[0]
+
+
+def differences(before: Values, expected: Values, found: Values) -> dict[str, float]:
+    """By how much each variable differs after two ways of making a step, relative to what the step changes in it.
+
+    0 stands for what rounding alone may do to the numbers as they are stored; infinity for whole numbers, truths and
+    texts that are not the same, and for numbers that are none.
+
+    Args:
+        before: The values before the step.
+        expected: After it, made in one way.
+        found: After it, made in another.
+    """
+    return {name: _difference(before[name], expected[name], found[name]) for name in expected}
+
+
+def _difference(before: NDArray, expected: NDArray, found: NDArray) -> float:
+    if not _is_float(expected):
+        return 0.0 if np.array_equal(expected, found) else float("inf")
+    before, expected, found, spacing = (*map(_wide, (before, expected, found)), _SPACING[expected.dtype.name])
+    if not np.array_equal(np.isfinite(expected), np.isfinite(found)):
+        return float("inf")
+    finite = np.isfinite(expected)
+    if not finite.any():
+        return 0.0
+    gap = np.abs(found - expected, where=finite, out=np.zeros_like(expected))
+    gap = np.maximum(gap - _ULPS * spacing * np.abs(np.where(finite, expected, 0)), 0)
+    change = np.abs(expected - before, where=finite & np.isfinite(before), out=np.zeros_like(expected))
+    largest = float(gap.max(initial=0))
+    return largest / max(float(change.max(initial=0)), _LEAST) if largest else 0.0
+
+
+def _wide(values: NDArray) -> NDArray:
+    return values.astype(np.float64)
+
+
+def _is_float(values: NDArray) -> bool:
+    return values.dtype.name in _SPACING
+
+
+def _container_of(variable: tf.Variable) -> Any:
+    reference = getattr(variable.handle, "_distributed_container", None)
+    return None if reference is None else reference()
+
+
+def _adds_up(variable: tf.Variable) -> bool:
+    container = _container_of(variable)
+    return (
+        container is not None
+        and container.synchronization == tf.VariableSynchronization.ON_READ
+        and container.aggregation == tf.VariableAggregation.SUM
+    )
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """The names, with numbers where several variables have one, as metrics may."""
+    seen: dict[str, int] = {}
+    found = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        found.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+    return found
