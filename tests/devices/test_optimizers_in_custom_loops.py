@@ -100,3 +100,27 @@ def test_sgd_updates_in_one_pass(momentum: float, kernel: str) -> None:
         optimizer.build([variable])
     traced = step_of(optimizer, variable, 3).get_concrete_function(GRADIENTS[0], tf.constant(0.0))
     assert sum(operation.type == kernel for operation in traced.graph.get_operations()) == 3
+
+
+def values_of_copies(variable: keras.Variable) -> list[np.ndarray]:
+    return [copy.numpy() for copy in mirrored(3).experimental_local_results(variable.value)]
+
+
+def test_gradients_with_a_part_of_each_replica_are_summed_outside_of_them() -> None:
+    with mirrored(3).scope():
+        variable, optimizer = keras.Variable([1.0, 2.0]), keras.optimizers.SGD(1.0)
+        parts = mirrored(3).experimental_distribute_values_from_function(
+            lambda context: tf.fill([2], context.replica_id_in_sync_group + 1.0)
+        )
+        optimizer.apply([parts], [variable])
+    np.testing.assert_array_equal(values_of_copies(variable), [[-5.0, -4.0]] * 3)
+
+
+def test_every_copy_takes_a_gradient_from_outside_of_the_replicas() -> None:
+    with mirrored(3).scope():
+        variable, left = keras.Variable([1.0, 2.0]), keras.Variable([3.0])
+        optimizer = keras.optimizers.SGD(1.0)
+        optimizer.build([variable, left])
+        optimizer.apply([np.array([0.5, 1.0]), None])
+    np.testing.assert_array_equal(values_of_copies(variable), [[0.5, 1.0]] * 3)
+    np.testing.assert_array_equal(values_of_copies(left), [[3.0]] * 3)

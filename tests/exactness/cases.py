@@ -16,6 +16,7 @@ from tests.exactness import (
     loss_cases,
     metric_cases,
     optimizer_cases,
+    outside_cases,
     own_predict_cases,
     own_state_cases,
     own_step_cases,
@@ -40,6 +41,7 @@ SECTIONS = {
     "What trials find out": trial_cases,
     "Metrics": metric_cases,
     "Optimizers and gradients": optimizer_cases,
+    "Outside of the step": outside_cases,
     "Steps": step_cases,
     "Steps of one's own": own_step_cases,
     "Steps of guides and repositories": guide_step_cases,
@@ -81,6 +83,7 @@ SLOW = {
     *("dropout_that_runs_eagerly", "dropout_of_fixed_batches", "dropout_in_float32"),
     *("noise_shapes_that_run_eagerly", "means_of_classes_eagerly", "xla_of_probabilities_given_to_a_layer"),
     "stateless_draws_of_other_dimensions",
+    *("gradients_of_numpy_accumulated", "scaled_gradients_in_a_function"),
     # Optimizers whose updates know nothing of replicas, by the path that others of the table take.
     *("adafactor", "adadelta", "adagrad", "adamax", "ftrl", "lamb", "lion", "nadam", "rmsprop"),
     *("constraints", "gradient_accumulation_by_nadam", "gradient_accumulation_and_averages"),

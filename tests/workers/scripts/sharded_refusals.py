@@ -35,11 +35,6 @@ def fit(optimizer: Any, *callbacks: keras.callbacks.Callback) -> None:
     model.fit(X, Y, batch_size=16, verbose=0, callbacks=list(callbacks))
 
 
-def outside() -> None:
-    model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(3)])
-    keras.optimizers.SGD().apply([tf.zeros((6, 3)), tf.zeros((3,))], model.trainable_variables)
-
-
 def on_the_chief() -> None:
     fit("adam", *([keras.callbacks.ModelCheckpoint("never.keras")] if tfdist.is_chief() else []))
 
@@ -47,7 +42,6 @@ def on_the_chief() -> None:
 calls = {
     "apply": lambda: fit(GlobalScale(0.1)),
     "shared state": lambda: fit(SharedState(0.1)),
-    "outside": outside,
     "pruning": lambda: fit("adam", tfdist.Pruning(0.5)),
     "chief alone": on_the_chief,
 }

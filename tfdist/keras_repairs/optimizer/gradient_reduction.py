@@ -20,7 +20,7 @@ from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.base.replica_step import current_step, is_one_of_several, replica_count, whole_step
 from tfdist.keras_repairs.coupling.trials.steps.step_capture import captures_update
-from tfdist.keras_repairs.optimizer import gradient_accumulation, variable_updates
+from tfdist.keras_repairs.optimizer import given_gradients, gradient_accumulation, variable_updates
 from tfdist.keras_repairs.optimizer.gradient_sums import reduce_gradients, weighted
 from tfdist.keras_repairs.sharded_optimizer import sharded_update
 from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import is_cut
@@ -56,10 +56,7 @@ def apply(original: Function, observer: Observer | None = None) -> Function:
             sharded_update.apply_to_parts(original, self, grads, trainable_variables)
             return
         if tf.distribute.in_cross_replica_context():
-            # A script that applies what it has reduced itself.
-            if sharded_update.would_be_cut(self):
-                sharded_update.refuse_outside(self)
-            original(self, grads, trainable_variables)
+            given_gradients.apply(repaired, self, grads, trainable_variables)
             return
         with setting(_applying, True):
             if not is_one_of_several() and settings_of(self._distribution_strategy).offload is not None:

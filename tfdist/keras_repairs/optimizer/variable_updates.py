@@ -94,7 +94,8 @@ def _is_summed(value: Any) -> bool:
     )
 
 
-def _is_first_replica() -> bool:
+def is_first_replica() -> bool:
+    """Whether the code that runs is that of the first replica of all. Call it in the context of a replica."""
     return not tf.get_static_value(tf.distribute.get_replica_context().replica_id_in_sync_group)
 
 
@@ -108,7 +109,7 @@ def direct_assign(original: Function) -> Function:
 
     def repaired(self: Any, value: Any) -> None:
         if _of_this_replica.get():
-            if _counts_once.get() and _is_summed(self._value) and not _is_first_replica():
+            if _counts_once.get() and _is_summed(self._value) and not is_first_replica():
                 return
             copy = own_copy(self._value)
             copy.assign(tf.cast(value, copy.dtype))

@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 import keras
 import tensorflow as tf
 
-from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.optimizer.variable_updates import own_copy
 from tfdist.keras_repairs.sharded_embeddings.slice_exchange import slices_for_owner
@@ -161,20 +160,6 @@ def would_be_cut(optimizer: Any) -> bool:
     """Whether workers hold parts of an optimizer, or will once it is built."""
     settings = settings_of(optimizer._distribution_strategy)
     return settings.shard is not None or settings.offload is not None or is_cut(optimizer)
-
-
-def refuse_outside(optimizer: Any) -> None:
-    """Refuses a step outside of the replicas.
-
-    Raises:
-        UnsupportedError: Always.
-    """
-    raise UnsupportedError(
-        "--shard, --offload, and sharded embeddings, need the gradients of a step where they are summed, and the "
-        f"optimizer {optimizer.name} was given some outside of strategy.run. Call apply_gradients, or apply, inside of "
-        "the function that strategy.run runs, use fit, or train with --shard none, --offload none and without sharded "
-        "embeddings."
-    )
 
 
 def _say_what_is_held(optimizer: Any) -> None:
