@@ -17,7 +17,7 @@ import tfdist
 from tests.devices.mirrored import mirrored
 from tests.devices.repair_removal import take_out
 from tests.exactness.comparison import assert_same
-from tests.exactness.layer_coupling_cases import Centered, CovarianceLoss, MovingMean, PlainSum, Reversed
+from tests.exactness.layer_coupling_cases import Centered, CovarianceLoss, Experts, MovingMean, PlainSum, Reversed
 from tests.exactness.table import numbers
 from tfdist.keras_repairs.coupling.trials.call_verdict import CallVerdict
 from tfdist.keras_repairs.coupling.trials.layer_trial import try_out
@@ -96,6 +96,9 @@ TRIED = [
     # What the layer inside couples is gathered there.
     (lambda: Block(layers.Dense(6), Centered(), layers.Dense(3)), INDEPENDENT),
     (lambda: Block(layers.Dropout(0.5), Block(MovingMean(), layers.Dense(3))), INDEPENDENT),
+    (lambda: Experts(), INDEPENDENT),
+    (lambda: Experts(compares=True), "returns for a sample"),
+    (lambda: Block(Experts(compares=True), layers.Lambda(lambda x: ops.sum(x, 0))), INDEPENDENT),
     (lambda: Centered(), "returns for a sample"),
     (lambda: Reversed(), "returns for a sample"),
     (lambda: MovingMean(), "returns for a sample"),

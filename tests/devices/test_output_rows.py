@@ -135,6 +135,32 @@ def test_several_rows_to_each(mode: Callable[..., Any]) -> None:
 
 
 @MODES
+def test_rows_along_another_axis(mode: Callable[..., Any]) -> None:
+    columns = on_replicas(lambda x: tf.transpose(x) - tf.reduce_min(x), mode)
+    assert columns == [[[0, 1, 2], [0, 10, 20]], [[3], [30]]]
+
+
+def test_another_open_size_is_not_that_of_rows() -> None:
+    def table(x: tf.Tensor) -> tf.Tensor:
+        return tf.compat.v1.placeholder_with_default(tf.ones([2, 8]), [2, None]) * tf.reduce_sum(x[:, 0])
+
+    assert on_replicas(table, tf.function) == [[[6.0] * 8] * 2] * 2
+
+
+def test_an_open_size_of_what_cannot_be_traced_again_is_refused() -> None:
+    done: list[None] = []
+
+    def once(x: tf.Tensor) -> tf.Tensor:
+        done.append(None)
+        if len(done) > 1:
+            raise RuntimeError
+        return tf.transpose(x)
+
+    with pytest.raises(UnsupportedError, match="Which of its dimensions is that of the batch"):
+        on_replicas(once, tf.function)
+
+
+@MODES
 @pytest.mark.parametrize("size", [4, 8, 3])
 def test_a_size_of_its_own(mode: Callable[..., Any], size: int) -> None:
     fixed = [6.0] * size

@@ -135,7 +135,7 @@ SLOW = {
     *("stopped_inside_an_epoch", "layer_called_in_two_ways", "adamw_and_schedule", "batch_norm_by_xla"),
     *("adversaries_with_two_optimizers", "layer_that_draws", "add_loss_of_a_covariance"),
     *("ctc_loss", "branches_that_xla_compiles", "frozen_batch_normalization", "batch_norm_in_mixed_float16"),
-    *("draws_in_loops_and_branches", "draws_that_run_eagerly"),
+    *("draws_in_loops_and_branches", "draws_that_run_eagerly", "rows_in_the_second_dimension"),
 }
 """Cases that the slow tests alone compare."""
 

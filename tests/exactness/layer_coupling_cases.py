@@ -199,3 +199,69 @@ def operations_that_move_the_batch(samples: int) -> dict[str, Any]:
     hidden = ops.transpose(layers.Dense(8, activation="tanh")(inputs)) * 2.0
     model = keras.Model(inputs, layers.Dense(3, activation="softmax")(ops.transpose(ops.tanh(hidden))))
     return fitted(model, *numbers(samples))
+
+
+class Experts(layers.Layer):
+    """One result for each expert and each row, as every mixture of experts has them: [experts, rows, units].
+
+    Args:
+        compares: Whether an expert divides by what it gives for all rows.
+    """
+
+    def __init__(self, compares: bool = False) -> None:
+        super().__init__()
+        self.compares = compares
+
+    def build(self, shape: Any) -> None:
+        self.kernels = self.add_weight(shape=(2, shape[-1], shape[-1]), name="kernels")
+
+    def call(self, inputs: Any) -> Any:
+        given = ops.einsum("rd,edu->eru", inputs, self.kernels)
+        return ops.softmax(given, axis=1) if self.compares else given
+
+
+class MixtureOfExperts(layers.Layer):
+    """Folds time steps into the rows, and adds up what its experts give."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.experts = [Experts(), Experts(compares=True)]
+
+    def build(self, shape: Any) -> None:
+        for experts in self.experts:
+            experts.build((None, shape[-1]))
+
+    def call(self, inputs: Any) -> Any:
+        rows = ops.reshape(inputs, (-1, inputs.shape[-1]))
+        given = sum(ops.sum(experts(rows), axis=0) for experts in self.experts)
+        return ops.reshape(given, (-1, *inputs.shape[1:]))
+
+
+@case("layers inside of a layer that return rows in their second dimension, as experts do")
+def experts_inside_of_a_layer(samples: int) -> dict[str, Any]:
+    """One of them takes a row by the others."""
+    x, y = numbers(samples)
+    steps = layers.Dense(3, activation="softmax")
+    model = keras.Sequential([keras.Input((2, 3)), MixtureOfExperts(), layers.Flatten(), steps])
+    return fitted(model, x.reshape(-1, 2, 3), y)
+
+
+class CenteredAlongRows(layers.Layer):
+    """Subtracts the mean of all rows, which are in the second dimension."""
+
+    def call(self, inputs: Any) -> Any:
+        return inputs - ops.mean(inputs, axis=1, keepdims=True)
+
+
+@case("layers of a functional model that pass on rows in the second dimension, and predictions with such rows")
+def rows_in_the_second_dimension(samples: int) -> dict[str, Any]:
+    inputs = keras.Input((2, 3))
+    turned = layers.Lambda(lambda x: ops.transpose(x, (1, 0, 2)), output_shape=(None, 3))
+    given = CenteredAlongRows()(turned(inputs))
+    back = layers.Lambda(lambda x: ops.transpose(x, (1, 0, 2)), output_shape=(2, 3))(given)
+    outputs = layers.Dense(3, activation="softmax")(layers.Flatten()(back))
+    x, y = numbers(samples)
+    x = x.reshape(-1, 2, 3)
+    result = fitted(keras.Model(inputs, outputs), x, y)
+    seen = keras.Model(inputs, given).predict(x, batch_size=samples, verbose=0).tolist()
+    return result | {"seen": seen}

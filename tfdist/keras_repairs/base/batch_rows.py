@@ -15,6 +15,11 @@ from keras.src import backend
 from tfdist.keras_repairs.base.replica_step import current_step
 
 
+def size_along(leaf: Any, axis: int) -> tf.Tensor:
+    """How many rows a tensor has whose rows are along `axis`: a scalar int64 tensor."""
+    return _rows_of(leaf) if axis == 0 else tf.shape(leaf, out_type=tf.int64)[axis]
+
+
 def rows(batch: Any) -> tf.Tensor:
     """How many rows `batch` holds: a scalar int64 tensor, the first dimension of its first tensor."""
     leaf = _first(batch)
@@ -26,10 +31,23 @@ def has_rows(leaf: Any) -> bool:
     return isinstance(leaf, tf.Tensor | tf.RaggedTensor | tf.SparseTensor) and leaf.shape.rank != 0
 
 
+def changed_axis(one: Any, other: Any) -> int | None:
+    """The first axis of which two tensors have another size: that of the rows, where they are of different batches."""
+    if not has_rows(one) or not has_rows(other):
+        return None
+    pairs = zip(one.shape, other.shape, strict=False)
+    return next((axis for axis, (size, other_size) in enumerate(pairs) if size != other_size), None)
+
+
 def static_rows(batch: Any) -> int | None:
     """How many rows `batch` holds, where its shape alone says so, else None."""
     leaf = _first(batch)
     return None if leaf is None else leaf.shape[0]
+
+
+def cut_along(leaf: Any, axis: int, start: Any, stop: Any) -> Any:
+    """The rows of a tensor from `start` to before `stop`, scalar int64 tensors, where `axis` is that of the rows."""
+    return _slice(leaf, start, stop) if axis == 0 else leaf[(slice(None),) * axis + (slice(start, stop),)]
 
 
 def cut(batch: Any, start: Any, stop: Any) -> Any:

@@ -42,7 +42,8 @@ def call(original: Function) -> Function:
     def repaired(self: Any, *args: Any, **kwargs: Any) -> Any:
         recording, step = current_recording(), current_step()
         if recording is not None and recording.layer is not self and self.built:
-            if is_exact_by_itself(self) or _verdict(self, original, args, kwargs).reason:
+            couples = lambda: is_exact_by_itself(self) or bool(_verdict(self, original, args, kwargs).reason)  # noqa: E731
+            if recording.takes(self, couples):
                 return recording.call(self, original, args, kwargs)
             return original(self, *args, **kwargs)
         if recording is not None or step is None or not self.built or not _may_couple(self):

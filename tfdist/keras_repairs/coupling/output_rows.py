@@ -11,15 +11,21 @@ from keras.src import backend
 from keras.src.backend.common.stateless_scope import get_stateless_scope
 
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.base.batch_rows import has_rows
+from tfdist.keras_repairs.base.batch_rows import changed_axis, has_rows
 
 Call = Callable[[Any], Any]
+
+_SIZES = (4, 8)
+"""For which a call is traced to see what in its outputs follows from the rows of the batch."""
 
 
 def of_call(
     call: Call, values: Any, is_gathered: Sequence[bool], outputs: Sequence[Any], total: int | None
-) -> list[bool]:
-    """Which outputs have rows: those whose first size is not known where that of the batch is not.
+) -> list[int | None]:
+    """Along which axis each output has rows, None where it has none: its size is not known where the batch's is not.
+
+    It is the first one wherever that may be. The experts of a mixture return [experts, rows, ...]: there the call is
+    traced for batches of two sizes, which tells what follows from the batch, and what from the time steps.
 
     In a step that runs eagerly all sizes are numbers, and one may be that of the batch by chance. There the call is
     traced once more, for a batch of any size, which computes nothing.
@@ -35,32 +41,68 @@ def of_call(
         UnsupportedError: An output may have several rows to each of the batch, and the call cannot be traced.
     """
     if total is None:
-        return [has_rows(output) and output.shape[0] is None for output in outputs]
+        return axes_of_rows(call, values, is_gathered, outputs)
     # Every size is a multiple of one. In a batch of a single row nothing has to be told apart: one replica has it, and
     # the others work on its copy.
-    multiples = [total > 1 and has_rows(output) and (output.shape[0] or 0) % total == 0 for output in outputs]
+    multiples = [total > 1 and has_rows(output) and _is_multiple(output, total) for output in outputs]
     if not any(multiples):
-        return multiples
+        return [None] * len(outputs)
     traced = traced_outputs(call, values, is_gathered)
     if traced is not None and len(traced) == len(outputs):
-        return [has_rows(output) and output.shape[0] is None for output in traced]
-    several = next((o for o, has in zip(outputs, multiples, strict=True) if has and o.shape[0] != total), None)
-    if several is not None:
+        return axes_of_rows(call, values, is_gathered, traced)
+    unclear = next((o for o, has in zip(outputs, multiples, strict=True) if has and o.shape[0] != total), None)
+    if unclear is not None:
         raise UnsupportedError(
-            f"tfdist.gathered(...) returned a tensor of shape {tuple(several.shape)} for a batch of {total} rows, in a "
-            "step that runs eagerly and cannot be traced. Whether its first dimension is that of the batch cannot be "
-            "told. Return one row for each sample, or leave out run_eagerly=True."
+            f"tfdist.gathered(...) returned a tensor of shape {tuple(unclear.shape)} for a batch of {total} rows, in a "
+            "step that runs eagerly and cannot be traced. Which of its dimensions is that of the batch cannot be told. "
+            "Return one row for each sample, or leave out run_eagerly=True."
         )
-    return multiples
+    return [0 if has else None for has in multiples]
 
 
-def traced_outputs(call: Call, values: Any, are_rows: Sequence[bool]) -> list[Any] | None:
-    """The outputs of `call` for a batch of any size, as symbols; None where it cannot be traced.
+def _is_multiple(output: Any, total: int) -> bool:
+    """Whether any size of a tensor may be that of the batch, or several times as large."""
+    return output.shape.rank is None or any(size is None or size % total == 0 for size in output.shape)
+
+
+def axes_of_rows(call: Call, values: Any, are_rows: Sequence[bool], outputs: Sequence[Any]) -> list[int | None]:
+    """As `of_call`, of outputs of which the sizes that follow from the batch are not known.
+
+    Raises:
+        UnsupportedError: They may have rows along another axis than the first, and the call cannot be traced.
+    """
+    axes = [0 if has_rows(output) and output.shape[0] is None else None for output in outputs]
+    places = [place for place, output in enumerate(outputs) if axes[place] is None and _is_open(output)]
+    if not places:
+        return axes
+    traces = [traced_outputs(call, values, are_rows, rows) for rows in _SIZES]
+    few, many = (outputs if traced is None else traced for traced in traces)
+    if None in traces or not len(few) == len(many) == len(outputs):
+        raise UnsupportedError(
+            f"tfdist.gathered(...) or a predict_step returned a tensor of shape {tuple(outputs[places[0]].shape)}, and "
+            "cannot be traced for batches of a known size. Which of its dimensions is that of the batch cannot be "
+            "told. Return a tensor whose first dimension is that of the batch."
+        )
+    for place in places:
+        axes[place] = changed_axis(few[place], many[place])
+    return axes
+
+
+def _is_open(output: Any) -> bool:
+    """Whether a size of a tensor is not known."""
+    return has_rows(output) and None in tuple(output.shape)
+
+
+def traced_outputs(
+    call: Call, values: Any, are_rows: Sequence[bool], rows: int | None = None
+) -> list[Any] | None:
+    """The outputs of `call` for a batch of any size or a given one, as symbols; None where it cannot be traced.
 
     Args:
         call: Computes a structure of tensors from one like `values`.
         values: A structure of tensors.
         are_rows: Which of its leaves have the rows of a batch.
+        rows: How many; None for any size.
     """
     leaves = tf.nest.flatten(values)
     places = [place for place, has in enumerate(are_rows) if has]
@@ -71,13 +113,14 @@ def traced_outputs(call: Call, values: Any, are_rows: Sequence[bool]) -> list[An
         for place, symbol in zip(places, given, strict=True):
             symbols[place] = symbol
             if (mask := backend.get_keras_mask(leaves[place])) is not None:
-                free = tf.compat.v1.placeholder_with_default(mask, [None, *mask.shape[1:]])
+                free = tf.compat.v1.placeholder_with_default(mask, [rows, *mask.shape[1:]])
                 backend.set_keras_mask(symbol, free)
         outputs.extend(tf.nest.flatten(call(tf.nest.pack_sequence_as(values, symbols))))
 
     try:
         with _symbols_not_assigned():
-            tf.function(trace, autograph=False).get_concrete_function([_of_any_size(leaves[place]) for place in places])
+            specs = [_of_size(leaves[place], rows) for place in places]
+            tf.function(trace, autograph=False).get_concrete_function(specs)
     except Exception:  # The user's code, which need not work in graphs.
         return None
     return outputs
@@ -95,8 +138,8 @@ def _symbols_not_assigned() -> Iterator[None]:
             scope.state_mapping = before
 
 
-def _of_any_size(leaf: Any) -> tf.TypeSpec:
+def _of_size(leaf: Any, rows: int | None) -> tf.TypeSpec:
     if isinstance(leaf, tf.RaggedTensor):
-        shape = [None, *leaf.shape[1:]]
+        shape = [rows, *leaf.shape[1:]]
         return tf.RaggedTensorSpec(shape, leaf.dtype, leaf.ragged_rank, leaf.row_splits.dtype)
-    return tf.TensorSpec([None, *leaf.shape[1:]], leaf.dtype)
+    return tf.TensorSpec([rows, *leaf.shape[1:]], leaf.dtype)

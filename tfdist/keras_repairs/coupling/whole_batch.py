@@ -63,8 +63,9 @@ class WholeBatch:
     def own_rows(self, call: Callable[[Any], Any]) -> Any:
         """The rows of this replica in what `call` computes from `values`, a structure of tensors.
 
-        A tensor has rows where its first dimension follows from that of the batch; it may be a multiple of it, as that
-        of time steps folded into the batch. Anything else stays as it is, and masks are cut, too.
+        A tensor has rows where one of its dimensions follows from that of the batch, the first or that of the rows of
+        each expert, say; it may be a multiple of it, as that of time steps folded into the batch. Anything else stays
+        as it is, and masks are cut, too.
 
         Args:
             call: Computes a structure of tensors from one like `values`.
@@ -75,26 +76,26 @@ class WholeBatch:
         """
         outputs = call(self.values)
         leaves = tf.nest.flatten(outputs)
-        have_rows = of_call(call, self.values, self.is_gathered, leaves, tf.get_static_value(self.total))
+        axes = of_call(call, self.values, self.is_gathered, leaves, tf.get_static_value(self.total))
         step = current_step()
         if step is not None:
-            step.shared.extend(leaf for leaf, has in zip(leaves, have_rows, strict=True) if not has)
-        own = [self._own(leaf) if has else leaf for leaf, has in zip(leaves, have_rows, strict=True)]
+            step.shared.extend(leaf for leaf, axis in zip(leaves, axes, strict=True) if axis is None)
+        own = [leaf if axis is None else self._own(leaf, axis) for leaf, axis in zip(leaves, axes, strict=True)]
         return tf.nest.pack_sequence_as(outputs, own)
 
-    def _own(self, output: Any) -> Any:
-        each = self._rows_each(output)
+    def _own(self, output: Any, axis: int) -> Any:
+        each = self._rows_each(output, axis)
         # A replica without a sample goes on with a row of another's, which counts nowhere.
         start = tf.minimum(self.start, self.total - self.held)
-        own = batch_rows.cut(output, start * each, (start + self.held) * each)
+        own = batch_rows.cut_along(output, axis, start * each, (start + self.held) * each)
         mask = backend.get_keras_mask(output)
         if mask is not None:
-            backend.set_keras_mask(own, self._own(mask))
+            backend.set_keras_mask(own, self._own(mask, axis))
         return own
 
-    def _rows_each(self, output: Any) -> tf.Tensor:
+    def _rows_each(self, output: Any, axis: int) -> tf.Tensor:
         """How many rows of `output` there are to one of the batch."""
-        rows = batch_rows.rows(output)
+        rows = batch_rows.size_along(output, axis)
         check = tf.debugging.assert_equal(
             rows % self.total,
             tf.zeros_like(rows),

@@ -9,11 +9,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfdist.keras_repairs.base.batch_rows import without_stand_in
+from tfdist.keras_repairs.base.batch_rows import has_rows, without_stand_in
 from tfdist.keras_repairs.base.context_variables import setting
-from tfdist.keras_repairs.base.replica_step import ReplicaStep, this_step
+from tfdist.keras_repairs.base.replica_step import ReplicaStep, alone, this_step
 from tfdist.keras_repairs.coupling.gather_rows import all_rows
+from tfdist.keras_repairs.coupling.output_rows import axes_of_rows
 from tfdist.keras_repairs.loop.fit_listeners import FitListener, notifying
+from tfdist.runtime import random_state
 from tfdist.runtime.workers import worker_count, worker_rank
 
 Function = Callable[..., Any]
@@ -29,17 +31,31 @@ def of_samples(step_function: Function) -> Function:
 
     A tensor of a fixed size, such as the anchors of a detector, which one replica returns once for each batch, is that
     of the replica with the first sample. It is told by that size: the step is traced for batches of any size, unless
-    it needs a number. Where it does, a size that is a multiple of that number is taken for that of rows.
+    it needs a number. Where it does, a size that is a multiple of that number is taken for that of rows. So is a tensor
+    whose rows are along another axis, with the rows of all replicas.
     """
 
     def step(data: Any) -> Any:
         replica = this_step()
         outputs = step_function(data)
         if not tf.executing_eagerly():
-            outputs = tf.nest.map_structure(lambda leaf: _of_first(leaf, replica), outputs)
+            leaves = _joined_along_others(tf.nest.flatten(outputs), step_function, data)
+            outputs = tf.nest.pack_sequence_as(outputs, [_of_first(leaf, replica) for leaf in leaves])
         return without_stand_in(outputs)
 
     return step
+
+
+def _joined_along_others(leaves: list[Any], step_function: Function, data: Any) -> list[Any]:
+    """The outputs of a step, with the rows of all replicas where these are along another axis than the first."""
+    with alone(), random_state.kept():
+        axes = axes_of_rows(step_function, data, [has_rows(leaf) for leaf in tf.nest.flatten(data)], leaves)
+    return [_joined_along(leaf, axis) if axis else leaf for leaf, axis in zip(leaves, axes, strict=True)]
+
+
+def _joined_along(leaf: tf.Tensor, axis: int) -> tf.Tensor:
+    order = [axis, *(other for other in range(len(leaf.shape)) if other != axis)]
+    return tf.transpose(all_rows(tf.transpose(leaf, order)), [order.index(place) for place in range(len(order))])
 
 
 def _of_first(leaf: Any, step: ReplicaStep) -> Any:

@@ -110,9 +110,35 @@ def is_of_own_rows(whole: Any, parts: Sequence[Any], tolerance: float) -> bool:
         return _is_joined(whole, parts, tolerance)
     if not isinstance(whole, np.ndarray):
         return True
-    if Kind.ROWS in kinds(whole, parts, tolerance):
+    axis = row_axis(whole.shape, [part.shape for part in parts])
+    if axis is not None and is_same(whole, np.concatenate(parts, axis), tolerance):
         return True
     return all(part.shape == whole.shape and np.array_equal(part, whole, equal_nan=True) for part in parts)
+
+
+def row_axis(whole: Sequence[int], parts: Sequence[Sequence[int]]) -> int | None:
+    """The axis of the rows: along it sizes follow from how many there are, as time steps may be folded into the rows.
+
+    It need not be the first. The experts of a mixture return one result for each expert and each row.
+
+    Args:
+        whole: The shape of a value of the whole batch.
+        parts: Its shapes for the parts.
+
+    Returns:
+        None where all parts have the shape of the whole, or where no single axis makes the difference.
+    """
+    shapes = [tuple(shape) for shape in (whole, *parts)]
+    if len({len(shape) for shape in shapes}) > 1:
+        return None
+    axes = [axis for axis, sizes in enumerate(zip(*shapes, strict=True)) if len(set(sizes)) > 1]
+    if not axes and whole and not whole[0]:
+        return 0
+    if len(axes) != 1:
+        return None
+    size, *of_parts = (shape[axes[0]] for shape in shapes)
+    each, rest = divmod(size, ROWS)
+    return axes[0] if not rest and of_parts == [FIRST * each, (ROWS - FIRST) * each] else None
 
 
 def _is_joined(whole: tf.RaggedTensor, parts: Sequence[Any], tolerance: float) -> bool:
@@ -139,12 +165,7 @@ def gradient_is_that_of_parts(kind: Kind, whole: NDArray, parts: Sequence[NDArra
 
 def _fits(kind: Kind, whole: NDArray, parts: Sequence[NDArray]) -> bool:
     if kind is Kind.ROWS:
-        if 0 in (whole.ndim, *(part.ndim for part in parts)):
-            return False
-        # Time steps may be folded into the rows.
-        each, rest = divmod(len(whole), ROWS)
-        tails = {value.shape[1:] for value in (whole, *parts)}
-        return not rest and [len(part) for part in parts] == [FIRST * each, (ROWS - FIRST) * each] and len(tails) == 1
+        return row_axis(whole.shape, [part.shape for part in parts]) == 0
     return all(part.shape == whole.shape for part in parts)
 
 

@@ -18,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 from keras.src import backend
 
+from tfdist.keras_repairs.base.batch_rows import changed_axis
 from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.coupling.trials.part_comparison import ROWS, is_same, tolerance_of
@@ -55,13 +56,15 @@ class Recording:
         self._variables: set[int] = set()
         self._part: slice | None = None
         self._done = 0
+        self._decided: list[tuple[Any, bool]] = []
+        self._met = 0
         self._draws = DrawLog()
 
     @contextlib.contextmanager
     def of(self, part: slice) -> Iterator[None]:
         """While the layer runs on these rows: the whole batch first, whose random numbers the parts then take."""
         self._part = None if part == slice(None) else part
-        self._done = 0
+        self._done = self._met = 0
         with setting(_current, self), on_part(part), self._draws_of(part):
             yield
 
@@ -74,6 +77,22 @@ class Recording:
     def has_variable(self, variable: Any) -> bool:
         """Whether a variable is one of a recorded layer, which assigns nothing on parts."""
         return id(variable) in self._variables
+
+    def takes(self, layer: Any, decide: Callable[[], bool]) -> bool:
+        """Whether the calls of a layer are recorded, as was decided while it ran on the whole batch.
+
+        By the sizes of a part another dimension might look like that of the rows.
+
+        Raises:
+            RowsDiffer: Other layers are called for a part of the batch.
+        """
+        if self._part is None:
+            self._decided.append((layer, decide()))
+            return self._decided[-1][1]
+        if self._met == len(self._decided) or self._decided[self._met][0] is not layer:
+            raise RowsDiffer
+        self._met += 1
+        return self._decided[self._met - 1][1]
 
     def call(self, layer: Any, call: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Calls `layer` and records it, or returns rows of what was recorded.
@@ -97,21 +116,37 @@ class Recording:
         if len(recorded.inputs) != len(inputs):
             raise RowsDiffer
         for before, now in zip(recorded.inputs, inputs, strict=True):
-            if not is_same(np.asarray(self._rows(before)), np.asarray(now), tolerance):
+            if not is_same(np.asarray(self._rows(before, changed_axis(before, now))), np.asarray(now), tolerance):
                 raise RowsDiffer
-        return tf.nest.map_structure(self._rows, recorded.outputs)
+        outputs = tf.nest.flatten(recorded.outputs)
+        like = outputs if all(map(_may_have_rows_first_alone, outputs)) else self._of_part(layer, call, args, kwargs)
+        own = [
+            self._rows(leaf, 0 if leaf is of_part else changed_axis(leaf, of_part))
+            for leaf, of_part in zip(outputs, like, strict=True)
+        ]
+        return tf.nest.pack_sequence_as(recorded.outputs, own)
 
-    def _rows(self, leaf: Any) -> Any:
-        if not isinstance(leaf, tf.Tensor) or not leaf.shape.rank or leaf.shape[0] % ROWS:
+    def _of_part(self, layer: Any, call: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        """What the layer returns for a part by itself, of which the sizes are of interest."""
+        with setting(_current, None), ignoring_draws(), keras.StatelessScope():
+            return tf.nest.flatten(call(layer, *args, **kwargs))
+
+    def _rows(self, leaf: Any, axis: int | None) -> Any:
+        if axis is None or not isinstance(leaf, tf.Tensor) or len(leaf.shape) <= axis or leaf.shape[axis] % ROWS:
             return leaf
-        each = leaf.shape[0] // ROWS
+        each = leaf.shape[axis] // ROWS
         assert self._part is not None, "the whole batch has all rows"
         first, last, _ = self._part.indices(ROWS)
-        rows = leaf[first * each : last * each]
+        rows = leaf[(slice(None),) * axis + (slice(first * each, last * each),)]
         mask = backend.get_keras_mask(leaf)
         if mask is not None:
-            backend.set_keras_mask(rows, self._rows(mask))
+            backend.set_keras_mask(rows, self._rows(mask, axis))
         return rows
+
+
+def _may_have_rows_first_alone(leaf: Any) -> bool:
+    """Whether no other axis of a tensor than the first may be that of the rows, by its size."""
+    return not isinstance(leaf, tf.Tensor) or all(size % ROWS for size in leaf.shape[1:])
 
 
 _current: contextvars.ContextVar[Recording | None] = contextvars.ContextVar("tfdist_recorded_layers", default=None)
