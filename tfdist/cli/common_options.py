@@ -216,6 +216,14 @@ offload = click.option(
 )
 
 
+check = click.option(
+    "--check",
+    type=click.Choice(["auto", "off", "strict"]),
+    default="auto",
+    help="Whether the first step of each kind is compared with what one device computes of a few rows, before it is "
+    "made; strict refuses a step that cannot be compared.",
+)
+
 strict = click.option(
     "--strict",
     is_flag=True,

@@ -36,6 +36,7 @@ _OF_CONFIGS = ("batch_norm", "jit", "kernels", "shard", "shard_over", "shard_emb
 @shared.shard_over
 @shared.shard_embeddings
 @shared.offload
+@shared.check
 @shared.strict
 @click.option("--run-dir", metavar="DIR", help="Where the run writes; default runs/NAME-DATE-TIME.")
 @click.option("--overwrite", is_flag=True, help="Replace the earlier run in the run directory.")
@@ -216,5 +217,5 @@ def _job(target: Target, **options: Any) -> JobSpec:
 
     document = read_config(target.target, shared.with_chosen(overrides, **chosen))
     config = build_config(document)
-    check = functools.partial(check_files, config, document)
-    return JobSpec.for_config(config, target=target.target, document=document, check=check, **options)
+    preflight = functools.partial(check_files, config, document)
+    return JobSpec.for_config(config, target=target.target, document=document, preflight=preflight, **options)

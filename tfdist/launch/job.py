@@ -73,7 +73,7 @@ def run_to_result(spec: JobSpec, signals: Signals | None = None) -> RunResult:
         PortTakenError: A worker's port, or that of the metrics, belongs to somebody else.
         FormingError: The launchers did not find one another in time, or do not agree.
         RunDirError: The run directory cannot be used, or there is none for temporary files.
-        TfdistError: What `spec.check` raises.
+        TfdistError: What `spec.preflight` raises.
     """
     begun = time.time()
     check_environment(spec.environ)

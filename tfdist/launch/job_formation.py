@@ -68,7 +68,7 @@ def formed_job(spec: JobSpec, membership: Membership, runs: RunLock, signals: Si
         FormingError: The launchers did not find one another in time, or do not agree.
         RunDirError: The run directory cannot be used.
         UsageError: The workers cannot share what is cut as `--shard-over` says.
-        TfdistError: What `spec.check` raises.
+        TfdistError: What `spec.preflight` raises.
         LauncherStopped: A signal came.
     """
     if membership.cluster is not None:
@@ -90,7 +90,7 @@ def formed_job(spec: JobSpec, membership: Membership, runs: RunLock, signals: Si
         return location
 
     def create() -> RunLocation:
-        spec.check()
+        spec.preflight()
         return disk.call(make)
 
     terms = JobTerms(spec)

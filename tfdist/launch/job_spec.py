@@ -50,7 +50,7 @@ class JobSpec(WorkerOptions):
         environ: What the workers' environment is made from; None for this process's.
         metrics_port: The port of this machine on which metrics are served; None for none.
         metrics_address: The IP address of this machine on which they are.
-        check: Called on every host before the run directory is made; what it raises refuses the run.
+        preflight: Called on every host before the run directory is made; what it raises refuses the run.
         while_forming: Called again and again while the launchers meet; what it raises ends that.
         elastic: How few workers it may go on with; None for a job that needs all of them.
         restarts: Whether the job restarts by itself, `max_restarts` times; if not, whoever runs it does.
@@ -79,7 +79,7 @@ class JobSpec(WorkerOptions):
     environ: Mapping[str, str] | None = None
     metrics_port: int | None = None
     metrics_address: str = LOOPBACK
-    check: Callable[[], None] = lambda: None
+    preflight: Callable[[], None] = lambda: None
     while_forming: Callable[[], None] = lambda: None
     elastic: ElasticOptions | None = None
     restarts: bool = True

@@ -36,14 +36,14 @@ class JobTerms:
 
         Raises:
             FormingError: This launcher was given something else.
-            TfdistError: What `spec.check` raises.
+            TfdistError: What `spec.preflight` raises.
         """
         from tfdist.launch.rendezvous.config_agreement import check_agreement
         from tfdist.launch.rendezvous.kernel_agreement import agreed_kernels
 
         check_agreement(theirs, *self._in_common())
         self.kernels = agreed_kernels(self.kernels, theirs)
-        self._spec.check()
+        self._spec.preflight()
 
     def _in_common(self) -> tuple[dict[str, Any] | None, dict[str, str]]:
         return self._settings(), self._spec.options_in_common()

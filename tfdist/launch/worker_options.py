@@ -19,8 +19,10 @@ BatchNorm = Literal["synchronized", "replica"]
 Communication = Literal["auto", "nccl", "ring", "shm"]
 Compression = Literal["none", "bfloat16", "float16"]
 Jit = Literal["auto", "on", "off"]
+Check = Literal["auto", "off", "strict"]
 _CHOICES = {
     "batch_norm": BatchNorm,
+    "check": Check,
     "communication": Communication,
     "compression": Compression,
     "jit": Jit,
@@ -31,7 +33,17 @@ _CHOICES = {
     "shard": ShardMode,
 }
 _SHARED_MODEL = ("shard", "shard_over", "shard_embeddings", "offload")
-_IN_COMMON = ("batch_norm", "communication", "compression", "jit", "kernels", "share_gpu", "strict", *_SHARED_MODEL)
+_IN_COMMON = (
+    "batch_norm",
+    "check",
+    "communication",
+    "compression",
+    "jit",
+    "kernels",
+    "share_gpu",
+    "strict",
+    *_SHARED_MODEL,
+)
 """Decide which collectives the workers run, how they round, or what they refuse: the same on every host."""
 
 _SECONDS = ("first_step_timeout", "step_timeout", "grace")
@@ -49,6 +61,7 @@ class WorkerOptions:
         share_gpu: Whether workers of this machine share its GPUs where there are fewer of these.
         worker_per_gpu: Whether tfdist itself has chosen to start one worker for each GPU.
         batch_norm: Whose statistics BatchNormalization takes: those of the global batch, or each replica its own.
+        check: Whether the first steps are compared with what one device computes; "strict" refuses one that cannot be.
         communication: Which collectives to use.
         compression: The type in which gradients are sent between workers; "none" for their own.
         jit: Whether XLA compiles every model, or none; "auto" for what the program says.
@@ -82,6 +95,7 @@ class WorkerOptions:
     share_gpu: bool = False
     worker_per_gpu: bool = False
     batch_norm: BatchNorm = "synchronized"
+    check: Check = "auto"
     communication: Communication = "auto"
     compression: Compression = "none"
     jit: Jit = "auto"

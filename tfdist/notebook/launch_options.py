@@ -13,6 +13,7 @@ from tfdist.launch.job_spec import JobSpec
 
 NAMES = (
     "batch_norm",
+    "check",
     "communication",
     "compression",
     "devices",

@@ -51,7 +51,7 @@ def run_with_copy(job: JobSpec, url: str, run: Callable[[JobSpec], int]) -> int:
     copy = RunCopy(job, RunDir(Path(directory)), CopyStore(S3Store(of_this_process()), url))
     code: int | None = None
     try:
-        code = run(replace(job, check=copy.check))
+        code = run(replace(job, preflight=copy.check))
     finally:
         copy.close(code)
     return code
@@ -103,7 +103,7 @@ class RunCopy:
         Raises:
             TfdistError: Something is in the way.
         """
-        self._job.check()
+        self._job.preflight()
         if self._thread is not None:
             return
         count = self._store.begin(self._run, self._job.resume, overwrite=self._job.overwrite)

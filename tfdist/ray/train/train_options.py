@@ -12,6 +12,7 @@ from tfdist.launch.worker_options import WorkerOptions
 
 NAMES = (
     "batch_norm",
+    "check",
     "communication",
     "compression",
     "first_step_timeout",

@@ -177,6 +177,7 @@ def _make_strategy(context: WorkerContext, request: devices.DeviceRequest, link:
     settings_of(strategy).emulates_xla = read_gpu_emulation().xla
     settings_of(strategy).jit = context.jit
     settings_of(strategy).strict = context.strict
+    settings_of(strategy).check = context.check
     settings_of(strategy).shard = sharding_of(context.shard, context.shard_over, context.hosts)
     settings_of(strategy).shard_embeddings = context.shard_embeddings if several else None
     settings_of(strategy).offload = offloading_of(context.offload, context.scratch_folder)

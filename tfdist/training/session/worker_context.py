@@ -12,7 +12,7 @@ from tfdist.cluster.cluster_spec import Cluster
 from tfdist.errors import WorkerFailedError
 from tfdist.launch.environment import Assignment
 from tfdist.net.host_links import LinkEnds
-from tfdist.runtime.strategy_settings import BatchNorm, Jit
+from tfdist.runtime.strategy_settings import BatchNorm, Check, Jit
 from tfdist.sharding.sharding_mode import Offload, ShardMode
 from tfdist.training.supervision.error_report import report
 from tfdist.training.supervision.launcher_link import LauncherLink, link_of
@@ -36,6 +36,7 @@ class WorkerContext:
         cluster: All workers; None where there is one.
         batch_norm: Whose statistics BatchNormalization takes, "synchronized" or "replica".
         jit: Whether XLA compiles every model, or none; "auto" for what the program says.
+        check: Whether the first steps are compared with what one device computes; "strict" refuses one that cannot be.
         communication: Which collectives to use.
         compression: The format in which workers send gradients; "none" for their own dtype.
         strict: Whether what would be warned of, about exactness or cost, is refused.
@@ -54,6 +55,7 @@ class WorkerContext:
     cluster: Cluster | None
     batch_norm: BatchNorm = "synchronized"
     jit: Jit = "auto"
+    check: Check = "auto"
     communication: str = "auto"
     compression: str = "none"
     strict: bool = False
@@ -118,6 +120,7 @@ def context_of(assignment: Assignment) -> LaunchedWorkerContext:
         None if assignment.cluster is None else Cluster.parse(assignment.cluster),
         batch_norm=assignment.batch_norm,
         jit=assignment.jit,
+        check=assignment.check,
         communication=assignment.communication,
         compression=assignment.compression,
         strict=assignment.strict,
