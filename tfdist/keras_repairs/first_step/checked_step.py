@@ -120,13 +120,13 @@ class CheckedStep:
         return f"it does more than compute ({', '.join(effects)})" if effects else ""
 
     def _variables(self, function: Any) -> Sequence[tf.Variable]:
-        if function is not None:
-            return [variable for variable in function.graph.variables if variable.dtype != tf.resource]
+        """Every copy of the variables that the step may change; operations on handles do not show in a function."""
         of_optimizers = [variable for each in optimizers_of(self._model) for variable in each.variables]
         of_keras = [*self._model.variables, *self._model.metrics_variables, *of_optimizers]
         others = KeptState(self._model, self._step_function).variables
         every = [*(variable._value for variable in of_keras), *others]
-        return [copy for variable in every for copy in self._strategy.experimental_local_results(variable)]
+        copies = [copy for variable in every for copy in self._strategy.experimental_local_results(variable)]
+        return [*copies, *(() if function is None else function.graph.variables)]
 
     def _agreed(self, finding: Finding | None) -> Finding | None:
         """What some worker has found; each of them names what it found itself."""
