@@ -14,6 +14,7 @@ from tests.devices import (
     test_single_repairs,
     test_thread_attributes,
     test_unseeded_draws,
+    test_writes,
 )
 from tests.devices.mirrored import mirrored
 from tests.devices.references import of_one_replica
@@ -24,6 +25,7 @@ from tests.exactness.comparison import assert_same_case
 from tests.marks import slow
 from tfdist.keras_repairs.random_numbers import python_draws
 from tfdist.keras_repairs.registry import repairs
+from tfdist.keras_repairs.writes.write_operations import TAKING, WRITING
 
 SAMPLES = 65
 
@@ -90,6 +92,24 @@ IN_THREADS = {
         "test_without_the_spare_generator_each_replica_has_its_own",
 }  # fmt: skip
 """The repair, and the test of `test_thread_attributes` that takes it out."""
+
+WRITES = {
+    **{
+        f"{operation.owner.__name__}.{operation.name}": "test_an_operation_writes_nothing_in_a_trial"
+        for operation in WRITING
+        if operation.name not in ("queue_enqueue_v2", "lookup_table_insert_v2")
+    },
+    **{
+        f"{operation.owner.__name__}.{operation.name}": "test_nothing_is_taken_away_in_a_trial"
+        for operation in TAKING
+    },
+    **{
+        path: "test_without_the_repair_other_things_are_written"
+        for _, paths in test_writes.KINDS.values()
+        for path in paths
+    },
+}
+"""The repair, and the test of `test_writes` that takes it out, or shows what its operation does."""
 
 ON_WORKERS = {
     "keras.src.utils.file_utils.get_file": "test_scripts_together.test_files_of_callbacks_and_downloads",
@@ -169,13 +189,14 @@ def test_every_repair_has_a_case_in_the_default_tests() -> None:
 
 def test_every_repair_is_tested_once() -> None:
     elsewhere = [*IN_OTHER_TESTS, *IN_STEPS, *UNSEEDED, *IN_THREADS, *OF_TENSORFLOW, *OF_PYTHON, *ON_WORKERS]
-    elsewhere += [*SAME_NUMBERS, *RECOMPUTED]
+    elsewhere += [*SAME_NUMBERS, *RECOMPUTED, *WRITES]
     listed = [*(path for path, _ in TAKEN_OUT), *elsewhere]
     assert sorted(listed) == sorted(repair.path for repair in repairs())
     assert set(IN_OTHER_TESTS.values()) <= set(vars(test_single_repairs))
     assert set(IN_STEPS.values()) <= set(vars(test_own_steps))
     assert set(UNSEEDED.values()) <= set(vars(test_unseeded_draws))
     assert set(RECOMPUTED.values()) <= set(vars(test_recomputation))
+    assert set(WRITES.values()) <= set(vars(test_writes))
     assert set(IN_THREADS.values()) <= set(vars(test_thread_attributes))
     assert set(OF_TENSORFLOW.values()) <= set(vars(test_random_numbers))
     assert set(OF_PYTHON.values()) <= set(vars(test_python_draws))

@@ -27,6 +27,7 @@ from tests.exactness import (
     stateless_random_cases,
     step_cases,
     trial_cases,
+    write_cases,
 )
 from tests.exactness.table import CASES, Case, outcome
 
@@ -49,6 +50,7 @@ SECTIONS = {
     "What steps of one's own keep": own_state_cases,
     "Steps of `predict`, decorated steps, ragged rows": own_predict_cases,
     "Logs of steps of one's own": log_cases,
+    "What steps write": write_cases,
     "Fewer samples than replicas": small_batch_cases,
     "Layers": layer_cases,
     "Batch statistics": batch_norm_cases,
@@ -136,6 +138,8 @@ SLOW = {
     *("adversaries_with_two_optimizers", "layer_that_draws", "add_loss_of_a_covariance"),
     *("ctc_loss", "branches_that_xla_compiles", "frozen_batch_normalization", "batch_norm_in_mixed_float16"),
     *("draws_in_loops_and_branches", "draws_that_run_eagerly", "rows_in_the_second_dimension"),
+    # By the same paths as faster rows of what steps write.
+    *("written_rows", "written_maximum", "written_mean_of_a_layer", "written_maxima_of_a_loss_and_a_metric"),
 }
 """Cases that the slow tests alone compare."""
 

@@ -19,6 +19,7 @@ their subject; in the order of a step:
 - `sharded_parameters/`: weights of which each worker holds a part, put together where they are read
 - `recomputation/`: activations that are computed again in the backward pass
 - `sharded_embeddings/`: embedding tables of which each worker has some rows
+- `writes/`: what a step writes besides what it returns, once and of the global batch
 - `callbacks/`: which run where, and how all workers follow the chief's decisions
 - `files/`: what is saved, loaded and downloaded
 """

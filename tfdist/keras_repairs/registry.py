@@ -30,7 +30,7 @@ from tensorflow.python.distribute import cross_device_ops, mirrored_run, values
 from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
 from tensorflow.python.eager import backprop
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
-from tensorflow.python.ops import nn_impl_distribute
+from tensorflow.python.ops import logging_ops, nn_impl_distribute, script_ops, summary_ops_v2
 from tensorflow.python.saved_model import load
 
 from tfdist.keras_repairs.base import (
@@ -82,6 +82,7 @@ from tfdist.keras_repairs.sharded_embeddings import embedding_layers, sparse_upd
 from tfdist.keras_repairs.sharded_optimizer import averages, clipping, slot_making, whole_slots
 from tfdist.keras_repairs.sharded_parameters import layer_scopes, second_gathers, summed_gradients, weight_making
 from tfdist.keras_repairs.sharded_parameters.cut_variable import is_cut_variable
+from tfdist.keras_repairs.writes import write_functions, write_operations
 
 try:
     from keras.src.export.saved_model_export_archive import SavedModelExportArchive
@@ -111,6 +112,7 @@ def repairs(hooks: RepairHooks | None = None) -> tuple[Repair, ...]:
         *_of_variables(),
         *_of_gradients(hooks),
         *_of_results(hooks),
+        *_of_writes(),
         *_of_files(hooks),
     )
 
@@ -283,6 +285,26 @@ def _of_results(hooks: RepairHooks) -> tuple[Repair, ...]:
         Repair(keras.callbacks.BackupAndRestore, "on_train_begin", backup_and_restore.restore),
         Repair(keras.callbacks.BackupAndRestore, "_save_model", backup_and_restore.back_up),
         Repair(keras.callbacks.BackupAndRestore, "on_train_end", backup_and_restore.clean_up),
+    )
+
+
+def _of_writes() -> tuple[Repair, ...]:
+    """Repairs of what steps write besides what they return: of TensorFlow's interface, which stays as it is."""
+    python_function = write_functions.python_function
+    return (
+        Repair(summary_ops_v2, "write", write_functions.summary, (tf.summary, tf.compat.v2.summary), is_checked=False),
+        Repair(logging_ops, "print_v2", write_functions.printing, is_checked=False),
+        Repair(tf, "print", write_functions.printing, (tf.compat.v2,), is_checked=False),
+        Repair(script_ops, "_internal_py_func", python_function("tf.py_function"), is_checked=False),
+        Repair(script_ops, "py_func_common", python_function("tf.numpy_function"), is_checked=False),
+        *(
+            Repair(operation.owner, operation.name, make(operation), operation.also, is_checked=False)
+            for make, operations in (
+                (write_operations.writing, write_operations.WRITING),
+                (write_operations.taking, write_operations.TAKING),
+            )
+            for operation in operations
+        ),
     )
 
 

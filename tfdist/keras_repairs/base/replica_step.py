@@ -86,6 +86,8 @@ class ReplicaStep:
         known_updates: What a trial has shown of the updates of means and sums, by the metric's id, in their order.
         seeds_taken: A digest of the seeds that were taken for its draws, in their order, where it runs eagerly.
         read_parts: Variables with a part on each replica that the user's code has read, where it runs eagerly.
+        data: What the step was given; None where nobody has said it.
+        python_results: The names and the results of calls of Python in a step that is traced.
         gathers: Whether the replicas exchange tensors in it whose sizes may differ from step to step.
         draws_own: Whether the replica draws numbers of its own in it, without a seed that the others have, too.
     """
@@ -130,6 +132,8 @@ class ReplicaStep:
         self.known_updates: Mapping[int, Sequence[KnownUpdate]] = {}
         self.seeds_taken = 0
         self.read_parts: list[Any] = []
+        self.data: Any = None
+        self.python_results: list[tuple[str, list[tf.Tensor]]] = []
         self.gathers = users
         self.draws_own = False
 

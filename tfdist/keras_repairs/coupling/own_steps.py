@@ -28,6 +28,11 @@ _MENDING = {
         "all replicas; clip gradients by the optimizer's clipnorm. Where a scalar is to be taken of each replica's "
         "samples alone, which is not what one device computes, write tfdist.averaged(loss)."
     ),
+    Cause.WRITTEN: (
+        "It is neither the same for all samples, nor a row for each, nor a scalar that is a mean over them. Put what "
+        "computes and writes it into a function and call tfdist.gathered(function)(tensors), which has the rows of all "
+        "replicas and writes once."
+    ),
     Cause.UNBUILT: (
         "It would be exact where that is known before the first step, for which parts of the model are to be built by "
         "then: give them a keras.Input, or call build() of each."

@@ -20,9 +20,10 @@ import tensorflow as tf
 from keras.src import backend
 
 from tfdist.keras_repairs.base.context_variables import setting
-from tfdist.keras_repairs.base.replica_step import alone
+from tfdist.keras_repairs.base.replica_step import alone, tried_out
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.forward.metric_draws import WEIGHT, CannotBeDrawn, Draw, Drawer
+from tfdist.keras_repairs.writes.noted_writes import noting_writes
 
 _TOLERANCE = 1e-4
 """Relative, above what float32 rounds; coarser predictions have a coarser one."""
@@ -98,13 +99,16 @@ def try_out(metric: keras.metrics.Metric, args: Sequence[Any], kwargs: dict[str,
     """
     update = functools.partial(type(metric).update_state, metric)
     # Tried as on one replica, apart from the step that is being traced.
-    with tf.init_scope(), alone(), KeptState(metric).restored():
+    with tf.init_scope(), alone(), tried_out(), KeptState(metric).restored(), noting_writes() as writes:
         try:
             signature = inspect.signature(update)
             trial = _Trial(metric, Drawer(signature.bind(*args, **kwargs)))
-            return trial.verdict(takes_weights=WEIGHT in signature.parameters)
+            verdict = trial.verdict(takes_weights=WEIGHT in signature.parameters)
         except (CannotBeDrawn, TypeError) as error:
             return Verdict(Merge.GATHERED, reason=f"could not be tried out on made-up values: {error}")
+    if writes and verdict.merge is not Merge.GATHERED:
+        return Verdict(Merge.GATHERED, reason=f"writes by {writes[0].what}")
+    return verdict
 
 
 @dataclass

@@ -35,6 +35,7 @@ from tfdist.keras_repairs.loop.whole_step import may_be_whole
 from tfdist.keras_repairs.model_checks.refusals import meeting_in_a_branch
 from tfdist.keras_repairs.model_checks.user_overrides import is_overridden, is_users_step
 from tfdist.keras_repairs.random_numbers.seeds import check_same_seeds
+from tfdist.keras_repairs.writes.write_functions import check_results_are_used
 from tfdist.runtime.batches.distribute import GlobalBatch, ReplicaBatch
 from tfdist.runtime.step_meter import StepMeter
 from tfdist.runtime.strategy_settings import settings_of
@@ -188,6 +189,7 @@ class _Step:
         """
         data = self._sizes.given(batch.data)
         step = _step_of(batch, data, self._strategy.num_replicas_in_sync, compiles=compiles, **self._options)
+        step.data = data
         with replica_step(step), in_step_of(self._model), self._sizes.retracing():
             try:
                 outputs = self._function(data)
@@ -197,6 +199,7 @@ class _Step:
                 if isinstance(settings_of(self._strategy).sums, CompiledSums):
                     raise CannotBeCompiled("TensorFlow would leave the replica in it") from error
                 raise meeting_in_a_branch(self._model) from error
+            check_results_are_used(step, outputs)
             if tf.executing_eagerly():
                 check_same_seeds(step)
         self.can_loop = not (self._has_peers and step.gathers)

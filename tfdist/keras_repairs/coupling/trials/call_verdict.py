@@ -11,6 +11,7 @@ from keras.src import backend
 from numpy.typing import NDArray
 
 from tfdist.keras_repairs.coupling.trials.part_comparison import Kind, comparable, is_of_own_rows, is_same, kinds
+from tfdist.keras_repairs.writes.noted_writes import Write, unshared_write
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,14 @@ class CallResults:
         state: What was assigned to variables of Keras, by path.
         losses: What was given to `add_loss`.
         variables: The values of `tf.Variable`s after it, with their names, which need not be unique.
+        writes: What it was to write.
     """
 
     outputs: Sequence[Any]
     state: Mapping[str, NDArray]
     losses: Sequence[NDArray]
     variables: Sequence[tuple[str, NDArray]] = ()
+    writes: Sequence[Write] = ()
 
 
 def output_values(outputs: Any) -> list[Any]:
@@ -74,6 +77,9 @@ def verdict_of(
     assigned = _assigned_by_samples(whole, parts, tolerance_of_state)
     if assigned is not None:
         return CallVerdict(f"it assigns to {assigned} what depends on the samples of the batch")
+    written = unshared_write(whole.writes, [part.writes for part in parts], tolerance)
+    if written is not None:
+        return CallVerdict(f"it writes by {written} what is computed from the batch")
     found = []
     for value, *of_parts in zip(whole.losses, *(part.losses for part in parts), strict=True):
         possible = kinds(value, of_parts, tolerance)

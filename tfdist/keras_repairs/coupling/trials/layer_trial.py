@@ -21,6 +21,7 @@ from tfdist.keras_repairs.coupling.trials.made_up_inputs import Inputs, made_up
 from tfdist.keras_repairs.coupling.trials.part_comparison import PARTS, tolerance_of
 from tfdist.keras_repairs.coupling.trials.recorded_layers import Recording, RowsDiffer
 from tfdist.keras_repairs.coupling.trials.trial_scope import in_trial
+from tfdist.keras_repairs.writes.noted_writes import noting_writes
 
 Function = Callable[..., Any]
 
@@ -62,6 +63,7 @@ def _results(
         keras.StatelessScope() as scope,
         collected_losses.collecting() as losses,
         recording.of(part),
+        noting_writes() as writes,
     ):
         outputs = call(*args, **kwargs)
         assigned = [(variable.name, value_of(variable)) for variable in kept.variables]
@@ -75,4 +77,4 @@ def _results(
         pair for pair, variable in zip(assigned, kept.variables, strict=True) if not recording.has_variable(variable)
     ]
     terms = [np.asarray(term) for term in losses.get(id(layer), ())]
-    return CallResults(output_values(outputs), state, terms, variables)
+    return CallResults(output_values(outputs), state, terms, variables, writes)

@@ -12,8 +12,16 @@ from numpy.typing import NDArray
 
 from tfdist.keras_repairs.coupling.trials import made_up_labels
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState, value_of
-from tfdist.keras_repairs.coupling.trials.part_comparison import PARTS, Kind, gradient_is_that_of_parts, is_same, kinds
+from tfdist.keras_repairs.coupling.trials.part_comparison import (
+    PARTS,
+    TOLERANCE,
+    Kind,
+    gradient_is_that_of_parts,
+    is_same,
+    kinds,
+)
 from tfdist.keras_repairs.coupling.trials.trial_scope import in_trial, on_part
+from tfdist.keras_repairs.writes.noted_writes import Write, noting_writes, unshared_write
 
 
 @dataclass(frozen=True)
@@ -34,6 +42,7 @@ class _Values:
     value: NDArray
     gradients: list[NDArray]
     state: list[NDArray]
+    writes: list[Write]
 
 
 def try_out(loss: keras.losses.Loss, y_true: Any, y_pred: Any) -> Verdict:
@@ -87,6 +96,8 @@ def _kinds(loss: keras.losses.Loss, kept: KeptState, true: Any, pred: Any) -> se
     parts = [_computed(loss, kept, true, pred, part) for part in PARTS]
     if not all(_have_same_state(whole, part) for part in parts):
         return set()
+    if unshared_write(whole.writes, [part.writes for part in parts], TOLERANCE) is not None:
+        return set()
     return {
         kind
         for kind in kinds(whole.value, [part.value for part in parts])
@@ -113,8 +124,10 @@ def _computed(loss: keras.losses.Loss, kept: KeptState, true: Any, pred: Any, ro
     y_true, y_pred = tensors(true), tensors(pred)
     with kept.restored(), keras.StatelessScope() as scope, tf.GradientTape() as tape, on_part(rows):
         tape.watch(keras.tree.flatten(y_pred))
-        value = keras.ops.convert_to_tensor(loss.call(y_true, y_pred), dtype=loss.dtype)
+        with noting_writes() as writes:
+            value = keras.ops.convert_to_tensor(loss.call(y_true, y_pred), dtype=loss.dtype)
         total = tf.reduce_sum(value)
         state = [*map(np.asarray, scope.state_mapping.values()), *map(value_of, kept.variables)]
     gradients = tape.gradient(total, keras.tree.flatten(y_pred), unconnected_gradients=tf.UnconnectedGradients.ZERO)
-    return _Values(np.asarray(value), [np.asarray(tf.convert_to_tensor(gradient)) for gradient in gradients], state)
+    arrays = [np.asarray(tf.convert_to_tensor(gradient)) for gradient in gradients]
+    return _Values(np.asarray(value), arrays, state, writes)

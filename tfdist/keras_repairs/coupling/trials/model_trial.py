@@ -26,6 +26,7 @@ from tfdist.keras_repairs.coupling.trials.made_up_inputs import Inputs, Numbers,
 from tfdist.keras_repairs.coupling.trials.part_comparison import OF_NETWORKS, tolerance_of
 from tfdist.keras_repairs.coupling.trials.replica_trial import Assignments, OneAndTwo, on_one_and_two
 from tfdist.keras_repairs.coupling.trials.trial_scope import in_trial
+from tfdist.keras_repairs.writes.noted_writes import noting_writes
 
 Function = Callable[..., Any]
 
@@ -63,11 +64,12 @@ def _verdict(model: keras.Model, call: Function, draws: Sequence[Inputs]) -> Cal
 def _run(model: keras.Model, call: Function, inputs: Inputs) -> OneAndTwo[CallResults]:
     def results(part: slice, scope: Assignments) -> CallResults:
         args, kwargs = inputs.rows(part)
-        outputs = call(*args, **kwargs)
+        with noting_writes() as writes:
+            outputs = call(*args, **kwargs)
         step = current_step()
         added = (collected_losses.collected() or {}) if step is None else step.added_losses
         terms = [np.asarray(term) for term in added.get(id(model), ())]
-        return CallResults(output_values(outputs), scope.assigned_arrays(model.variables), terms)
+        return CallResults(output_values(outputs), scope.assigned_arrays(model.variables), terms, writes=writes)
 
     return on_one_and_two(results, KeptState(model), users=False)
 

@@ -46,7 +46,7 @@ ROWS, FIRST, PARTS = UNEQUAL.rows, UNEQUAL.first, UNEQUAL.parts
 FREE_SIZE = 3
 """The size of a made-up dimension that is not known before the data comes."""
 
-_TOLERANCE = 2e-5
+TOLERANCE = 2e-5
 """Of the largest number: what rounding in float32 does. More is taken for the effect of other rows, which is safe."""
 
 _TOLERANCES = {"float16": 5e-3, "bfloat16": 4e-2}
@@ -72,7 +72,7 @@ _TOGETHER: dict[Kind, Callable[[Sequence[NDArray]], NDArray]] = {
 }
 
 
-def kinds(whole: NDArray, parts: Sequence[NDArray], tolerance: float = _TOLERANCE) -> set[Kind]:
+def kinds(whole: NDArray, parts: Sequence[NDArray], tolerance: float = TOLERANCE) -> set[Kind]:
     """What `whole` may be, by the values of its parts; none where a row's depends on other rows.
 
     A constant may be a mean, and zero a sum as well.
@@ -88,7 +88,7 @@ def kinds(whole: NDArray, parts: Sequence[NDArray], tolerance: float = _TOLERANC
 def tolerance_of(layer: Any) -> float:
     """What rounding may do to the results of a layer, relative to the largest number."""
     dtypes = {part.compute_dtype for part in layer._flatten_layers()}
-    return max((_TOLERANCES.get(dtype, _TOLERANCE) for dtype in dtypes), default=_TOLERANCE)
+    return max((_TOLERANCES.get(dtype, TOLERANCE) for dtype in dtypes), default=TOLERANCE)
 
 
 def comparable(leaf: Any) -> Any:
@@ -169,7 +169,7 @@ def _fits(kind: Kind, whole: NDArray, parts: Sequence[NDArray]) -> bool:
     return all(part.shape == whole.shape for part in parts)
 
 
-def is_same(one: NDArray, other: NDArray, tolerance: float = _TOLERANCE) -> bool:
+def is_same(one: NDArray, other: NDArray, tolerance: float = TOLERANCE) -> bool:
     """Whether two arrays are the same but for rounding."""
     if one.shape != other.shape:
         return False

@@ -25,6 +25,7 @@ from tfdist.keras_repairs.coupling.trials.steps.assigned_variables import Assign
 from tfdist.keras_repairs.coupling.trials.steps.step_capture import capturing
 from tfdist.keras_repairs.coupling.trials.steps.step_verdict import Cause, StepVerdict, failed
 from tfdist.keras_repairs.coupling.trials.trial_scope import in_trial
+from tfdist.keras_repairs.writes.noted_writes import Write, noting_writes, unshared_write
 
 Step = Callable[[Any], Any]
 
@@ -34,6 +35,7 @@ class _Results:
     outputs: list[Any]
     assigned: dict[int, Assigned]
     updates: int
+    writes: list[Write]
 
 
 def try_out(model: keras.Model, step: Step, data: Any) -> StepVerdict:
@@ -72,9 +74,9 @@ def _run(model: keras.Model, step: Step, inputs: Inputs) -> OneAndTwo[_Results]:
     before = Before(model, kept)
 
     def results(part: slice, scope: Assignments) -> _Results:
-        with capturing(1.0) as capture:
+        with capturing(1.0) as capture, noting_writes() as writes:
             outputs = tf.nest.flatten(step(inputs.rows(part)))
-        return _Results([comparable(leaf) for leaf in outputs], before.assigned(scope), len(capture.updates))
+        return _Results([comparable(leaf) for leaf in outputs], before.assigned(scope), len(capture.updates), writes)
 
     return on_one_and_two(results, kept, users=False)
 
@@ -88,6 +90,9 @@ def _compared(results: OneAndTwo[_Results], tolerance: float) -> StepVerdict:
     found = of_assigned(whole.assigned, [part.assigned for part in parts], tolerance)
     if found is not None:
         return found
+    written = unshared_write(whole.writes, [part.writes for part in parts], tolerance)
+    if written is not None:
+        return StepVerdict(Cause.WRITTEN, f"what it writes by {written}")
     are_exact, have_rows = True, True
     for value, *of_parts in zip(whole.outputs, *(part.outputs for part in parts), strict=True):
         is_exact = is_of_own_rows(value, of_parts, tolerance)

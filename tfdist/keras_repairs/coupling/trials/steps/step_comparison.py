@@ -17,6 +17,7 @@ from tfdist.keras_repairs.coupling.trials.replica_trial import Mode, OneAndTwo
 from tfdist.keras_repairs.coupling.trials.steps.assigned_variables import Assigned, of_assigned
 from tfdist.keras_repairs.coupling.trials.steps.step_capture import Reading, Update
 from tfdist.keras_repairs.coupling.trials.steps.step_verdict import Cause, StepVerdict
+from tfdist.keras_repairs.writes.noted_writes import Write, unshared_write
 
 _Slices: TypeAlias = tuple[NDArray | None, NDArray]
 """Rows and their values; rows are None of a dense tensor."""
@@ -32,6 +33,7 @@ class StepResults:
         logs: Scalars that are computed by hand, by name.
         assigned: What it left in variables, by the variable's id.
         gathered: What the replica has gathered; see `ReplicaStep`.
+        writes: What it was to write.
     """
 
     updates: list[Update]
@@ -39,6 +41,7 @@ class StepResults:
     logs: Mapping[str, NDArray]
     assigned: Mapping[int, Assigned] = field(default_factory=dict)
     gathered: Sequence[tuple[bool, ...]] = ()
+    writes: Sequence[Write] = ()
 
 
 def compared(
@@ -73,6 +76,9 @@ def compared(
     found = of_assigned(whole.assigned, [part.assigned for part in parts], tolerance)
     if found is not None:
         return found
+    written = unshared_write(whole.writes, [part.writes for part in parts], tolerance, split)
+    if written is not None:
+        return StepVerdict(Cause.WRITTEN, f"what it writes by {written}")
     return StepVerdict() if shows else None
 
 

@@ -23,6 +23,7 @@ from tfdist.keras_repairs.coupling.trials.steps.step_capture import capturing
 from tfdist.keras_repairs.coupling.trials.steps.step_comparison import StepResults, compared, known_updates
 from tfdist.keras_repairs.coupling.trials.steps.step_verdict import Cause, StepVerdict, failed
 from tfdist.keras_repairs.coupling.trials.trial_scope import in_trial
+from tfdist.keras_repairs.writes.noted_writes import noting_writes
 
 _LARGE_GRADIENTS = 1e4
 """Gradients so many times as large are beyond what any step clips them to."""
@@ -142,11 +143,11 @@ def _run(
             metric.reset_state()
         if draw.is_late:
             before.set_late(scope)
-        with capturing(draw.gradient_scale) as capture:
+        with capturing(draw.gradient_scale) as capture, noting_writes() as writes:
             logs = step(draw.inputs.rows(part))
         replica = current_step()
         gathered = () if replica is None else tuple(replica.gathered)
-        return StepResults(capture.updates, capture.readings, _scalars(logs), before.assigned(scope), gathered)
+        return StepResults(capture.updates, capture.readings, _scalars(logs), before.assigned(scope), gathered, writes)
 
     return on_one_and_two(results, kept, users=True, mode=mode, split=split)
 

@@ -1,0 +1,50 @@
+"""Which of the replicas writes what all of them have of the global batch."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import enum
+from typing import Any
+
+import tensorflow as tf
+
+from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.base.replica_step import current_step, is_alone
+from tfdist.runtime.workers import local_replicas
+
+_is_of_all: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_writes_of_all", default=False)
+
+
+class Where(enum.Enum):
+    """Where there is what is written."""
+
+    OUTSIDE = "a file, a terminal: the chief's first replica writes"
+    IN_PROCESS = "an object of the process, which the script of each worker may read: its first replica writes"
+
+
+def of_all() -> contextlib.AbstractContextManager[None]:
+    """The code inside writes what is that of the global batch on every replica."""
+    return setting(_is_of_all, True)
+
+
+def has_part() -> bool:
+    """Whether the code that runs writes what a replica has of its part of the global batch."""
+    return current_step() is not None and not _is_of_all.get()
+
+
+def writes(where: Where) -> bool:
+    """Whether the replica that runs the code is the one that writes what is of the global batch."""
+    if current_step() is None and not is_alone():
+        return True
+    context = tf.distribute.get_replica_context()
+    replica = None if context is None else tf.get_static_value(context.replica_id_in_sync_group)
+    if replica is None:
+        return True
+    first = 0 if where is Where.OUTSIDE else local_replicas(tf.distribute.get_strategy()).start
+    return int(replica) == first
+
+
+def nothing_written() -> Any:
+    """What an operation without a result gives, where it does not write."""
+    return None if tf.executing_eagerly() else tf.no_op()
