@@ -60,6 +60,7 @@ class StrategySettings:
         gather: Whether losses and layers that need the samples of all replicas get them without being asked to.
         check: Whether the first step of a run is compared with what one device computes: "auto", "off", or "strict",
             which refuses a step that cannot be.
+        writes: Whether steps write what they write; not while one is made beside the training, to be looked at.
         strict: Whether what would be warned of, about exactness or cost, is refused.
     """
 
@@ -82,6 +83,7 @@ class StrategySettings:
     emulates_xla: bool = False
     gather: bool = True
     check: Check = "auto"
+    writes: bool = True
     strict: bool = False
 
     @property

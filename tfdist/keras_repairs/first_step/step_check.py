@@ -24,6 +24,7 @@ from tfdist.keras_repairs.first_step.variable_values import Values, VariableValu
 from tfdist.keras_repairs.optimizer import gradient_accumulation
 from tfdist.keras_repairs.optimizer.variable_updates import of_whole_batch
 from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import is_cut
+from tfdist.keras_repairs.writes.writing_replica import writing_nothing
 from tfdist.runtime import random_state
 from tfdist.runtime.workers import local_replicas
 
@@ -94,7 +95,7 @@ class StepCheck:
             batch: The first batch.
             step: Makes the step of all replicas with such a batch.
         """
-        with _without_advice():
+        with _without_advice(), writing_nothing(self._strategy):
             return self._run(batch, step)
 
     def _run(self, batch: Any, step: Callable[[Any], Any]) -> Finding | None:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import enum
+from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
 
 from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.base.replica_step import current_step, is_alone
+from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.workers import local_replicas
 
 _is_of_all: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_writes_of_all", default=False)
-
 
 class Where(enum.Enum):
     """Where there is what is written."""
@@ -28,6 +29,17 @@ def of_all() -> contextlib.AbstractContextManager[None]:
     return setting(_is_of_all, True)
 
 
+@contextlib.contextmanager
+def writing_nothing(strategy: tf.distribute.Strategy) -> Iterator[None]:
+    """Steps inside are made beside the training: they compute what they do, and write nothing."""
+    # Replicas are threads, to which no context is handed down.
+    settings_of(strategy).writes = False
+    try:
+        yield
+    finally:
+        settings_of(strategy).writes = True
+
+
 def has_part() -> bool:
     """Whether the code that runs writes what a replica has of its part of the global batch."""
     return current_step() is not None and not _is_of_all.get()
@@ -37,6 +49,8 @@ def writes(where: Where) -> bool:
     """Whether the replica that runs the code is the one that writes what is of the global batch."""
     if current_step() is None and not is_alone():
         return True
+    if not settings_of(tf.distribute.get_strategy()).writes:
+        return False
     context = tf.distribute.get_replica_context()
     replica = None if context is None else tf.get_static_value(context.replica_id_in_sync_group)
     if replica is None:
