@@ -95,6 +95,13 @@ def test_batches_and_loops_of_the_scripts_own(tmp_path: Path) -> None:
     assert f"in {SCRIPTS / 'loops.py'}, line" in failure["message"]
 
 
+def test_what_the_chief_alone_saves_and_all_restore(tmp_path: Path) -> None:
+    files = tmp_path / "files"
+    files.mkdir()
+    for worker in train(tmp_path / "run", "saving_alone.py", files):
+        assert set(worker["differences"].values()) == {0.0}, worker
+
+
 @pytest.mark.slow
 def test_a_save_that_fails_leaves_the_earlier_file(tmp_path: Path) -> None:
     files = tmp_path / "files"

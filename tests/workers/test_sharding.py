@@ -170,6 +170,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     assert "cannot cut the optimizer Global" in said["apply"] and "its class overrides apply" in said["apply"]
     assert "belongs to no single variable of the model" in said["shared state"]
     assert "Leave --shard out" in said["pruning"]
+    assert "the state of the optimizer 'adam' is cut between workers" in said["checkpoint"]
     assert "Give them to fit on every worker" in said["chief alone"]
 
 

@@ -26,12 +26,13 @@ from keras.src.trainers import trainer as base_trainer
 from keras.src.trainers.data_adapters import array_data_adapter
 from keras.src.utils import file_utils
 from tensorflow.python.autograph.impl import conversion
-from tensorflow.python.distribute import cross_device_ops, mirrored_run, values
+from tensorflow.python.checkpoint import checkpoint
+from tensorflow.python.distribute import cross_device_ops, mirrored_run, values, values_util
 from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
 from tensorflow.python.eager import backprop
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
 from tensorflow.python.ops import logging_ops, nn_impl_distribute, script_ops, summary_ops_v2
-from tensorflow.python.saved_model import load
+from tensorflow.python.saved_model import load, save
 
 from tfdist.keras_repairs.base import (
     clear_session,
@@ -45,7 +46,7 @@ from tfdist.keras_repairs.callbacks import backup_and_restore, callback_list
 from tfdist.keras_repairs.coupling import hinge_labels, layer_calls, loss_treatment, model_calls
 from tfdist.keras_repairs.coupling.trials import kept_tensors
 from tfdist.keras_repairs.coupling.trials.steps import step_capture
-from tfdist.keras_repairs.files import downloads, loaded_functions, model_saving
+from tfdist.keras_repairs.files import checkpoint_objects, downloads, loaded_functions, model_saving
 from tfdist.keras_repairs.forward import (
     activity_terms,
     added_losses,
@@ -324,6 +325,10 @@ def _of_files(hooks: RepairHooks) -> tuple[Repair, ...]:
         Repair(legacy_h5_format, "save_model_to_hdf5", writer),
         Repair(model_module.Model, "export", writer),
         Repair(SavedModelExportArchive, "write_out", writer),
+        Repair(checkpoint.Checkpoint, "_maybe_create_save_counter", checkpoint_objects.alone, is_checked=False),
+        Repair(checkpoint.Checkpoint, "_write", checkpoint_objects.whole_alone, is_checked=False),
+        Repair(save, "save", checkpoint_objects.whole_alone, (tf.saved_model,), is_checked=False),
+        Repair(values_util, "get_on_read_saveable", checkpoint_objects.on_read_saveable, is_checked=False),
         Repair(base_optimizer.BaseOptimizer, "load_own_variables", load_own_variables),
         Repair(base_optimizer.BaseOptimizer, "set_weights", set_weights),
         Repair(saving_api, "load_model", model_saving.reader, (keras.saving, keras.models)),

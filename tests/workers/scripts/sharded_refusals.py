@@ -39,7 +39,16 @@ def on_the_chief() -> None:
     fit("adam", *([keras.callbacks.ModelCheckpoint("never.keras")] if tfdist.is_chief() else []))
 
 
+def checkpoint() -> None:
+    model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(3)])
+    optimizer = keras.optimizers.Adam()
+    optimizer.build(model.trainable_variables)
+    if tfdist.is_chief():
+        tf.train.CheckpointManager(tf.train.Checkpoint(optimizer=optimizer), "never", max_to_keep=1).save()
+
+
 calls = {
+    "checkpoint": checkpoint,
     "apply": lambda: fit(GlobalScale(0.1)),
     "shared state": lambda: fit(SharedState(0.1)),
     "pruning": lambda: fit("adam", tfdist.Pruning(0.5)),

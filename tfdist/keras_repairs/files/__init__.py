@@ -2,6 +2,7 @@
 
 - `model_saving`: saved models and weights, which the chief writes
 - `models_in_buckets`: the same under s3://, where Keras cannot write
+- `checkpoint_objects`: `tf.train.Checkpoint` and `tf.saved_model.save` of the chief alone
 - `loaded_functions`: what was exported, called by a script
 - `weights_copy`, `hdf5_memory_file`: a checkpoint's weights, copied at once and written later
 - `stored_values`, `late_arrays`: values of a file of weights, before they are read

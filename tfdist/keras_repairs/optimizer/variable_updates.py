@@ -35,6 +35,8 @@ _counts_once: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_coun
 _PLACE: AttachedValue[int] = AttachedValue("place_of_replica")
 """`_place_of` a context. TensorFlow adds a constant to the graph each time that it is asked for the replica."""
 
+_IS_OF_METRIC: AttachedValue[bool] = AttachedValue("is_of_metric")
+
 
 def of_this_replica() -> contextlib.AbstractContextManager[None]:
     """Inside, assignments go to this replica's copy alone. All replicas must assign the same."""
@@ -94,6 +96,11 @@ def _is_summed(value: Any) -> bool:
     )
 
 
+def is_of_metric(variable: tf.Variable) -> bool:
+    """Whether a variable of TensorFlow's, with a part of a sum on each replica, was made for a metric of Keras."""
+    return bool(_IS_OF_METRIC.get(variable))
+
+
 def is_first_replica() -> bool:
     """Whether the code that runs is that of the first replica of all. Call it in the context of a replica."""
     return not tf.get_static_value(tf.distribute.get_replica_context().replica_id_in_sync_group)
@@ -147,6 +154,7 @@ def initialize(original: Function) -> Function:
     def repaired(self: Any, value: Any) -> None:
         original(self, value)
         if _is_summed(self._value):
+            _IS_OF_METRIC.set(self._value, True)
             with tf.init_scope():
                 _assign_sum(self._value, self._value.values[0].read_value())
 

@@ -1,0 +1,93 @@
+"""Repairs of TensorFlow's own saving, `tf.train.Checkpoint` and `tf.saved_model.save`, by which the chief saves alone.
+
+Between workers a variable that is made is every worker's, with the chief's value, and a metric's is summed over all of
+them where it is read: a worker that saves alone would wait for the others. What saving makes is its own here, such as
+the number of a checkpoint, and a metric is saved as it begins.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import tensorflow as tf
+from tensorflow.python.checkpoint import graph_view
+from tensorflow.python.training.saving import saveable_object
+
+from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.optimizer.variable_updates import is_of_metric
+from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
+from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import is_cut
+from tfdist.keras_repairs.sharded_parameters.cut_variable import is_cut_variable
+from tfdist.runtime.local_variables import local_variables
+from tfdist.runtime.workers import worker_count
+
+Function = Callable[..., Any]
+
+
+def whole_alone(original: Function) -> Function:
+    """Repairs `Checkpoint._write`, by which all its methods save, and `tf.saved_model.save`: of what comes first.
+
+    Raises:
+        UnsupportedError: The chief has a part of it.
+    """
+    save_alone = alone(original)
+
+    @functools.wraps(original)
+    def repaired(saved: Any, *args: Any, **kwargs: Any) -> Any:
+        if worker_count(tf.distribute.get_strategy()) > 1:
+            for part in _parts_of(saved):
+                raise UnsupportedError(
+                    f"tf.train.Checkpoint and tf.saved_model.save need all values as variables of one process, and "
+                    f"{part} between workers. Save the model with model.save(...) on all workers, or train with "
+                    "--shard none and without sharded embeddings."
+                )
+        return save_alone(saved, *args, **kwargs)
+
+    return repaired
+
+
+def _parts_of(saved: Any) -> Iterator[str]:
+    """What there is of which each worker has a part, in words."""
+    for found in graph_view.ObjectGraphView(saved).breadth_first_traversal()[0]:
+        if isinstance(found, keras.optimizers.Optimizer) and is_cut(found):
+            yield f"the state of the optimizer {found.name!r} is cut"
+        elif isinstance(found, TableVariable):
+            yield f"the embedding {found.owner!r} is sharded"
+        elif isinstance(found, keras.Variable) and is_cut_variable(found):
+            yield f"the weight {found.path} is cut"
+
+
+def alone(original: Function) -> Function:
+    """Repairs `Checkpoint._maybe_create_save_counter`, and others that make variables while the chief alone saves."""
+
+    @functools.wraps(original)
+    def repaired(*args: Any, **kwargs: Any) -> Any:
+        if worker_count(tf.distribute.get_strategy()) == 1:
+            return original(*args, **kwargs)
+        with local_variables():
+            return original(*args, **kwargs)
+
+    return repaired
+
+
+def on_read_saveable(original: Function) -> Function:
+    """Repairs `get_on_read_saveable`: between workers the state of a metric is saved as it is before any sample.
+
+    `fit` and `evaluate` begin so, whatever was restored. What is no metric's is summed as TensorFlow does it, which all
+    workers do together.
+    """
+
+    def repaired(var: Any, primary_var: Any, name: str) -> tuple[Callable[[], tf.Tensor], list[Any]]:
+        if worker_count(var.distribute_strategy) == 1 or not is_of_metric(var):
+            return original(var, primary_var, name)
+
+        def tensor() -> tf.Tensor:
+            return tf.zeros(primary_var.shape, primary_var.dtype)
+
+        spec = saveable_object.SaveSpec(tensor, "", name, dtype=var.dtype, device=primary_var.device)
+        return tensor, [spec]
+
+    return repaired
