@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
 import pytest
 from keras import layers, ops
 
+import tfdist
 from tests.devices.mirrored import mirrored
 from tests.exactness.comparison import assert_same
 from tests.exactness.table import numbers
 from tests.marks import slow
+from tfdist.errors import UnsupportedError
 
 pytestmark = pytest.mark.usefixtures("repaired", "float64")
 
@@ -78,3 +81,38 @@ def test_a_scalar_loss_is_weighted(reduction: str) -> None:
 def test_what_is_learned_beside_a_mean_over_no_sample() -> None:
     """Its gradient on a replica without a sample is that mean, NaN, which must not take regularizers with it."""
     assert_as_one_replica(Scaled, compiled={"loss": "mse"})
+
+
+class Outside(keras.Model):
+    """Adds a loss to one of its layers, from outside of that one's call.
+
+    Args:
+        declare: What says of it what it is.
+    """
+
+    def __init__(self, declare: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.hidden = layers.Dense(3)
+        self.declare = declare
+
+    def call(self, x: Any) -> Any:
+        outputs = self.hidden(x)
+        self.hidden.add_loss(self.declare(ops.mean(ops.square(outputs))))
+        return outputs
+
+
+def _added_outside(declare: Callable[[Any], Any]) -> dict[str, Any]:
+    keras.utils.set_random_seed(11)
+    x, _ = numbers(SAMPLES)
+    model = Outside(declare)
+    model.compile(keras.optimizers.SGD(0.1), "mse")
+    history = model.fit(x, x[:, :3] ** 2, batch_size=32, shuffle=False, verbose=0).history
+    return {"history": history, "weights": [weight.tolist() for weight in model.get_weights()]}
+
+
+def test_what_is_added_from_outside_of_a_call_is_declared() -> None:
+    expected = _added_outside(lambda value: value)
+    with mirrored(2).scope():
+        assert_same(expected, _added_outside(tfdist.averaged))
+        with pytest.raises(UnsupportedError, match="given to add_loss from outside of the call"):
+            _added_outside(lambda value: value)

@@ -140,6 +140,7 @@ SLOW = {
     *("draws_in_loops_and_branches", "draws_that_run_eagerly", "rows_in_the_second_dimension"),
     # By the same paths as faster rows of what steps write.
     *("written_rows", "written_maximum", "written_mean_of_a_layer", "written_maxima_of_a_loss_and_a_metric"),
+    "activity_regularizers_under_xla",
 }
 """Cases that the slow tests alone compare."""
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 import tfdist
 from tests.exactness.table import case, classifier, fitted, numbers, token_classifier, tokens
 
-layers = keras.layers
+layers, ops = keras.layers, keras.ops
 
 
 @case("kernel, bias and activity regularizers")
@@ -147,3 +147,32 @@ def several_outputs_and_masks_of_losses(samples: int) -> dict[str, Any]:
     ]
     targets = [y, keras.utils.to_categorical(y, 3)]
     return fitted(keras.Model(inputs, outputs), x, targets, {"loss": losses, "loss_weights": [0.5, 2.0]})
+
+
+def covariance(x: Any) -> Any:
+    """Neither a mean nor a sum over the samples."""
+    return 0.01 * ops.sum(ops.square(ops.matmul(ops.transpose(x), x)))
+
+
+def spread(x: Any) -> Any:
+    return 0.1 * ops.mean(ops.square(x))
+
+
+def far_from_zero(x: Any) -> Any:
+    return 0.1 * ops.sum(ops.square(ops.mean(x, axis=0)))
+
+
+def _regularized(samples: int, **compiled: Any) -> dict[str, Any]:
+    hidden = [layers.Dense(4, "tanh", activity_regularizer=each) for each in (covariance, spread, far_from_zero)]
+    model = keras.Sequential([keras.Input((6,)), *hidden, layers.Dense(3, activation="softmax")])
+    return fitted(model, *numbers(samples), compiled)
+
+
+@case("activity regularizers that are no sums: a mean, of a covariance, of the mean of the batch")
+def activity_regularizers_that_are_no_sums(samples: int) -> dict[str, Any]:
+    return _regularized(samples)
+
+
+@case("such activity regularizers under `jit_compile=True`")
+def activity_regularizers_under_xla(samples: int) -> dict[str, Any]:
+    return _regularized(samples, jit_compile=True)

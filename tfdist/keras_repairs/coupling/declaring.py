@@ -11,6 +11,7 @@ import tensorflow as tf
 from tfdist.errors import UsageError
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step
+from tfdist.keras_repairs.coupling.collected_losses import marked_as_mean
 from tfdist.keras_repairs.coupling.declarations import Declared, DeclaredFunction, DeclaredLoss
 from tfdist.keras_repairs.coupling.gathered_layers import GatheredLayer
 from tfdist.keras_repairs.coupling.trials.replica_trial import is_in_replica_trial
@@ -69,7 +70,7 @@ def averaged(what: Any) -> Any:
         # Whatever value it has, the user answers for it: the trial is shown zero on one replica and on two. By `where`,
         # its gradients are zeros; a constant would have none.
         return tf.where(False, value, tf.zeros_like(value))
-    return value
+    return marked_as_mean(tf.identity(value))
 
 
 def summed(what: Any) -> Any:
@@ -101,7 +102,7 @@ def summed(what: Any) -> Any:
         step.shared.append(total)
         return total
     scale = tf.math.divide_no_nan(tf.cast(step.total, value.dtype), tf.cast(step.samples, value.dtype))
-    return step.of_samples(value) * scale
+    return marked_as_mean(step.of_samples(value) * scale)
 
 
 _DECLARES: AttachedValue[bool] = AttachedValue("declares_scalars")

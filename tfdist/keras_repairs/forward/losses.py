@@ -22,6 +22,7 @@ import tensorflow as tf
 from keras import ops
 from keras.src.losses import loss as loss_module
 
+from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.base.keras_differences import DIFFERENCES
 from tfdist.keras_repairs.base.replica_step import (
@@ -38,6 +39,7 @@ from tfdist.keras_repairs.coupling.declarations import DeclaredLoss
 from tfdist.keras_repairs.coupling.loss_treatment import Treatment, is_of_keras, treatment_of
 from tfdist.keras_repairs.coupling.trials.part_comparison import Kind
 from tfdist.keras_repairs.coupling.whole_batch import whole_batch_for_rows, whole_batch_for_scalar
+from tfdist.runtime.strategy_settings import settings_of
 
 Function = Callable[..., Any]
 
@@ -185,31 +187,38 @@ def _global_size(values: tf.Tensor) -> tf.Tensor:
     return _counted(_size(values))[0]
 
 
-def scalar_summand(value: tf.Tensor, what: str) -> tf.Tensor:
-    """The summand of a replica whose scalar is taken over its own samples, in that of the global batch.
-
-    Whether `value` is a mean or a sum cannot be seen from outside; it is taken for a mean, and a warning says so once.
-    """
-    warn_once(
-        f"{what} is taken for a mean over the samples of its replica: replicas are weighted by their samples. If it is "
-        "a sum over samples, say so with tfdist.summed(...); if it is anything else (a maximum), N replicas will not "
-        "give the numbers of one."
-    )
-    return this_step().summand_of_mean(value)
-
-
 def additional_loss(loss: Any) -> tf.Tensor:
-    """One `add_loss` term over the global batch: a vector over samples is summed as Keras does, a scalar is a mean."""
+    """One `add_loss` term over the global batch: a vector over samples is summed as Keras does, a scalar is a mean.
+
+    Raises:
+        UnsupportedError: A trial has not shown what a scalar is, nor has the user said it.
+    """
     step = this_step()
     value = ops.convert_to_tensor(loss)
     if not value.dtype.is_floating:
         value = ops.cast(value, tf.keras.backend.floatx())
     if len(value.shape) > 0 and value.shape[0] in (None, step.static_rows):
         return step.worth(step.of_samples(ops.sum(value)), is_term=True)
-    if is_mean(loss):
-        return step.worth(step.summand_of_mean(value), is_term=True)
-    summand = scalar_summand(ops.sum(value), "a scalar given to add_loss (or an activity regularizer)")
-    return step.worth(summand, is_term=True)
+    # The trial of a step of the user's shows what its terms are.
+    if not is_mean(loss) and not step.users:
+        _check_added(value)
+    return step.worth(step.summand_of_mean(ops.sum(value)), is_term=True)
+
+
+def _check_added(value: tf.Tensor) -> None:
+    if settings_of(tf.distribute.get_strategy()).gather:
+        raise UnsupportedError(
+            f"A tensor of shape {tuple(value.shape)} was given to add_loss from outside of the call of the layer that "
+            "it belongs to, and what replicas can share of it is not known. Expected a value that a layer or a model "
+            "adds to itself, self.add_loss(value), in its own call, which is tried out; or one that says what it is: "
+            "layer.add_loss(tfdist.averaged(value)) where it is a mean over the samples, "
+            "layer.add_loss(tfdist.summed(value)) where it is a sum over them, with its factor inside."
+        )
+    warn_once(
+        "gather: off. A scalar given to add_loss is taken for a mean over the samples of its replica: replicas are "
+        "weighted by their samples. If it is a sum over samples, say so with tfdist.summed(...); if it is anything "
+        "else (a maximum), N replicas will not give the numbers of one."
+    )
 
 
 def compute_loss(original: Function) -> Function:

@@ -20,6 +20,7 @@ from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base import global_seeds, tensorflow_seeds
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step
 from tfdist.keras_repairs.base.warn_once import warn_once
+from tfdist.keras_repairs.coupling.collected_losses import is_mean, marked_as_mean
 from tfdist.keras_repairs.coupling.whole_batch import NeedsAllRows
 from tfdist.keras_repairs.forward import xla_loops
 from tfdist.keras_repairs.forward.xla_logits import Logits, logits_behind, with_logits
@@ -83,6 +84,7 @@ class _Made:
         state: New values of the variables that were assigned, by their place.
         losses: What was given to `add_loss`, by the layer's id.
         logits: Those behind the outputs.
+        means: Which of the losses are known to be means over samples.
     """
 
     outputs: Any
@@ -90,6 +92,7 @@ class _Made:
     state: dict[int, Any]
     losses: dict[int, Any]
     logits: Logits
+    means: dict[int, list[bool]]
 
 
 def _compiled(layer: Any, run: Function, args: Any, kwargs: Any, step: ReplicaStep, *, pads: bool) -> Any:
@@ -108,6 +111,8 @@ def _compiled(layer: Any, run: Function, args: Any, kwargs: Any, step: ReplicaSt
         tensors, masks = _padded(tensors, step), _padded(masks, step)
         logits = _each(_padded, logits, step)
 
+    means: dict[int, list[bool]] = {}
+
     @tf.function(jit_compile=True, autograph=False)
     def compiled(
         values: Sequence[tf.Tensor], tensors: Sequence[tf.Tensor], masks: Sequence[Any], logits: Logits
@@ -121,11 +126,12 @@ def _compiled(layer: Any, run: Function, args: Any, kwargs: Any, step: ReplicaSt
             made = _call(run, [*variables, *of_metrics], [*values, *parts], inner_args, inner_kwargs, step)
         if pads and (made.losses or any(place not in seeds for place in made.state)):
             raise _DependsOnBatch
+        means.update(made.means)
         return made.outputs, made.masks, made.state, made.losses, made.logits
 
     try:
         values = [tf.convert_to_tensor(variable.value) for variable in variables]
-        made = _Made(*xla_loops.call(compiled, values, tensors, masks, logits))
+        made = _Made(*xla_loops.call(compiled, values, tensors, masks, logits), means)
     except RuntimeError as error:
         if "merge_call" not in str(error):
             raise
@@ -137,7 +143,9 @@ def _taken_over(made: _Made, variables: Sequence[Any], step: ReplicaStep, *, pad
     """Repeats outside of the compiled function what the layer did inside; returns its outputs, with their masks."""
     for place, value in made.state.items():
         variables[place].assign(value)
-    step.added_losses.update({key: list(losses) for key, losses in made.losses.items()})
+    for key, losses in made.losses.items():
+        marks = zip(losses, made.means[key], strict=True)
+        step.added_losses[key] = [marked_as_mean(loss) if is_known else loss for loss, is_known in marks]
     outputs, masks, logits = tf.nest.flatten(made.outputs), made.masks, made.logits
     if pads:
         outputs, masks, logits = _cut(outputs, step), _cut(masks, step), _each(_cut, logits, step)
@@ -182,7 +190,9 @@ def _call(
     now = [scope.get_current_value(variable) for variable in variables]
     changed = {i: new for i, (new, old) in enumerate(zip(now, values, strict=True)) if new is not old}
     flat = tf.nest.flatten(outputs)
-    return _Made(outputs, [backend.get_keras_mask(output) for output in flat], changed, losses, logits_behind(flat))
+    masks = [backend.get_keras_mask(output) for output in flat]
+    means = {key: [is_mean(term) for term in terms] for key, terms in losses.items()}
+    return _Made(outputs, masks, changed, losses, logits_behind(flat), means)
 
 
 def _padded(tensors: Sequence[Any], step: ReplicaStep) -> list[Any]:
