@@ -8,6 +8,7 @@ OPERATIONS = "tensorflow.python.ops.gen_stateless_random_ops"
 TAKEN_OUT = [
     # Keras reduces a batch over the replicas to learn its shape, of whatever kind it is.
     (f"{TRAINER}._maybe_symbolic_build", ["plain", "strings", "dict_inputs_and_outputs", "ragged_inputs"]),
+    ("Layer._maybe_build", ["own_step_that_builds_the_model"]),
     ("TFEpochIterator.__init__", ["sparse_inputs"]),
     (f"{TRAINER}._make_function", ["plain", "steps_per_execution", "xla", "own_step_with_means"]),
     ("Trainer._get_metrics_result_or_logs", ["own_step_with_means"]),
@@ -57,8 +58,7 @@ TAKEN_OUT = [
     ("LossScaleOptimizer.apply", ["loss_scaling_with_an_overflow"]),
     ("LossScaleOptimizer._tf_apply", ["loss_scaling_with_an_overflow"]),
     ("LossScaleOptimizer.check_finite", ["loss_scaling_with_an_overflow_and_accumulation"]),
-    ("Variable._initialize", ["metrics_that_begin_with_samples"]),
-    ("CompileMetrics.reset_state", ["metrics_that_begin_with_samples"]),
+    ("Variable._initialize", ["metrics_that_begin_with_samples", "variable_of_a_value"]),
     ("Variable._direct_assign", ["loss_scaling", "metrics_by_hand"]),
     ("TFOptimizer._backend_update_step", ["plain", "gradient_accumulation"]),
     ("ScheduleFreeAdamW.build", ["schedule_free"]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.exactness import (
     batch_norm_cases,
+    building_cases,
     callback_cases,
     coupling_cases,
     data_cases,
@@ -44,6 +45,7 @@ SECTIONS = {
     "Optimizers and gradients": optimizer_cases,
     "Outside of the step": outside_cases,
     "Steps": step_cases,
+    "What the first step builds": building_cases,
     "Steps of one's own": own_step_cases,
     "Steps of guides and repositories": guide_step_cases,
     "Distillation": distillation_cases,
@@ -141,6 +143,7 @@ SLOW = {
     # By the same paths as faster rows of what steps write.
     *("written_rows", "written_maximum", "written_mean_of_a_layer", "written_maxima_of_a_loss_and_a_metric"),
     "activity_regularizers_under_xla",
+    *("states_of_a_built_model", "states_of_scaled_losses", "layer_that_the_loss_builds"),
 }
 """Cases that the slow tests alone compare."""
 

@@ -144,7 +144,6 @@ def _of_data(hooks: RepairHooks) -> tuple[Repair, ...]:
         Repair(iterator, "_get_iterator", epoch_iterator.epoch_iterator_source),
         Repair(iterator, "_enumerate_iterator", epoch_iterator.epoch_steps),
         Repair(compile_utils, "get_loss", loss_treatment.get_loss),
-        Repair(compile_utils.CompileMetrics, "reset_state", symbolic_build.reset_state),
         Repair(model, "_maybe_symbolic_build", symbolic_build.maybe_symbolic_build),
         Repair(base_trainer.Trainer, "_resolve_auto_jit_compile", compilation.resolve_auto),
         Repair(base_trainer.Trainer, "compile", compilation.compile_as_asked, is_checked=False),
@@ -161,6 +160,7 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
     """Repairs of layers, losses and metrics."""
     return (
         Repair(layer_module.Layer, "__call__", _layer_call),
+        Repair(layer_module.Layer, "_maybe_build", symbolic_build.maybe_build),
         Repair(core, "remat", recomputed_calls.remat),
         Repair(layer_module.Layer, "add_weight", weight_making.add_weight, is_checked=False),
         Repair(layer_module.Layer, "add_loss", added_losses.add_loss),

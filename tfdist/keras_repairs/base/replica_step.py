@@ -90,6 +90,7 @@ class ReplicaStep:
         python_results: The names and the results of calls of Python in a step that is traced.
         gathers: Whether the replicas exchange tensors in it whose sizes may differ from step to step.
         draws_own: Whether the replica draws numbers of its own in it, without a seed that the others have, too.
+        builds: Whether it is traced to build what is not built yet, and is to be traced once more then.
     """
 
     def __init__(
@@ -136,6 +137,7 @@ class ReplicaStep:
         self.python_results: list[tuple[str, list[tf.Tensor]]] = []
         self.gathers = users
         self.draws_own = False
+        self.builds = False
 
     def may_be_of_samples(self, shape: tf.TensorShape) -> bool:
         """Whether the first dimension of `shape` may be that of the samples, which a fixed one is not among others."""

@@ -7,17 +7,26 @@ while it is called would get float32 under `mixed_bfloat16`, without a word.
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import copy
+import threading
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import tensorflow as tf
 from keras.src.backend.common import global_state
 
 from tfdist.keras_repairs.base import global_seeds, tensorflow_seeds
+from tfdist.keras_repairs.base.context_variables import setting
 
 Function = Callable[..., Any]
 Attributes = Mapping[str, Any]
+Result = TypeVar("Result")
+
+_strategy: contextvars.ContextVar[tf.distribute.Strategy | None] = contextvars.ContextVar(
+    "tfdist_strategy_of_replica", default=None
+)
 
 
 def call_for_each_replica(original: Function) -> Function:
@@ -48,10 +57,54 @@ def inherited(function: Function) -> Function:
     return run
 
 
+def in_other_thread(function: Callable[[], Result], name: str) -> Result:
+    """What `function` returns in a thread of its own, which has the state that Keras keeps for this one meanwhile.
+
+    Raises:
+        Exception: What it raises.
+    """
+    outcome: list[Result] = []
+    errors: list[BaseException] = []
+    given = [dict(attributes) for attributes in _of_this_thread()]
+
+    def run() -> None:
+        for own, attributes in zip(_of_this_thread(), given, strict=True):
+            own.update(attributes)
+        try:
+            outcome.append(function())
+        except BaseException as error:  # It belongs to the caller.
+            errors.append(error)
+        for own, attributes in zip(_of_this_thread(), given, strict=True):
+            attributes.update(own)
+
+    thread = threading.Thread(target=contextvars.copy_context().run, args=[run], name=name)
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    for own, attributes in zip(_of_this_thread(), given, strict=True):
+        own.update(attributes)
+    return outcome[0]
+
+
+def strategy_of_replica() -> tf.distribute.Strategy | None:
+    """The strategy of which a replica runs this code; None outside of replicas.
+
+    TensorFlow's own functions answer by the graph: in `tf.init_scope` they know of no replica.
+    """
+    return _strategy.get()
+
+
+def outside_replica() -> contextlib.AbstractContextManager[None]:
+    """The code inside is no replica's."""
+    return setting(_strategy, None)
+
+
 class _Handover:
     """The attributes of the calling thread, on their way to the replicas and back; made in the calling thread."""
 
     def __init__(self, strategy: tf.distribute.Strategy) -> None:
+        self._strategy = strategy
         self._seeds = global_seeds.shared_seeds(strategy)
         self._tensorflow_seeds = tensorflow_seeds.shared_seeds(strategy)
         self._given = [_copied(attributes) for attributes in _of_this_thread()]
@@ -63,7 +116,11 @@ class _Handover:
         def run(*args: Any, **kwargs: Any) -> Any:
             for own, given in zip(_of_this_thread(), self._given, strict=True):
                 own.update(_copied(given))
-            with global_seeds.drawing_from(self._seeds), tensorflow_seeds.drawing_from(self._tensorflow_seeds):
+            with (
+                setting(_strategy, self._strategy),
+                global_seeds.drawing_from(self._seeds),
+                tensorflow_seeds.drawing_from(self._tensorflow_seeds),
+            ):
                 result = function(*args, **kwargs)
             if self._left is None:
                 self._left = [dict(own) for own in _of_this_thread()]

@@ -17,6 +17,7 @@ from tfdist.keras_repairs.coupling.own_steps import kind_of, refusal
 from tfdist.keras_repairs.coupling.trials.steps.prediction_trial import try_out
 from tfdist.keras_repairs.coupling.trials.steps.step_verdict import Cause, StepVerdict
 from tfdist.keras_repairs.coupling.whole_layers import call_with_all_rows
+from tfdist.keras_repairs.model_checks.model_layers import unbuilt_parts
 from tfdist.runtime import random_state
 from tfdist.runtime.strategy_settings import settings_of
 
@@ -28,8 +29,9 @@ _CANNOT_BE_ASSIGNED = (Cause.SHARED, Cause.ADDED_UP)
 def exact_predictions(model: keras.Model, step_function: Step) -> Step:
     """`step_function`, which is tried out when it is first traced for data of a kind.
 
-    That is before it is traced, or where a layer of the model is not built yet, afterwards. Where what it returns for a
-    sample depends on the others, or where it cannot be tried out, each replica calls it with the rows of all.
+    That is before it is traced, and where a layer of the model is not built yet, after a trace that builds it. Where
+    what it returns for a sample depends on the others, or where it cannot be tried out, each replica calls it with the
+    rows of all.
 
     Args:
         model: Under a strategy of several replicas.
@@ -45,9 +47,11 @@ def exact_predictions(model: keras.Model, step_function: Step) -> Step:
         if not settings_of(model.distribute_strategy).gather:
             warn_once(f"gather: off. {name} is not tried out: it sees the samples of its replica alone.")
             return step_function(data)
+        if this_step().builds:
+            return step_function(data)
         kind = kind_of(data)
         if kind not in verdicts:
-            if not all(layer.built for layer in model._flatten_layers(include_self=_has_call(model))):
+            if tf.executing_eagerly() and unbuilt_parts(model):
                 step_function(data)
             verdicts[kind] = try_out(model, step_function, data)
         verdict = verdicts[kind]
@@ -97,10 +101,6 @@ def _have_rows(step_function: Step, data: Any) -> bool | None:
 
 def _are_multiples(outputs: Any, rows: int) -> bool:
     return all(has_rows(leaf) and (leaf.shape[0] or 0) % rows == 0 for leaf in tf.nest.flatten(outputs))
-
-
-def _has_call(model: Any) -> bool:
-    return type(model).call is not keras.Model.call
 
 
 def _say(name: str, model: keras.Model, verdict: StepVerdict) -> None:

@@ -15,6 +15,7 @@ from tfdist.keras_repairs.coupling.declaring import declares
 from tfdist.keras_repairs.coupling.trials.replica_trial import Mode
 from tfdist.keras_repairs.coupling.trials.steps.step_trial import try_out
 from tfdist.keras_repairs.coupling.trials.steps.step_verdict import Cause, StepVerdict
+from tfdist.keras_repairs.model_checks.model_layers import unbuilt_parts
 from tfdist.runtime.strategy_settings import settings_of
 
 Step = Callable[[Any], Any]
@@ -60,9 +61,10 @@ _ONE_DEVICE = "Or run on one device (`tfdist train` without --workers, --nproc a
 def tried_out(model: keras.Model, step_function: Step, step: Step) -> Step:
     """`step`, which tries `step_function` out when it is first traced for data of a kind.
 
-    That is before it is traced, or where something of the model is not built yet, which must not happen in a trial,
-    afterwards. The trial finds the cheapest way in which replicas share the step out exactly; where there is none,
-    every replica runs the whole step.
+    That is before it is traced; where something of the model is not built yet, which must not happen in a trial, after
+    a trace that builds it. A step that runs eagerly, and only so, is tried out when it has run once. The trial finds
+    the cheapest way in which replicas share the step out exactly; where there is none, every replica runs the whole
+    step.
 
     Args:
         model: Compiled, under a strategy of several replicas.
@@ -79,8 +81,10 @@ def tried_out(model: keras.Model, step_function: Step, step: Step) -> Step:
         if not settings_of(model.distribute_strategy).gather:
             warn_once(f"gather: off. {name} is not tried out: scalars that it computes are averaged over the replicas.")
             return step(data)
+        if this_step().builds:
+            return step(data)
         kind = kind_of(data)
-        if kind not in verdicts and _is_built(model):
+        if kind not in verdicts and (not tf.executing_eagerly() or not unbuilt_parts(model, with_metrics=True)):
             verdict = try_out(model, step_function, data)
             if verdict.cause is not Cause.FAILED or tf.executing_eagerly():
                 verdicts[kind] = verdict
@@ -143,13 +147,6 @@ def kind_of(data: Any) -> str:
 
 def _kind(leaf: Any) -> Any:
     return type(leaf).__name__, getattr(leaf, "shape", ())[1:], getattr(leaf, "dtype", None)
-
-
-def _is_built(model: Any) -> bool:
-    """Whether a step makes no more variables, as far as can be seen."""
-    has_call = type(model).call is not keras.Model.call
-    layers = model._flatten_layers(include_self=has_call)
-    return all(layer.built for layer in layers) and all(metric.variables for metric in model.metrics)
 
 
 def _has_vectors_of_batch(verdict: StepVerdict) -> bool:

@@ -5,6 +5,7 @@ Keras's file of weights and optimizer holds one value of each variable, which is
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterator
 from typing import Any
 
@@ -13,6 +14,7 @@ from keras.src.backend.common import global_state
 from keras.src.random.seed_generator import global_seed_generator
 from keras.src.trainers.compile_utils import CompileMetrics
 
+from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.base.replica_copies import copies
 from tfdist.keras_repairs.forward.whole_metrics import is_whole
 from tfdist.keras_repairs.inputs.symbolic_build import build_parts
@@ -61,11 +63,16 @@ def prepare(names: Collection[str]) -> None:
 
 
 def build(model: keras.Model, dataset: Any) -> None:
-    """Builds what a model lacks, metrics and optimizer too, from the shapes of the batches of `dataset`.
+    """Builds what a model lacks, metrics and optimizer too, as the first step on batches of `dataset` would.
 
-    On one replica Keras builds in the first step, which is too late to restore variables. A model without a `call`,
-    whose own steps call its parts, is left as it is.
+    Keras builds in the first step, which is too late to restore variables. A step that cannot be traced builds by the
+    shapes of the batches; a model without a `call`, whose own steps call its parts, is left as it is then.
     """
+    trace = fit_state(model).trace_step
+    if trace is not None:
+        # What is wrong with the step it says itself, where it runs.
+        with contextlib.suppress(Exception):
+            trace(dataset.element_spec)
     with model.distribute_strategy.scope():
         build_parts(model, dataset.element_spec)
 

@@ -10,8 +10,8 @@ import tensorflow as tf
 from keras.src import backend
 from keras.src.trainers.data_adapters import data_adapter_utils
 
-from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.fit_state import fit_state
+from tfdist.keras_repairs.base.replica_step import alone, is_one_of_several
 from tfdist.keras_repairs.model_checks import refusals
 from tfdist.keras_repairs.model_checks.user_overrides import is_overridden
 from tfdist.keras_repairs.optimizer.first_averages import is_to_be_built_first, warn_of_plain_keras
@@ -23,15 +23,12 @@ Function = Callable[..., Any]
 _OF_NOTHING = (type(tf.type_spec_from_value(None)), tf.OptionalSpec)
 """The specs of None, whose class has no public name before TensorFlow 2.21, and of what may be absent."""
 
-_IS_NEW: AttachedValue[bool] = AttachedValue("is_new")
-"""Whether the metrics of `compile` were built for a call that has not reset them yet."""
-
-
 def maybe_symbolic_build(original: Function) -> Function:
-    """Repairs `TensorFlowTrainer._maybe_symbolic_build`: builds from the shapes of a batch, without reading one.
+    """Repairs `TensorFlowTrainer._maybe_symbolic_build`: the first step builds, as without a strategy.
 
-    Keras reduces a batch over the replicas to learn its shape, which crashes on unequal pieces, on strings and on
-    several workers, and takes a batch from generators that cannot give it back.
+    Keras would build everything before that, from a batch that it reduces over the replicas to learn its shape. That
+    crashes on unequal pieces, on strings and on several workers, and takes a batch from generators that cannot give it
+    back; optimizers would exist before their first step, and variables under other names.
     """
 
     def repaired(self: Any, iterator: Any = None, data_batch: Any = None) -> None:
@@ -43,31 +40,23 @@ def maybe_symbolic_build(original: Function) -> Function:
             original(self, iterator, data_batch)
             return
         refusals.check_model(self)
-        with strategy.scope():
-            if data_batch is None:
-                metrics = self._compile_metrics
-                was_built = metrics is None or metrics.built
-                build_parts(self, iterator._distributed_dataset.element_spec)
-                if not was_built and metrics.built:
-                    _IS_NEW.set(metrics, True)
-            elif not _has_no_call(self):
-                with not_advancing():
-                    _build(self, data_batch)
 
     return repaired
 
 
-def reset_state(original: Function) -> Function:
-    """Repairs `CompileMetrics.reset_state`: metrics begin with the state that they were made with.
+def maybe_build(original: Function) -> Function:
+    """Repairs `Layer._maybe_build`: a replica, too, builds a layer as one device does.
 
-    `fit` and `evaluate` reset what was just built for them. On one replica it is built by the first step, after that.
+    Keras calls a layer without a `build` of its own with the shapes of its inputs, in a graph that is thrown away,
+    where replicas cannot meet.
     """
 
-    def repaired(self: Any) -> None:
-        if _IS_NEW.get(self):
-            _IS_NEW.set(self, False)
-        else:
-            original(self)
+    def repaired(self: Any, call_spec: Any) -> None:
+        if self.built or not is_one_of_several():
+            original(self, call_spec)
+            return
+        with alone(), not_advancing():
+            original(self, call_spec)
 
     return repaired
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -16,6 +17,7 @@ from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator, FetchedBat
 from tfdist.keras_repairs.loop.fit_listeners import FitListener, TrainerMethod, run_notifying
 from tfdist.keras_repairs.loop.multi_step_execution import MultiStepExecutor
 from tfdist.keras_repairs.loop.whole_step import WholeStep, WholeSteps, may_be_whole
+from tfdist.keras_repairs.model_checks.model_layers import unbuilt_parts
 from tfdist.runtime.batches.distribute import ReplicaBatch
 from tfdist.runtime.collectives.decisions import all_reduce
 
@@ -62,6 +64,7 @@ def execution(
     state = fit_state(model)
     if call == "fit":
         state.unreported_steps = lambda: executor.unreported
+        state.trace_step = steps_of_model.trace_for
 
     def execute(iterator: Any) -> Any:
         steps = model.steps_per_execution
@@ -95,6 +98,10 @@ class _Steps:
         self.run = _steps_of_batches(self.run_one, self._step)
         is_compiled = self._model.jit_compile or not isinstance(self.run_one, OneStep)
         self._to_check = OneStep(self._model, self._uncompiled, "auto") if is_compiled else self.run_one
+
+    def trace_for(self, spec: Any) -> None:
+        """Traces a step for batches of an iterator with this spec, and runs nothing."""
+        (self.run_one if isinstance(self.run_one, OneStep) else self.run_one.run_in_parts).trace_for(spec)
 
     def check(self, batch_of: Callable[[], Any]) -> None:
         """Checks the step with a batch, where it is the first of its kind."""
@@ -211,23 +218,42 @@ class OneStep:
         self._reduction = reduction
         self._compile = functools.partial(tf.function, autograph=False, jit_compile=jit_compile or None)
         self._by_spec: list[tuple[Any, Any]] = []
+        self._is_built = False
 
     def __call__(self, batch: Any) -> Any:
         """The outputs of the step with a batch, a `FetchedBatch` or another one."""
         if self._model.run_eagerly:
+            self._build(batch)
             return self._on_values(_values(batch))
-        return self._traced(batch, lambda function: function(_values(batch)))
+        return self._traced(_spec_of(batch), lambda function: function(_values(batch)))
 
     def trace(self, batch: Any) -> Any:
         """Traces the step as for a call with the batch, and runs nothing; returns the function, None if it is eager."""
         if self._model.run_eagerly:
+            self._build(batch)
             return None
-        return self._traced(batch, lambda function: function.get_concrete_function(_values(batch)))
+        return self._traced(_spec_of(batch), lambda function: function.get_concrete_function(_values(batch)))
 
-    def _traced(self, batch: Any, use: Callable[[Any], Any]) -> Any:
+    def trace_for(self, spec: Any) -> None:
+        """Traces the step for batches of an iterator with this spec, and runs nothing."""
+        self._traced(spec, lambda function: function.get_concrete_function())
+
+    def _build(self, batch: Any) -> None:
+        """Traces a step that is to run eagerly where that builds something.
+
+        What is built while it runs is not yet looked at: whether it takes a sample by the others, say.
+        """
+        if self._is_built or not unbuilt_parts(self._model, with_metrics=True):
+            return
+        self._is_built = True
+        # A step that cannot be traced builds what it lacks when it runs.
+        with contextlib.suppress(Exception):
+            self._compile(self._on_values).get_concrete_function(_values(batch))
+
+    def _traced(self, spec: Any, use: Callable[[Any], Any]) -> Any:
         while True:
             try:
-                return use(self._of_spec(batch.spec if isinstance(batch, FetchedBatch) else None))
+                return use(self._of_spec(spec))
             except TraceAgain:
                 # A step asks for each kind of trace once. In the first trace of a function alone it may create
                 # variables, such as those of an optimizer of its own.
@@ -246,6 +272,10 @@ class OneStep:
         return trainer_module.reduce_per_replica(
             strategy.run(self._step, args=(values,)), strategy, self._reduction
         )
+
+
+def _spec_of(batch: Any) -> Any:
+    return batch.spec if isinstance(batch, FetchedBatch) else None
 
 
 def _values(batch: Any) -> Any:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
+import keras
 import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as trainer_module
 
+from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.batch_rows import rows, static_rows, with_row_of_zeros, without_stand_in
+from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, replica_step
 from tfdist.keras_repairs.coupling.own_predictions import eager_predictions, exact_predictions
 from tfdist.keras_repairs.coupling.own_steps import tried_out
-from tfdist.keras_repairs.coupling.trials.kept_tensors import in_step_of
+from tfdist.keras_repairs.coupling.trials.kept_tensors import KeptTensors, in_step_of
 from tfdist.keras_repairs.coupling.whole_steps import whole_where_asked
 from tfdist.keras_repairs.first_step.checked_step import CheckedStep, Sharing
 from tfdist.keras_repairs.inputs.data_adapters import given, replica_batch_of
@@ -27,13 +31,16 @@ from tfdist.keras_repairs.loop.fit_listeners import (
     notifying_executions,
     notifying_predictions,
 )
-from tfdist.keras_repairs.loop.step_execution import OneStep, execution
+from tfdist.keras_repairs.loop.step_execution import OneStep, TraceAgain, execution
 from tfdist.keras_repairs.loop.step_logs import StepLogs, noting_logs
 from tfdist.keras_repairs.loop.step_sizes import StepSizes
 from tfdist.keras_repairs.loop.unknown_size import saying_unknown_size
 from tfdist.keras_repairs.loop.whole_step import may_be_whole
+from tfdist.keras_repairs.model_checks.model_layers import unbuilt_parts
 from tfdist.keras_repairs.model_checks.refusals import meeting_in_a_branch
 from tfdist.keras_repairs.model_checks.user_overrides import is_overridden, is_users_step
+from tfdist.keras_repairs.optimizer.gradient_reduction import build_optimizer
+from tfdist.keras_repairs.optimizer.model_optimizers import optimizers_of
 from tfdist.keras_repairs.random_numbers.seeds import check_same_seeds
 from tfdist.keras_repairs.writes.write_functions import check_results_are_used
 from tfdist.runtime.batches.distribute import GlobalBatch, ReplicaBatch
@@ -64,7 +71,10 @@ def make_function(original: Function, observer: Observer | None, listener: FitLi
         if self.distribute_strategy.num_replicas_in_sync == 1:
             meter = settings_of(self.distribute_strategy).meter if call == "fit" and not self.jit_compile else None
             step = _metered(_observed(step_function, observer), meter)
-            function = _timing_fetches(_accepting_batch_iterators(self, step, original(self, step)), meter)
+            one_step = OneStep(self, lambda data: step(given(data)), "auto", jit_compile=bool(self.jit_compile))
+            if call == "fit":
+                fit_state(self).trace_step = one_step.trace_for
+            function = _timing_fetches(_accepting_batch_iterators(one_step, original(self, step)), meter)
             function = notifying_executions(function, self, call, listener)
             return saying_unknown_size(function, self) if call == "fit" else function
         users = is_users_step(self, name)
@@ -74,7 +84,7 @@ def make_function(original: Function, observer: Observer | None, listener: FitLi
         step = step if logs is None else logs.of_step(step)
         step = tried_out(self, step_function, step) if users else step
         of_replica = _Step(self, step, sharing, users=users, trains=call == "fit")
-        uncompiled = _Step(self, step, sharing, users=users, uncompiled=True)
+        uncompiled = _Step(self, step, sharing, users=users, trains=call == "fit", uncompiled=True)
         checked = CheckedStep(self, step_function, sharing, lambda: _names_of_results(self, logs))
         meter = settings_of(self.distribute_strategy).meter if call == "fit" else None
         steps = execution(self, of_replica, call, listener, checked, uncompiled)
@@ -156,12 +166,15 @@ class _Step:
         self._model = model
         self._function = function
         self._sizes = StepSizes(any_first=any_size_first)
-        self._meter = settings_of(model.distribute_strategy).meter if trains else None
+        self._meter = settings_of(model.distribute_strategy).meter if trains and not uncompiled else None
+        self._trains = trains
         self._strategy = model.distribute_strategy
         self._options = {"users": users, "draws_by_xla": bool(model.jit_compile) and not uncompiled}
         parts = functools.partial(compiles_parts, model, trains=trains, of_rest=may_be_whole(model))
         self._compiles = (lambda: False) if uncompiled else parts
         self._has_peers = worker_count(self._strategy) > 1
+        self._unbuilt: list[Any] = []
+        self._never_built: list[Any] = []
         self.can_loop = not self._has_peers
 
     def __call__(self, batch: Any) -> Any:
@@ -190,7 +203,12 @@ class _Step:
         data = self._sizes.given(batch.data)
         step = _step_of(batch, data, self._strategy.num_replicas_in_sync, compiles=compiles, **self._options)
         step.data = data
-        with replica_step(step), in_step_of(self._model), self._sizes.retracing():
+        with (
+            replica_step(step),
+            in_step_of(self._model),
+            self._sizes.retracing(),
+            self._building(step),
+        ):
             try:
                 outputs = self._function(data)
             except RuntimeError as error:
@@ -205,6 +223,50 @@ class _Step:
         self.can_loop = not (self._has_peers and step.gathers)
         self._sharing.draws_own |= step.draws_own
         return outputs
+
+
+    @contextlib.contextmanager
+    def _building(self, step: ReplicaStep) -> Iterator[None]:
+        """Around a trace: it builds what the model lacks. Another one is made then.
+
+        A layer that is just being built is neither tried out, nor gathered, nor compiled. What a model keeps of a step
+        remains as it was before a trace that never runs.
+
+        Raises:
+            TraceAgain: Something was built.
+        """
+        if tf.executing_eagerly():
+            yield
+            return
+        if _is_first_here(self._strategy):
+            self._unbuilt = self._lacking()
+            if self._trains and not self._options["users"] and not self._unbuilt:
+                build_optimizer(self._model.optimizer, self._model.trainable_weights)
+        unbuilt = self._unbuilt
+        step.builds = bool(unbuilt) and unbuilt != self._never_built
+        if not step.builds:
+            yield
+            return
+        kept, refusal = KeptTensors(self._model), None
+        state = kept.read()
+        try:
+            yield
+        except UnsupportedError as error:  # It may be of what is not known before the next trace.
+            refusal = error
+        finally:
+            kept.write(state)
+        self._never_built = self._lacking()
+        if self._never_built != unbuilt or (refusal is None and self._options["users"]):
+            raise TraceAgain from refusal
+        if refusal is not None:
+            raise refusal
+
+    def _lacking(self) -> list[Any]:
+        users = self._options["users"]
+        # Its `scale_loss` is that of its first step as long as it is not built.
+        scalers = [o for o in optimizers_of(self._model) if isinstance(o, keras.optimizers.LossScaleOptimizer)]
+        unbuilt = [scaler for scaler in scalers if not scaler.built] if self._trains and users else []
+        return [*unbuilt_parts(self._model, with_metrics=users), *unbuilt]
 
 
 def _is_first_here(strategy: tf.distribute.Strategy) -> bool:
@@ -260,13 +322,12 @@ def _metered(step_function: Function, meter: StepMeter | None) -> Function:
     return step
 
 
-def _accepting_batch_iterators(model: Any, step: Function, function: Function) -> Function:
+def _accepting_batch_iterators(one_step: OneStep, function: Function) -> Function:
     """The function that Keras calls with an iterator on one replica, where batches may be fetched outside of steps.
 
     Keras would trace the step with the rows of the first batch, and count the losses of several outputs by them; inside
     of a compiled step it does not know the rows, and counts batches.
     """
-    one_step = OneStep(model, lambda data: step(given(data)), "auto", jit_compile=bool(model.jit_compile))
 
     def execute(iterator: Any) -> Any:
         if not isinstance(iterator, BatchIterator):

@@ -27,7 +27,7 @@ from tfdist.keras_repairs.sharded_parameters.layer_scopes import cuts_parameters
 from tfdist.runtime.batches.distribute import GlobalBatch, ReplicaBatch
 from tfdist.runtime.collectives.decisions import all_reduce
 from tfdist.runtime.strategy_settings import settings_of, shares_of
-from tfdist.runtime.transport.compiled_sums import CannotBeCompiled, CompiledSums, NotBuiltYet
+from tfdist.runtime.transport.compiled_sums import CannotBeCompiled, CompiledSums
 from tfdist.runtime.workers import local_replicas, worker_count, worker_rank
 
 Function = Callable[..., Any]
@@ -36,9 +36,6 @@ DYNAMIC_SIZE = re.compile(r"\[[^\]\s]*<=\d")
 """In a program's text, a dimension of which only the largest size is known: `f32[<=16,3]`."""
 
 _MISSING = re.compile(r"(\w+) \(No registered")
-
-MOST_TRIALS = 3
-"""Batches with which a step is tried whose parts are built by the first batches."""
 
 
 def may_be_whole(model: Any) -> bool:
@@ -139,6 +136,9 @@ class StepRunner(Protocol):
     def trace(self, batch: Any) -> None:
         """Traces the step as for a call with the batch, and runs nothing."""
 
+    def trace_for(self, spec: Any) -> None:
+        """Traces the step for batches of an iterator with this spec, and runs nothing."""
+
 
 class WholeSteps:
     """Runs steps that XLA compiles as a whole where it can, and else in parts; the same on all workers.
@@ -160,7 +160,6 @@ class WholeSteps:
         self.run_whole = run_whole
         self.run_in_parts = run_in_parts
         self._verdicts: list[tuple[Any, bool]] = []
-        self._trials = 0
 
     def compiles(self, spec: Any) -> bool | None:
         """Whether XLA compiles the step for batches of a spec as a whole; None until one of them has shown it."""
@@ -196,12 +195,6 @@ class WholeSteps:
         try:
             self.run_whole.trace(batch)
             refusal = self._whole.refusal(piece)
-        except NotBuiltYet as error:
-            self._trials += 1
-            if self._trials < MOST_TRIALS:
-                # All workers trace the same, and build it with this batch.
-                return False
-            refusal = str(error)
         except CannotBeCompiled as error:
             refusal = str(error)
         refused = bool(all_reduce(float(bool(refusal)), "max", self._model.distribute_strategy))

@@ -19,8 +19,10 @@ from keras.src import backend
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.base.replica_step import current_step, is_one_of_several, replica_count, whole_step
+from tfdist.keras_repairs.base.variables_in_steps import outside_of_replicas
 from tfdist.keras_repairs.coupling.trials.steps.step_capture import captures_update
 from tfdist.keras_repairs.optimizer import given_gradients, gradient_accumulation, variable_updates
+from tfdist.keras_repairs.optimizer.first_averages import warn_of_plain_keras
 from tfdist.keras_repairs.optimizer.gradient_sums import reduce_gradients, weighted
 from tfdist.keras_repairs.sharded_optimizer import sharded_update
 from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import is_cut
@@ -28,7 +30,6 @@ from tfdist.keras_repairs.sharded_parameters.cut_variable import is_cut_variable
 from tfdist.keras_repairs.sharded_parameters.summed_gradients import checked_sum, is_whole, keep_whole
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport import replica_sums
-from tfdist.runtime.transport.compiled_sums import CompiledSums, NotBuiltYet
 
 Function = Callable[..., Any]
 Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices | None
@@ -60,7 +61,7 @@ def apply(original: Function, observer: Observer | None = None) -> Function:
             return
         with setting(_applying, True):
             if not is_one_of_several() and settings_of(self._distribution_strategy).offload is not None:
-                _build(self, None if trainable_variables is None else list(trainable_variables))
+                build_optimizer(self, None if trainable_variables is None else list(trainable_variables))
                 _apply_cut(original, self, grads, trainable_variables, observer, list)
             elif is_one_of_several() or whole_step() is not None:
                 _apply(original, self, grads, trainable_variables, observer)
@@ -76,7 +77,7 @@ def _apply(
     original: Function, optimizer: Any, grads: Sequence[Gradient], variables: Any, observer: Observer | None
 ) -> None:
     variables = None if variables is None else list(variables)
-    _build(optimizer, variables)
+    build_optimizer(optimizer, variables)
     if whole_step() is None:
         _check_overwritten(variables or optimizer._trainable_variables)
     if _given_as_sums():
@@ -200,7 +201,7 @@ def _with_sums(optimizer: Any, grads: list[Gradient], variables: list[Any] | Non
         return apply(grads)
     if whole_step() is None and not is_one_of_several():
         return apply(grads)
-    _build(optimizer, variables)
+    build_optimizer(optimizer, variables)
     if not _given_as_sums():
         grads = _sums_of(optimizer, grads, variables)
     with setting(_are_sums, True), variable_updates.of_this_replica():
@@ -249,18 +250,22 @@ def _apply_cut(
         sharded_update.apply(original, optimizer, parts, chosen)
 
 
-def _build(optimizer: Any, variables: Sequence[Any] | None) -> None:
-    """An optimizer that is built while a step is traced makes its variables outside of the replicas, all at once."""
-    if optimizer.built or variables is None:
-        return
-    if isinstance(settings_of(tf.distribute.get_strategy()).sums, CompiledSums):
-        raise NotBuiltYet(f"the optimizer {optimizer.name!r} is not built yet")
+def build_optimizer(optimizer: Any, variables: Sequence[Any] | None) -> None:
+    """Builds an optimizer in a replica's step: it makes its variables outside of the replicas, all at once.
 
-    def outside(_: tf.distribute.Strategy) -> None:
+    Args:
+        optimizer: None, or an optimizer.
+        variables: Those that it trains; nothing is built without any.
+    """
+    if optimizer is None or optimizer.built or not variables:
+        return
+    warn_of_plain_keras(optimizer)
+
+    def outside() -> None:
         with tf.init_scope(), backend.name_scope(optimizer.name, caller=optimizer):
             optimizer.build(variables)
 
-    tf.distribute.get_replica_context().merge_call(outside)
+    outside_of_replicas(outside)
     optimizer.built = True
 
 

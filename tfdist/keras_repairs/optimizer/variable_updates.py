@@ -20,6 +20,7 @@ from keras.src.optimizers.base_optimizer import BaseOptimizer
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.base.replica_step import current_step, replica_count
+from tfdist.keras_repairs.base.variables_in_steps import outside_of_replicas, value_outside
 from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
 from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import fitting, holds
 from tfdist.runtime.offload.offloading import Disk
@@ -149,14 +150,20 @@ def _aggregated(variable: Any, value: tf.Tensor, sums: CompiledSums) -> tf.Tenso
 
 
 def initialize(original: Function) -> Function:
-    """Repairs `keras.Variable._initialize`: what a metric's state begins with counts once, and not once a replica."""
+    """Repairs `keras.Variable._initialize`: what a metric's state begins with counts once, and not once a replica.
+
+    What is made in a replica's step is made in the scope of the strategy.
+    """
+
+    def initialized(variable: Any, value: Any) -> None:
+        original(variable, value_outside(value))
+        if _is_summed(variable._value):
+            _IS_OF_METRIC.set(variable._value, True)
+            with tf.init_scope():
+                _assign_sum(variable._value, variable._value.values[0].read_value())
 
     def repaired(self: Any, value: Any) -> None:
-        original(self, value)
-        if _is_summed(self._value):
-            _IS_OF_METRIC.set(self._value, True)
-            with tf.init_scope():
-                _assign_sum(self._value, self._value.values[0].read_value())
+        outside_of_replicas(lambda: initialized(self, value))
 
     return repaired
 

@@ -9,6 +9,7 @@ import keras
 import tensorflow as tf
 
 from tfdist.keras_repairs.base.attached_value import AttachedValue
+from tfdist.keras_repairs.base.variables_in_steps import outside_of_replicas
 from tfdist.keras_repairs.sharded_parameters.cut_variable import cut_variable, is_cut_variable
 from tfdist.keras_repairs.sharded_parameters.layer_scopes import cuts_parameters
 from tfdist.runtime.strategy_settings import settings_of
@@ -27,7 +28,7 @@ def add_weight(original: Function) -> Function:
             if variable._value is None:
                 _IS_WEIGHT.set(variable, True)
             else:
-                _cut(variable)
+                outside_of_replicas(lambda: _cut(variable))
         return variable
 
     return repaired
@@ -39,7 +40,7 @@ def deferred_initialize(original: Function) -> Function:
     def repaired(self: Any) -> None:
         original(self)
         if _IS_WEIGHT.get(self):
-            _cut(self)
+            outside_of_replicas(lambda: _cut(self))
 
     return repaired
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -26,10 +27,6 @@ _AS_BITS = {tf.float64: tf.int64, tf.float32: tf.int32}
 
 class CannotBeCompiled(Exception):
     """Raised while a step is traced that XLA cannot compile as a whole; its text is the reason."""
-
-
-class NotBuiltYet(CannotBeCompiled):
-    """Something of the step has to be built outside of it first, as it is where the step is compiled in parts."""
 
 
 class CompiledSums:
@@ -54,15 +51,26 @@ class CompiledSums:
         self._workers = workers
         self._implementation = implementation
         self._traced = 0
+        self._instead_of: Any = None
 
     @contextlib.contextmanager
     def installed(self, settings: StrategySettings) -> Iterator[None]:
         """Makes these the sums of a strategy while the code inside is traced."""
         before, settings.sums, self._traced = settings.sums, self, 0
+        self._instead_of = before
         try:
             yield
         finally:
             settings.sums = before
+
+    @contextlib.contextmanager
+    def left(self, settings: StrategySettings) -> Iterator[None]:
+        """Inside of `installed`, for code that runs at once, and is no part of the step."""
+        settings.sums = self._instead_of
+        try:
+            yield
+        finally:
+            settings.sums = self
 
     def takes(self, tensor: tf.Tensor | tf.IndexedSlices) -> bool:
         """Whether it sums this tensor: all of them, as TensorFlow's own path cannot be compiled."""
