@@ -152,6 +152,8 @@ SAME_NUMBERS = {
     "DistributedVariable.__bool__": "see test_variable_conversions",
     "SyncOnReadVariable._get": "notes what is refused; see test_step_logs",
     "SyncOnReadVariable.value": "as for `_get`",
+    "tensorflow.python.ops.gen_nn_ops.conv2d_backprop_filter":
+        "without it the process may end; see test_strided_convolutions",
     "SGD.update_step": "one pass over memory instead of several; see test_optimizers_in_custom_loops",
     "TFOptimizer.assign": "only for the user's own optimizers; see test_optimizers_in_custom_loops",
     "TFOptimizer.assign_add": "as for assign",

@@ -31,7 +31,7 @@ from tensorflow.python.distribute import cross_device_ops, mirrored_run, values,
 from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
 from tensorflow.python.eager import backprop
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
-from tensorflow.python.ops import logging_ops, nn_impl_distribute, script_ops, summary_ops_v2
+from tensorflow.python.ops import gen_nn_ops, logging_ops, nn_impl_distribute, script_ops, summary_ops_v2
 from tensorflow.python.saved_model import load, save
 
 from tfdist.keras_repairs.base import (
@@ -54,6 +54,7 @@ from tfdist.keras_repairs.forward import (
     batch_normalization,
     losses,
     metrics,
+    strided_convolutions,
     xla,
 )
 from tfdist.keras_repairs.inputs import array_shuffle, epoch_iterator, symbolic_build
@@ -195,6 +196,7 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
         Repair(keras.layers.Embedding, "call", embedding_layers.call),
         Repair(keras.layers.BatchNormalization, "_moments", batch_normalization.moments),
         Repair(nn, "_compute_moments_sync", batch_normalization.compute_moments_sync),
+        Repair(gen_nn_ops, "conv2d_backprop_filter", strided_convolutions.filter_gradient, is_checked=False),
     )
 
 
