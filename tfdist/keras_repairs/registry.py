@@ -214,6 +214,11 @@ def _of_variables() -> tuple[Repair, ...]:
         ),
         Repair(variable, "__array__", variable_conversions.array),
         Repair(variable, "__bool__", variable_conversions.truth),
+        *(
+            Repair(kind, name, variable_updates.own_assign, is_checked=False)
+            for kind in (variable, values.SyncOnReadVariable)
+            for name in ("assign", "assign_add", "assign_sub")
+        ),
         Repair(values.SyncOnReadVariable, "_get", metric_reads.noted),
         Repair(values.SyncOnReadVariable, "value", metric_reads.noted),
     )

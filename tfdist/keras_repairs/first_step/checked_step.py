@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,6 +16,9 @@ from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.first_step.step_check import Finding, StepCheck
 from tfdist.keras_repairs.first_step.step_effects import effects_of
 from tfdist.keras_repairs.inputs.epoch_iterator import FetchedBatch
+from tfdist.keras_repairs.first_step.variable_values import VariableValues
+from tfdist.keras_repairs.optimizer.gradient_accumulation import inner_of
+from tfdist.keras_repairs.optimizer.gradient_reduction import build_optimizer
 from tfdist.keras_repairs.optimizer.model_optimizers import optimizers_of
 from tfdist.runtime.batches.distribute import GlobalBatch, ReplicaBatch
 from tfdist.runtime.collectives.decisions import all_reduce
@@ -95,6 +98,8 @@ class CheckedStep:
             UnsupportedError: Even the whole step on every replica is not what one device computes.
         """
         function = step.trace(batch)
+        if function is None and self._step_function.__name__ == "train_step":
+            build_optimizer(self._model.optimizer, self._model.trainable_weights)
         hindrance = self._hindrance(function)
         if hindrance:
             self._known.append(_kind_of(batch))
@@ -113,20 +118,26 @@ class CheckedStep:
         """Why the step cannot be made once more for a check, the same on all workers; empty where it can."""
         if self._sharing.draws_own:
             return "it draws random numbers without a seed for each sample"
+        if function is None and not all(each.built for each in optimizers_of(self._model)):
+            return "it runs eagerly, and makes variables of an optimizer"
         offload = settings_of(self._strategy).offload
         if offload is not None and offload.disk is not None:
             return "the state of its optimizer lies on disk"
         effects = [] if function is None else effects_of(function)
         return f"it does more than compute ({', '.join(effects)})" if effects else ""
 
-    def _variables(self, function: Any) -> Sequence[tf.Variable]:
-        """Every copy of the variables that the step may change; operations on handles do not show in a function."""
-        of_optimizers = [variable for each in optimizers_of(self._model) for variable in each.variables]
+    def _variables(self, function: Any) -> VariableValues:
+        """The variables that the step may change; operations on handles do not show in a function."""
+        optimizers = list(optimizers_of(self._model))
+        of_optimizers = [variable for each in optimizers for variable in each.variables]
         of_keras = [*self._model.variables, *self._model.metrics_variables, *of_optimizers]
-        others = KeptState(self._model, self._step_function).variables
-        every = [*(variable._value for variable in of_keras), *others]
-        copies = [copy for variable in every for copy in self._strategy.experimental_local_results(variable)]
-        return [*copies, *(() if function is None else function.graph.variables)]
+        sums = [one for each in optimizers for one in getattr(inner_of(each), "_accumulated_gradients", ())]
+        return VariableValues(
+            [*(variable._value for variable in of_keras), *KeptState(self._model, self._step_function).variables],
+            [variable._value for variable in sums],
+            () if function is None else function.graph.variables,
+            self._strategy,
+        )
 
     def _agreed(self, finding: Finding | None) -> Finding | None:
         """What some worker has found; each of them names what it found itself."""

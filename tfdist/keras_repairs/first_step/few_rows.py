@@ -30,7 +30,7 @@ def few_rows_of(batch: Any, strategy: tf.distribute.Strategy) -> Any:
     if isinstance(batch, GlobalBatch):
         rows = tf.constant(ROWS_EACH * replicas + 1, tf.int64)
         return GlobalBatch(batch_rows.cut(batch.data, 0, rows)) if _share_rows(batch.data) else batch
-    if not _is_of_any_size(batch.spec):
+    if not is_of_any_size(batch):
         return batch
     pieces = strategy.experimental_local_results(batch.values)
     total = int(pieces[0].total)
@@ -84,15 +84,17 @@ def _is_distributed(values: Any) -> bool:
     return any(isinstance(leaf, tf.distribute.DistributedValues) for leaf in tf.nest.flatten(values))
 
 
-def _is_of_any_size(spec: Any) -> bool:
-    """Whether batches of a spec may have any number of rows, so that one trace serves for all of them."""
+def is_of_any_size(batch: Any) -> bool:
+    """Whether batches like it may have any number of rows, so that one trace serves for all of them."""
+    if not isinstance(batch, FetchedBatch):
+        return False
 
     def is_open(leaf: Any) -> bool:
         leaf = getattr(leaf, "_value_specs", (leaf,))[0]
         shape = getattr(leaf, "shape", None)
         return shape is None or shape.rank in (None, 0) or shape[0] is None
 
-    return all(is_open(leaf) for leaf in tf.nest.flatten(getattr(spec, "data", spec)))
+    return all(is_open(leaf) for leaf in tf.nest.flatten(getattr(batch.spec, "data", batch.spec)))
 
 
 def _share_rows(data: Any) -> bool:

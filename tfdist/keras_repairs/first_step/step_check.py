@@ -19,7 +19,7 @@ from tfdist.keras_repairs.base.replica_step import ReplicaStep, on_whole_step, r
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.coupling.trials.kept_tensors import in_step_of
 from tfdist.keras_repairs.coupling.trials.part_comparison import tolerance_of
-from tfdist.keras_repairs.first_step.few_rows import few_rows_of, rows_of_all
+from tfdist.keras_repairs.first_step.few_rows import few_rows_of, is_of_any_size, rows_of_all
 from tfdist.keras_repairs.first_step.variable_values import Values, VariableValues, differences
 from tfdist.keras_repairs.optimizer import gradient_accumulation
 from tfdist.keras_repairs.optimizer.variable_updates import of_whole_batch
@@ -69,7 +69,7 @@ class StepCheck:
     Args:
         model: Compiled and built.
         step_function: Its `train_step` or its kin, as one device calls it.
-        variables: The copies of the variables that the step of the replicas uses.
+        variables: What the step may change.
         results: The names of outputs that are results of metrics, which each replica has for itself.
     """
 
@@ -77,14 +77,15 @@ class StepCheck:
         self,
         model: keras.Model,
         step_function: Step,
-        variables: Sequence[tf.Variable],
+        variables: VariableValues,
         results: Callable[[], Collection[str]],
     ) -> None:
         self._model = model
         self._step_function = step_function
         self._strategy = model.distribute_strategy
         self._results = results
-        self._values = VariableValues(variables, self._strategy)
+        self._values = variables
+        self._functions: list[Any] = []
         self._tolerance = tolerance_of(model)
         self._needs_all = _needs_all(model)
 
@@ -101,6 +102,7 @@ class StepCheck:
     def _run(self, batch: Any, step: Callable[[Any], Any]) -> Finding | None:
         few = few_rows_of(batch, self._strategy)
         data = rows_of_all(few, self._strategy)
+        self._functions = [self._function_of(data, is_of_any_size(few))]
         before, state = self._values.of_all(), self._values.read()
         try:
             expected = self._of_one_device(data)
@@ -131,6 +133,20 @@ class StepCheck:
 
     def _of_one_device(self, data: Any) -> Outcome:
         """What one device computes: the script's own step on all rows, on the first replica alone where it can."""
+        with _leaving_no_trace(self._model, self._step_function):
+            return self._outcome(self._functions[0](data))
+
+    def _function_of(self, data: Any, any_size: bool) -> Callable[[Any], Any]:
+        """The step as one device makes it: traced as Keras traces it, where the model does not run eagerly."""
+        if self._model.run_eagerly:
+            return self._on_replicas
+        return tf.function(
+            self._on_replicas,
+            autograph=False,
+            input_signature=[tf.nest.map_structure(lambda leaf: _spec_of(leaf, any_size), data)],
+        )
+
+    def _on_replicas(self, data: Any) -> Any:
         outputs: list[Any] = []
 
         def on_replica(data: Any) -> None:
@@ -139,9 +155,8 @@ class StepCheck:
                 made = self._whole_step(data)
                 outputs.extend([made] if is_first else [])
 
-        with _leaving_no_trace(self._model, self._step_function):
-            self._strategy.run(tf.autograph.experimental.do_not_convert(on_replica), args=(data,))
-            return self._outcome(outputs[0])
+        self._strategy.run(tf.autograph.experimental.do_not_convert(on_replica), args=(data,))
+        return outputs[0]
 
     def _whole_step(self, data: Any) -> Any:
         total = rows(data)
@@ -173,6 +188,15 @@ def _is_no_advice(record: logging.LogRecord) -> bool:
     return "eagerly has significant overhead" not in str(record.msg)
 
 
+def _spec_of(leaf: Any, any_size: bool) -> Any:
+    if leaf is None:
+        return None
+    spec = tf.type_spec_from_value(leaf)
+    if not any_size or not isinstance(spec, tf.TensorSpec) or not spec.shape.rank:
+        return spec
+    return tf.TensorSpec([None, *spec.shape[1:]], spec.dtype)
+
+
 def _needs_all(model: keras.Model) -> bool:
     """Whether replicas meet in a step that each of them makes whole: where each keeps a part of sums."""
     optimizer = getattr(model, "optimizer", None)
@@ -182,8 +206,8 @@ def _needs_all(model: keras.Model) -> bool:
 def _by_name(outputs: Any, left_out: Collection[str]) -> dict[str, NDArray]:
     found = {}
     for path, value in keras.tree.flatten_with_path(outputs):
-        name = "/".join(map(str, path))
-        if name.rpartition("/")[2] not in left_out and isinstance(value, tf.Tensor | tf.Variable | np.ndarray):
+        name = str(path[-1]) if path else ""
+        if name not in left_out and isinstance(value, tf.Tensor | tf.Variable | np.ndarray):
             found[name] = np.asarray(value)
     return found
 

@@ -44,17 +44,29 @@ class VariableValues:
     """The values of variables, by name.
 
     Args:
-        variables: Single copies, in any order.
+        variables: Of TensorFlow's, distributed or not, in an order that all workers share.
+        summands: Those of them whose copies are summands of what they stand for, beside those that say so themselves.
+        copies: Single copies of variables, in any order, of which some are among these.
         strategy: Whose replicas have them.
     """
 
-    def __init__(self, variables: Iterable[tf.Variable], strategy: tf.distribute.Strategy) -> None:
+    def __init__(
+        self,
+        variables: Iterable[Any],
+        summands: Iterable[Any],
+        copies: Iterable[tf.Variable],
+        strategy: tf.distribute.Strategy,
+    ) -> None:
         self._strategy = strategy
-        grouped: dict[Any, list[tf.Variable]] = {}
-        for variable in sorted({id(v.handle): v for v in variables}.values(), key=lambda one: (len(one.name), one.name)):
-            container = _container_of(variable)
-            grouped.setdefault(variable.name if container is None else id(container), []).append(variable)
-        self._groups = [_Group(copies, _adds_up(copies[0])) for copies in grouped.values()]
+        are_summands = {id(variable) for variable in summands}
+        self._groups: list[_Group] = []
+        known: set[int] = set()
+        others = sorted(copies, key=lambda copy: copy.name)
+        for variable in [*variables, *others]:
+            local = strategy.experimental_local_results(variable)
+            if id(local[0].handle) not in known:
+                known.update(id(copy.handle) for copy in local)
+                self._groups.append(_Group(local, id(variable) in are_summands or _is_summed(variable)))
         self._names = _distinct([_REPLICA.sub("", group.copies[0].name) for group in self._groups])
 
     def read(self) -> list[NDArray]:
@@ -113,7 +125,7 @@ def differences(before: Values, expected: Values, found: Values) -> dict[str, fl
         expected: After it, made in one way.
         found: After it, made in another.
     """
-    return {name: _difference(before[name], expected[name], found[name]) for name in expected}
+    return {name: _difference(before[name], expected[name], found[name]) for name in expected if name in found}
 
 
 def _difference(before: NDArray, expected: NDArray, found: NDArray) -> float:
@@ -140,17 +152,11 @@ def _is_float(values: NDArray) -> bool:
     return values.dtype.name in _SPACING
 
 
-def _container_of(variable: tf.Variable) -> Any:
-    reference = getattr(variable.handle, "_distributed_container", None)
-    return None if reference is None else reference()
-
-
-def _adds_up(variable: tf.Variable) -> bool:
-    container = _container_of(variable)
+def _is_summed(variable: Any) -> bool:
     return (
-        container is not None
-        and container.synchronization == tf.VariableSynchronization.ON_READ
-        and container.aggregation == tf.VariableAggregation.SUM
+        isinstance(variable, tf.distribute.DistributedValues)
+        and variable.synchronization == tf.VariableSynchronization.ON_READ
+        and variable.aggregation == tf.VariableAggregation.SUM
     )
 
 

@@ -149,6 +149,20 @@ def _aggregated(variable: Any, value: tf.Tensor, sums: CompiledSums) -> tf.Tenso
     return total / tf.cast(replica_count(), total.dtype) if is_mean else total
 
 
+def own_assign(original: Function) -> Function:
+    """Repairs `DistributedVariable.assign`, `assign_add` and `assign_sub`, where replicas assign each its own copy."""
+
+    def repaired(self: Any, value: Any, use_locking: bool = False, name: Any = None, read_value: bool = True) -> Any:
+        if not _of_this_replica.get() or tf.distribute.in_cross_replica_context():
+            return original(self, value, use_locking, name, read_value)
+        copy = own_of(tf.distribute.get_strategy().experimental_local_results(self))
+        if _counts_once.get() and _is_summed(self) and not _is_first_replica():
+            return copy if read_value else None
+        return getattr(copy, original.__name__)(value, use_locking, name, read_value)
+
+    return repaired
+
+
 def initialize(original: Function) -> Function:
     """Repairs `keras.Variable._initialize`: what a metric's state begins with counts once, and not once a replica.
 
