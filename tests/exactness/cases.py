@@ -88,6 +88,7 @@ SLOW = {
     *("noise_shapes_that_run_eagerly", "means_of_classes_eagerly", "xla_of_probabilities_given_to_a_layer"),
     "stateless_draws_of_other_dimensions",
     *("gradients_of_numpy_accumulated", "scaled_gradients_in_a_function"),
+    "metrics_made_in_a_replica",
     # Optimizers whose updates know nothing of replicas, by the path that others of the table take.
     *("adafactor", "adadelta", "adagrad", "adamax", "ftrl", "lamb", "lion", "nadam", "rmsprop"),
     *("constraints", "gradient_accumulation_by_nadam", "gradient_accumulation_and_averages"),

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tests.exactness.table import BATCH, case
+from tests.exactness.table import BATCH, ONLY_TRAINED, case, classifier, fitted, numbers
 
 layers = keras.layers
 
@@ -50,3 +50,53 @@ def scaled_gradients_in_a_function(samples: int) -> dict[str, Any]:
     inner = keras.optimizers.AdamW(0.1, clipnorm=0.5, use_ema=True, ema_overwrite_frequency=2)
     optimizer = keras.optimizers.LossScaleOptimizer(inner, initial_scale=8.0)
     return fitted_by_numpy(optimizer, samples, tf.function)
+
+
+class CompilesAgain(keras.callbacks.Callback):
+    """Compiles the model anew in the middle of `fit`, with other metrics: the next step makes their variables."""
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        if epoch == 1:
+            metrics = [keras.metrics.F1Score(average="macro"), "mae"]
+            self.model.compile(keras.optimizers.SGD(0.01), "categorical_crossentropy", metrics=metrics)
+            self.model.make_train_function(force=True)
+
+
+@case("`compile` in a callback, in the middle of `fit`")
+def compiled_again_inside_of_fit(samples: int) -> dict[str, Any]:
+    x, y = numbers(samples)
+    y = keras.utils.to_categorical(y, 3)
+    compiled = {"loss": "categorical_crossentropy", "metrics": ["accuracy"]}
+    return fitted(classifier(), x, y, compiled, shuffle=False, callbacks=[CompilesAgain()])
+
+
+class FromOne(keras.metrics.Metric):
+    """Makes its variable at its first update, and counts from one on."""
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        if not self.variables:
+            self.seen = self.add_variable((), "ones", name="seen")
+        self.seen.assign_add(keras.ops.sum(keras.ops.cast(y_true * y_pred, self.seen.dtype)))
+
+    def result(self) -> Any:
+        return self.seen
+
+
+@case("metrics made in `strategy.run`, or by their first update there")
+def metrics_made_in_a_replica(samples: int) -> dict[str, Any]:
+    made = fitted(classifier(), *numbers(samples))
+    strategy = tf.distribute.get_strategy()
+    of_classes, own, inner = keras.metrics.F1Score(), FromOne(), []
+
+    @tf.function
+    def step(x: tf.Tensor, y: tf.Tensor) -> None:
+        if not inner:
+            inner.append(keras.metrics.OneHotMeanIoU(3))
+        for metric in (of_classes, own, *inner):
+            metric.update_state(tf.one_hot(y, 3, dtype="float64"), made["model"](x))
+
+    data = tf.data.Dataset.from_tensor_slices((made["x"], made["y"])).batch(BATCH)
+    for batch in strategy.experimental_distribute_dataset(data):
+        strategy.run(step, args=batch)
+    seen = [np.ravel(keras.ops.convert_to_numpy(metric.result())) for metric in (of_classes, own, *inner)]
+    return {**made, **ONLY_TRAINED, "seen": np.concatenate(seen).tolist()}

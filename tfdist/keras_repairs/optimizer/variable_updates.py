@@ -19,7 +19,7 @@ from keras.src.optimizers.base_optimizer import BaseOptimizer
 
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.context_variables import setting
-from tfdist.keras_repairs.base.replica_step import current_step, replica_count
+from tfdist.keras_repairs.base.replica_step import current_step, is_alone, replica_count
 from tfdist.keras_repairs.base.variables_in_steps import outside_of_replicas, value_outside
 from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
 from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import fitting, holds
@@ -166,18 +166,26 @@ def own_assign(original: Function) -> Function:
 def initialize(original: Function) -> Function:
     """Repairs `keras.Variable._initialize`: what a metric's state begins with counts once, and not once a replica.
 
-    What is made in a replica's step is made in the scope of the strategy.
+    What is made in a replica's step is made in the scope of the strategy. Where another function is traced that makes
+    a metric's variable, such as the first update of F1Score, it is made outside of the function, by which TensorFlow
+    would give it its value in every copy, and only later.
     """
 
-    def initialized(variable: Any, value: Any) -> None:
-        original(variable, value_outside(value))
-        if _is_summed(variable._value):
+    def initialized(variable: Any, value: Any, *, is_whole: bool) -> None:
+        with tf.init_scope() if variable.synchronization == "on_read" else contextlib.nullcontext():
+            original(variable, value_outside(value))
+            if not _is_summed(variable._value):
+                return
             _IS_OF_METRIC.set(variable._value, True)
-            with tf.init_scope():
+            if is_whole:
+                variable._value._aggregation = tf.VariableAggregation.ONLY_FIRST_REPLICA
+            else:
                 _assign_sum(variable._value, variable._value.values[0].read_value())
 
     def repaired(self: Any, value: Any) -> None:
-        outside_of_replicas(lambda: initialized(self, value))
+        # The first update of a metric that each replica updates with the rows of all: see `whole_metrics`.
+        is_whole = is_alone() and not _of_this_replica.get()
+        outside_of_replicas(lambda: initialized(self, value, is_whole=is_whole))
 
     return repaired
 
