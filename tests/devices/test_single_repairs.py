@@ -25,6 +25,7 @@ from tfdist import keras_repairs
 from tfdist.data.formats.array_samples import ArraySamples
 from tfdist.data.pipeline import build
 from tfdist.keras_repairs.files import model_saving
+from tfdist.keras_repairs.loop import trainer
 from tfdist.keras_repairs.model_checks import refusals
 from tfdist.order.position import Position
 from tfdist.runtime.strategy_settings import settings_of
@@ -171,6 +172,7 @@ def test_models_are_not_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> N
     """`TensorFlowTrainer._maybe_symbolic_build` looks at the model first; nothing else would stop it."""
     keras_repairs.install()
     monkeypatch.setattr(refusals, "check_model", lambda model: None)
+    monkeypatch.setattr(trainer, "check_reductions", lambda model: None)
     fit_refused(name)
 
 

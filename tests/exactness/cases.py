@@ -145,6 +145,7 @@ SLOW = {
     *("written_rows", "written_maximum", "written_mean_of_a_layer", "written_maxima_of_a_loss_and_a_metric"),
     "activity_regularizers_under_xla",
     *("states_of_a_built_model", "states_of_scaled_losses", "layer_that_the_loss_builds"),
+    "strided_shortcut",
 }
 """Cases that the slow tests alone compare."""
 

@@ -380,3 +380,21 @@ def adversaries_with_noise_of_two_batches(samples: int) -> dict[str, Any]:
     history = model.fit(x, y, batch_size=BATCH, epochs=EPOCHS, verbose=0)
     model.optimizer = model.generator_optimizer
     return {"model": model, "x": x, "y": None, "history": history.history, "evaluate": False}
+
+
+class ReducesItself(OwnStep):
+    """Averages what the loss of `compile` leaves unreduced, as guides on captions and translation do."""
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = ops.mean(self.loss(y, self(x, training=True)))
+        self.optimizer.apply(tape.gradient(loss, self.trainable_variables), self.trainable_variables)
+        self.loss_metric.update_state(loss)
+        return {"loss": self.loss_metric.result()}
+
+
+@case("`train_step` of one's own that averages a loss without a reduction")
+def own_step_with_an_unreduced_loss(samples: int) -> dict[str, Any]:
+    settings = {"loss": keras.losses.SparseCategoricalCrossentropy(reduction=None)}
+    return fitted(of(ReducesItself), *numbers(samples), settings) | ONLY_TRAINED

@@ -6,8 +6,9 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
-from tests.exactness.table import Precision, case, classifier, fitted, numbers, token_classifier, tokens
+from tests.exactness.table import ONLY_TRAINED, Precision, case, classifier, fitted, numbers, token_classifier, tokens
 
 layers = keras.layers
 
@@ -54,6 +55,40 @@ def mixed_float16(samples: int) -> dict[str, Any]:
 def mixed_float16_and_accumulation(samples: int) -> dict[str, Any]:
     optimizer = keras.optimizers.SGD(0.1, momentum=0.9, global_clipnorm=0.5, gradient_accumulation_steps=2)
     return fitted(classifier(), *numbers(samples), {"optimizer": optimizer}, shuffle=False)
+
+
+class ScalesItsLoss(keras.Model):
+    """A step that scales its loss as Keras's guide on mixed precision does."""
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = self.compute_loss(y=y, y_pred=self(x, training=True))
+            scaled = self.optimizer.scale_loss(loss)
+        gradients = tape.gradient(scaled, self.trainable_variables)
+        self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
+        return {"loss": loss}
+
+
+@case("`mixed_float16`, a step of one's own that scales its loss", FLOAT16)
+def mixed_float16_in_a_step_of_ones_own(samples: int) -> dict[str, Any]:
+    inputs = keras.Input((6,))
+    outputs = layers.Dense(3, activation="softmax", dtype="float32")(layers.Dense(8, activation="tanh")(inputs))
+    return fitted(ScalesItsLoss(inputs, outputs), *numbers(samples), shuffle=False) | ONLY_TRAINED
+
+
+class HasAShortcut(ScalesItsLoss):
+    """A step that a trial runs with five rows."""
+
+
+@case("a shortcut of a residual network: a convolution of single pixels with strides", FLOAT32)
+def strided_shortcut(samples: int) -> dict[str, Any]:
+    """In float32, whose convolutions oneDNN computes."""
+    x, y = numbers(samples, features=16 * 16 * 3)
+    inputs = keras.Input((16, 16, 3))
+    hidden = layers.GlobalAveragePooling2D()(layers.Conv2D(16, 1, strides=2)(inputs))
+    model = HasAShortcut(inputs, layers.Dense(3, activation="softmax")(hidden))
+    return fitted(model, x.reshape(-1, 16, 16, 3), y, shuffle=False) | ONLY_TRAINED
 
 
 @case("`mixed_bfloat16`", BFLOAT16)

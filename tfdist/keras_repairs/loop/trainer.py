@@ -37,7 +37,7 @@ from tfdist.keras_repairs.loop.step_sizes import StepSizes
 from tfdist.keras_repairs.loop.unknown_size import saying_unknown_size
 from tfdist.keras_repairs.loop.whole_step import may_be_whole
 from tfdist.keras_repairs.model_checks.model_layers import unbuilt_parts
-from tfdist.keras_repairs.model_checks.refusals import meeting_in_a_branch
+from tfdist.keras_repairs.model_checks.refusals import check_reductions, meeting_in_a_branch
 from tfdist.keras_repairs.model_checks.user_overrides import is_overridden, is_users_step
 from tfdist.keras_repairs.optimizer.gradient_reduction import build_optimizer
 from tfdist.keras_repairs.optimizer.model_optimizers import optimizers_of
@@ -78,6 +78,8 @@ def make_function(original: Function, observer: Observer | None, listener: FitLi
             function = notifying_executions(function, self, call, listener)
             return saying_unknown_size(function, self) if call == "fit" else function
         users = is_users_step(self, name)
+        if not users:
+            check_reductions(self)
         sharing = Sharing()
         step = _observed(whole_where_asked(step_function, lambda: sharing.is_whole), observer)
         logs = StepLogs(self) if users or is_overridden(self, "compute_metrics") else None

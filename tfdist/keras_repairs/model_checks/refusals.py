@@ -51,10 +51,16 @@ def _check_losses(model: Any) -> None:
                 "what it divides by. Define call() instead, which returns one value a sample, or put "
                 "tfdist.gathered(loss) in its place, " + _ONE_DEVICE
             )
+
+
+def check_reductions(model: Any) -> None:
+    """Raises UnsupportedError where Keras's own step would add up what a loss leaves unreduced."""
+    for loss in keras.tree.flatten(getattr(model, "loss", None)):
         if isinstance(loss, keras.losses.Loss) and loss.reduction in (None, "none"):
             raise UnsupportedError(
                 f"The loss {loss.name!r} has reduction={loss.reduction!r}, so what Keras adds up depends on the number "
-                "of replicas. Expected 'sum_over_batch_size', 'mean_with_sample_weight' or 'sum', " + _ONE_DEVICE
+                "of replicas. Expected 'sum_over_batch_size', 'mean_with_sample_weight' or 'sum', or a step of one's "
+                "own that reduces it, " + _ONE_DEVICE
             )
 
 

@@ -15,6 +15,7 @@ from tfdist.keras_repairs.coupling.trials.kept_state import KeptState, value_of
 from tfdist.keras_repairs.coupling.trials.part_comparison import is_same
 from tfdist.keras_repairs.coupling.trials.replica_trial import Assignments
 from tfdist.keras_repairs.coupling.trials.steps.step_verdict import Cause, StepVerdict
+from tfdist.keras_repairs.optimizer.model_optimizers import optimizers_of
 from tfdist.runtime.workers import local_replicas
 
 _LATE_WEIGHT = 0.5
@@ -52,9 +53,20 @@ class Before:
         self._replicas_here = len(local_replicas(model.distribute_strategy))
         self._variables = kept.variables
         self._values = [value_of(variable) for variable in kept.variables]
+        scalers = [each for each in optimizers_of(model) if isinstance(each, keras.optimizers.LossScaleOptimizer)]
+        self._scaling = [scaler for scaler in scalers if scaler.built]
         optimizer = getattr(model, "optimizer", None)
         of_keras = [*model.non_trainable_variables, *(() if optimizer is None else optimizer.variables)]
         self._of_keras = [variable for variable in of_keras if not self._is_left_out(variable)]
+
+    def leave_unscaled(self, scope: Assignments) -> None:
+        """Lets scaled losses be what they are: times the scale of a run numbers may overflow 16 bits, of parts first.
+
+        Args:
+            scope: What has the values of variables of Keras.
+        """
+        for optimizer in self._scaling:
+            scope.state_mapping[id(optimizer.dynamic_scale)] = tf.constant(1.0)
 
     def set_late(self, scope: Assignments) -> None:
         """Sets counts, and variables that hold zeros, to what they may be late in the training.

@@ -141,6 +141,7 @@ def _run(
         # As far as the step is concerned: it may compute with their results, which two replicas add up.
         for metric in before.metrics:
             metric.reset_state()
+        before.leave_unscaled(scope)
         if draw.is_late:
             before.set_late(scope)
         with capturing(draw.gradient_scale) as capture, noting_writes() as writes:
