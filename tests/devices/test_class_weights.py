@@ -11,12 +11,13 @@ import pytest
 import tensorflow as tf
 
 from tests.devices.mirrored import mirrored
+from tests.exactness.table import classifier
 from tests.marks import slow
 from tfdist import keras_repairs
 from tfdist.config import NpzSource
 from tfdist.data import from_config
 from tfdist.data.ops.class_weights import weighted
-from tfdist.errors import DataError
+from tfdist.errors import DataError, UnsupportedError
 
 WEIGHTS = {2: 5.0, 0: 0.5}
 CLASSES = np.array([0, 1, 2, 3, 0])
@@ -84,3 +85,15 @@ def test_a_training_is_that_of_fit_with_class_weight(
     np.testing.assert_allclose(received[1], expected[1], rtol=1e-4, atol=1e-6)
     unweighted = trained(strategy, from_config(section, 16, 0, strategy).batches)
     assert unweighted[0]["loss"] != pytest.approx(expected[0]["loss"], rel=1e-2)
+
+
+@pytest.mark.usefixtures("repaired")
+def test_a_dataset_of_unknown_global_batches_is_refused() -> None:
+    def make(_: tf.distribute.InputContext) -> tf.data.Dataset:
+        return tf.data.Dataset.from_tensors((tf.zeros((2, 6)), tf.zeros(2, tf.int32)))
+
+    with mirrored(2).scope():
+        model = classifier()
+        model.compile("sgd", "sparse_categorical_crossentropy")
+        with pytest.raises(UnsupportedError, match="Give fit the tf.data.Dataset itself"):
+            model.fit(mirrored(2).distribute_datasets_from_function(make), class_weight={0: 2.0}, verbose=0)

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tests.exactness.table import BATCH, ONLY_TRAINED, case, classifier, fitted, numbers
+from tests.exactness.table import BATCH, ONLY_TRAINED, case, classifier, fitted, fitted_on, numbers
 
 layers = keras.layers
 
@@ -100,3 +100,12 @@ def metrics_made_in_a_replica(samples: int) -> dict[str, Any]:
         strategy.run(step, args=batch)
     seen = [np.ravel(keras.ops.convert_to_numpy(metric.result())) for metric in (of_classes, own, *inner)]
     return {**made, **ONLY_TRAINED, "seen": np.concatenate(seen).tolist()}
+
+
+@case("`class_weight`, and a dataset that the script has distributed")
+def class_weight_of_a_distributed_dataset(samples: int) -> dict[str, Any]:
+    x, y = numbers(samples)
+    data = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(samples, seed=5).batch(BATCH)
+    distributed = tf.distribute.get_strategy().experimental_distribute_dataset(data)
+    compiled = {"weighted_metrics": ["accuracy"]}
+    return fitted_on(classifier(), distributed, x, compiled, class_weight={0: 0.4, 1: 1.9, 2: 6.0}) | ONLY_TRAINED

@@ -23,7 +23,7 @@ from keras.src.random import seed_generator
 from keras.src.saving import saving_api, saving_lib
 from keras.src.trainers import compile_utils
 from keras.src.trainers import trainer as base_trainer
-from keras.src.trainers.data_adapters import array_data_adapter
+from keras.src.trainers.data_adapters import array_data_adapter, tf_dataset_adapter
 from keras.src.utils import file_utils
 from tensorflow.python.autograph.impl import conversion
 from tensorflow.python.checkpoint import checkpoint
@@ -57,7 +57,7 @@ from tfdist.keras_repairs.forward import (
     strided_convolutions,
     xla,
 )
-from tfdist.keras_repairs.inputs import array_shuffle, epoch_iterator, symbolic_build
+from tfdist.keras_repairs.inputs import array_shuffle, class_weights, epoch_iterator, symbolic_build
 from tfdist.keras_repairs.loop import (
     compilation,
     decorated_functions,
@@ -141,6 +141,7 @@ def _of_data(hooks: RepairHooks) -> tuple[Repair, ...]:
         Repair(seed_generator, "global_seed_generator", global_seeds.global_seed_generator),
         Repair(file_utils, "get_file", downloads.get_file, (keras.utils, *_DATASETS)),
         Repair(arrays, "get_tf_dataset", array_dataset),
+        Repair(tf_dataset_adapter.TFDatasetAdapter, "__init__", class_weights.dataset_adapter_init, is_checked=False),
         Repair(iterator, "__init__", epoch_iterator.epoch_iterator_init),
         Repair(iterator, "_get_iterator", epoch_iterator.epoch_iterator_source),
         Repair(iterator, "_enumerate_iterator", epoch_iterator.epoch_steps),

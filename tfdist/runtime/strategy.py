@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from tfdist.errors import UsageError
 from tfdist.net.host_links import LinkEnds
+from tfdist.runtime.batches.dataset_description import description_of
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport.sum_setup import set_up_sums
 
@@ -179,7 +180,12 @@ def _distributing_once(strategy: tf.distribute.Strategy) -> tf.distribute.Strate
 
     @functools.wraps(distribute)
     def once(dataset: Any, options: tf.distribute.InputOptions | None = None) -> Any:
-        return dataset if isinstance(dataset, tf.distribute.DistributedDataset) else distribute(dataset, options)
+        if isinstance(dataset, tf.distribute.DistributedDataset):
+            return dataset
+        distributed = distribute(dataset, options)
+        if isinstance(dataset, tf.data.Dataset):
+            description_of(distributed).global_batches = dataset
+        return distributed
 
     strategy.experimental_distribute_dataset = once
     return strategy

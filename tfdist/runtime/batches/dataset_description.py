@@ -93,6 +93,7 @@ class DatasetDescription:
         partial_epoch: What a training on it begins with, until that takes it; None for a whole epoch.
         replica_batches: Makes the same batches as `ReplicaBatch`es, which save `fit` counting the samples of each
             global batch; called once, at first need.
+        global_batches: What a script has distributed; None of what is distributed otherwise.
         even: Which batches of an epoch are known to have equally many samples on all replicas.
         of_only_replica: The batches of the worker's only replica, where that is on the CPU: the dataset that the
             distributed one hands on, through buffers and threads that such a replica does not need.
@@ -103,6 +104,7 @@ class DatasetDescription:
     order: PipelineOrder | None = None
     partial_epoch: PartialEpoch | None = None
     replica_batches: Callable[[], tf.distribute.DistributedDataset] | None = None
+    global_batches: tf.data.Dataset | None = None
     even: Even = "none"
     of_only_replica: tf.data.Dataset | None = None
     fed: FedBatches | None = None
