@@ -14,10 +14,34 @@ from tfdist.runtime.strategy_settings import settings_of
 
 @functools.cache
 def mirrored(replicas: int) -> tf.distribute.Strategy:
-    """MirroredStrategy over the first logical CPUs."""
+    """MirroredStrategy over the first logical CPUs, under which first steps are not checked: see `checking`."""
     devices = [f"/device:CPU:{device}" for device in range(replicas)]
     strategy, _ = make(choose(devices, workers=1, logical=True), devices)
+    settings_of(strategy).check = "off"
     return strategy
+
+
+@contextlib.contextmanager
+def checking(strategy: tf.distribute.Strategy) -> Iterator[None]:
+    """Checks the first step of each kind under `strategy`, as every run does.
+
+    Elsewhere tests look at what finds out beforehand how a step is shared out, which the check would make up for.
+    """
+    settings_of(strategy).check = "auto"
+    try:
+        yield
+    finally:
+        settings_of(strategy).check = "off"
+
+
+@contextlib.contextmanager
+def strictly(strategy: tf.distribute.Strategy) -> Iterator[None]:
+    """Refuses under `strategy` what would be warned of, as `--strict` does: steps that run whole, too."""
+    settings_of(strategy).strict = True
+    try:
+        yield
+    finally:
+        settings_of(strategy).strict = False
 
 
 @contextlib.contextmanager

@@ -6,12 +6,14 @@ import os
 
 import pytest
 
-from tests.devices.mirrored import mirrored
+from tests.devices.mirrored import checking, mirrored
 from tests.devices.references import of_one_replica
 from tests.devices.shown_repairs import SHOWING
 from tests.exactness.cases import CASES, names_by_default, outcome
 from tests.exactness.comparison import assert_same_case
 from tests.exactness.results import COUNTS, SIZES, Comparison, recorded
+from tfdist.keras_repairs.first_step.checked_step import CheckedStep
+from tfdist.keras_repairs.first_step.step_check import Finding
 
 SLOW = bool(os.environ.get("TFDIST_SLOW_TESTS"))
 ALL = [(name, count, samples) for name in CASES for count in COUNTS for samples in SIZES]
@@ -22,8 +24,14 @@ on 2; of the last batch, which is one sample, all devices but one have none.
 
 
 @pytest.mark.parametrize(("name", "replicas", "samples"), RUN)
-def test_numbers_of_one_replica(name: str, replicas: int, samples: int) -> None:
+def test_numbers_of_one_replica(name: str, replicas: int, samples: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shared out as found out beforehand: the check of the first step finds it right, and leaves no trace."""
+    monkeypatch.setattr(CheckedStep, "_climb", _refused)
     with recorded(Comparison(name, "devices", replicas, samples)):
         expected = of_one_replica(name, samples)
-        with mirrored(replicas).scope():
+        with mirrored(replicas).scope(), checking(mirrored(replicas)):
             assert_same_case(name, expected, outcome(name, samples))
+
+
+def _refused(step: CheckedStep, finding: Finding) -> None:
+    raise AssertionError(f"the check of the first step found {finding}")

@@ -175,9 +175,13 @@ def test_it_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
         np.testing.assert_array_equal(one, other)
 
 
+def noise_of(x: Any) -> Any:
+    return tf.random.normal((tf.shape(x)[0], 3))
+
+
 class Noisy(keras.Model):
     def call(self, x: Any, training: bool = False) -> Any:
-        return super().call(x) + tf.random.normal((tf.shape(x)[0], 3))
+        return super().call(x) + noise_of(x)
 
 
 def test_what_cannot_be_checked_is_said_or_refused(caplog: pytest.LogCaptureFixture) -> None:

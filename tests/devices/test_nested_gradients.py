@@ -10,7 +10,7 @@ import tensorflow as tf
 from keras import layers, ops
 
 import tfdist
-from tests.devices.mirrored import mirrored
+from tests.devices.mirrored import mirrored, strictly
 from tests.exactness.comparison import assert_same
 from tests.exactness.table import numbers
 from tests.marks import slow
@@ -96,7 +96,8 @@ class Balancing(Critic):
 
 def test_what_else_couples_the_samples_is_seen() -> None:
     keras.utils.set_random_seed(11)
-    with mirrored(2).scope(), pytest.raises(UnsupportedError, match="gets as gradients.*neither a mean nor a sum"):
+    refused = pytest.raises(UnsupportedError, match="gets as gradients.*neither a mean nor a sum")
+    with mirrored(2).scope(), strictly(mirrored(2)), refused:
         model = Balancing("function")
         model.compile(keras.optimizers.SGD(0.05))
         model.fit(*numbers(64), batch_size=32, verbose=0)

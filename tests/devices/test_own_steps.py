@@ -13,11 +13,12 @@ from keras import layers, ops
 from tensorflow.python.eager import context
 
 import tfdist
-from tests.devices.mirrored import mirrored
+from tests.devices.mirrored import mirrored, strictly
 from tests.devices.repair_removal import take_out
 from tests.exactness.table import numbers
 from tests.marks import slow
 from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.coupling.trials.replica_trial import Mode
 from tfdist.runtime.strategy_settings import settings_of
 
 pytestmark = pytest.mark.usefixtures("repaired")
@@ -204,22 +205,21 @@ def model_of(kind: type[keras.Model]) -> keras.Model:
 
 
 EXACT = [Stepping, AveragedContrast, DeclaredSum, Noisy]
-EXACT += [slow(VectorLoss), slow(GatheredContrast), slow(StrictAndDeclared)]
+EXACT += [slow(VectorLoss), slow(GatheredContrast), slow(StrictAndDeclared), Clipping, slow(ClippingRarely)]
 
 
 @pytest.mark.parametrize("kind", EXACT)
 def test_steps_that_are_left_alone(kind: type[keras.Model]) -> None:
-    with mirrored(2).scope():
+    with mirrored(2).scope(), strictly(mirrored(2)):
         model_of(kind).fit(*numbers(9), batch_size=4, verbose=0)
 
 
-REFUSED = [
+WHOLE = [
     (Contrasting, "what the optimizer 'descent' gets as gradients.*neither a mean nor a sum.*tfdist.gathered"),
     (Summing, "what the optimizer 'descent' gets as gradients.*It is a sum.*tfdist.summed"),
     (SummingOnce, "what the optimizer 'descent' gets as gradients.*neither a mean nor a sum"),
     (MaskedMean, "gradients.*neither a mean nor a sum"),
     (ValidMean, "gradients.*neither a mean nor a sum"),
-    (Clipping, "gradients.*clipnorm"),
     (LoggingMaximum, "the log 'largest'.*neither"),
     (LoggingSum, "the log 'total'.*It is a sum.*tfdist.summed"),
     (TrackingMaximum, "the metric 'largest' is updated with.*neither"),
@@ -228,14 +228,30 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "message"), REFUSED)
-def test_steps_that_are_refused(kind: type[keras.Model], message: str) -> None:
+@pytest.mark.parametrize(("kind", "message"), WHOLE)
+def test_steps_that_strict_refuses(kind: type[keras.Model], message: str) -> None:
     with mirrored(2).scope():
         model = model_of(kind)
     before = [np.asarray(variable.value).tolist() for variable in model.variables]
-    with pytest.raises(UnsupportedError, match=f"{kind.__name__}.train_step.*{message}"):
+    with strictly(mirrored(2)), pytest.raises(UnsupportedError, match=f"{kind.__name__}.train_step.*{message}"):
         model.fit(*numbers(9), batch_size=4, verbose=0)
     assert [np.asarray(variable.value).tolist() for variable in model.variables] == before
+
+
+@pytest.mark.parametrize("kind", [Contrasting, LoggingMaximum, TrackingMaximum, Centering, Clipping, slow(Strict)])
+def test_steps_that_run_whole_or_with_sums_at_the_tape_are_exact(kind: type[keras.Model]) -> None:
+    def trained() -> tuple[list[float], list[Any]]:
+        keras.utils.set_random_seed(3)
+        model = model_of(kind)
+        history = model.fit(*numbers(9), batch_size=4, epochs=2, shuffle=False, verbose=0).history
+        return [value for name in sorted(history) for value in history[name]], model.get_weights()
+
+    losses, weights = trained()
+    with mirrored(3).scope():
+        found, of_replicas = trained()
+    np.testing.assert_allclose(found, losses, rtol=2e-5)
+    for one, other in zip(weights, of_replicas, strict=True):
+        np.testing.assert_allclose(other, one, rtol=2e-5, atol=2e-6)
 
 
 class Sometimes(Stepping):
@@ -283,13 +299,22 @@ def test_numbers_that_each_replica_draws_for_itself(
     with mirrored(2).scope():
         model_of(kind).fit(*numbers(9), batch_size=4, verbose=0)
         take_out(f"tensorflow.python.ops.gen_random_ops.{operation}", monkeypatch)
-        with pytest.raises(UnsupportedError, match="gradients"):
+        with strictly(mirrored(2)), pytest.raises(UnsupportedError, match="gradients"):
             model_of(kind).fit(*numbers(9), batch_size=4, verbose=0)
 
 
 def test_a_step_that_clips_is_seen_by_larger_gradients_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+    original = Mode.set_on
+
+    def noted(self: Mode, step: Any) -> None:
+        asked.append(self.sums_at_tape)
+        original(self, step)
+
+    monkeypatch.setattr(Mode, "set_on", noted)
     with mirrored(2).scope():
-        with pytest.raises(UnsupportedError, match="clipnorm"):
-            model_of(ClippingRarely).fit(*numbers(9), batch_size=4, verbose=0)
+        model_of(ClippingRarely).fit(*numbers(9), batch_size=4, verbose=0)
+        assert asked[-1]
         take_out("GradientTape.gradient", monkeypatch)
         model_of(ClippingRarely).fit(*numbers(9), batch_size=4, verbose=0)
+        assert not asked[-1]

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import tfdist
-from tests.devices.mirrored import mirrored
+from tests.devices.mirrored import mirrored, strictly
 from tests.devices.repair_removal import take_out
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base import tensorflow_seeds
@@ -210,7 +210,7 @@ def test_steps_that_mix_rows_by_what_they_draw_are_refused_and_run_when_gathered
             x = np.random.default_rng(1).normal(size=(ROWS, WIDTH)).astype("float32")
             model.fit(x, x[:, :1], batch_size=4, verbose=0)
 
-    with pytest.raises(UnsupportedError, match=r"neither a mean nor a sum.*tfdist\.gathered"):
+    with strictly(mirrored(2)), pytest.raises(UnsupportedError, match=r"neither a mean nor a sum.*tfdist\.gathered"):
         fit(mix)
     fit(lambda x: tfdist.gathered(mix)(x))
 

@@ -23,7 +23,6 @@ from tfdist.runtime.strategy_settings import settings_of
 
 Step = Callable[[Any], Any]
 
-_CANNOT_BE_ASSIGNED = (Cause.SHARED, Cause.ADDED_UP)
 
 
 def exact_predictions(model: keras.Model, step_function: Step) -> Step:
@@ -55,7 +54,7 @@ def exact_predictions(model: keras.Model, step_function: Step) -> Step:
                 step_function(data)
             verdicts[kind] = try_out(model, step_function, data)
         verdict = verdicts[kind]
-        if verdict.cause in _CANNOT_BE_ASSIGNED:
+        if verdict.cause is Cause.SHARED:
             raise refusal(name, model, verdict)
         if verdict.has_constants and this_step().static_rows is not None:
             raise _of_constants(name, model)

@@ -53,7 +53,6 @@ _MENDING = {
     ),
 }
 
-_CANNOT_BE_ASSIGNED = (Cause.SHARED, Cause.ADDED_UP)
 
 _ONE_DEVICE = "Or run on one device (`tfdist train` without --workers, --nproc and --logical-devices)."
 
@@ -115,7 +114,7 @@ def _share_out(name: str, model: keras.Model, verdict: StepVerdict) -> None:
     Raises:
         UnsupportedError: Replicas cannot assign what it assigns.
     """
-    if verdict.cause in _CANNOT_BE_ASSIGNED:
+    if verdict.cause is Cause.SHARED:
         raise refusal(name, model, verdict)
     mode, step = _mode_of(verdict), this_step()
     if mode.is_whole:
@@ -131,12 +130,15 @@ def _mode_of(verdict: StepVerdict) -> Mode:
 
 
 def _say_whole(name: str, model: keras.Model, verdict: StepVerdict) -> None:
-    found = f"it could not be tried out on a few made-up samples ({verdict.what})"
+    found = (
+        f"it could not be tried out on a few made-up samples ({verdict.what}). Where its losses are means over the "
+        "samples, say so: loss = tfdist.averaged(loss); where they are sums, loss = tfdist.summed(loss)."
+    )
     if verdict.cause is not Cause.FAILED:
         found = f"{verdict.what} would not be that of one device. {_MENDING[verdict.cause]}"
     warn_once(
         f"{name} of {model.name!r} runs whole on every replica, with the samples of all of them: exact, and no faster "
-        f"than one device. As each replica's part of it, {found}"
+        f"than one device. Of a part of the samples on each, {found}"
     )
 
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import keras
 import tensorflow as tf
+from keras.src.backend.tensorflow import nn
 
 from tfdist.keras_repairs.base.keras_differences import DIFFERENCES
-from tfdist.keras_repairs.base.replica_step import current_step, is_one_of_several
+from tfdist.keras_repairs.base.replica_step import current_step, is_alone, is_one_of_several
 from tfdist.keras_repairs.coupling.trials.replica_trial import is_in_replica_trial
 from tfdist.keras_repairs.forward.batch_moments import has_samples, of_global_batch
 from tfdist.keras_repairs.forward.xla import MeetingInXla
@@ -52,6 +53,9 @@ def compute_moments_sync(original: Function) -> Function:
     """Repairs `keras.src.backend.tensorflow.nn._compute_moments_sync`: one collective, without loss of digits."""
 
     def repaired(x: Any, axes: int | Sequence[int], keepdims: bool) -> tuple[tf.Tensor, tf.Tensor]:
+        if is_alone():
+            # It has the rows of all replicas, which Keras would have meet for it.
+            return nn._compute_moments(x, axes, keepdims)
         if not is_one_of_several():
             return original(x, axes, keepdims)
         return _of_all(x, [axes] if isinstance(axes, int) else axes, keepdims=keepdims)
