@@ -119,28 +119,34 @@ def test_a_save_that_fails_leaves_the_earlier_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "kind", "replicas"),
-    [slow(["--nproc", "2"], "MultiWorkerMirroredStrategy", 2), (["--logical-devices", "2"], "MirroredStrategy", 2)],
+    ("options", "kind", "is_other"),
+    [
+        slow(["--nproc", "2"], "MultiWorkerMirroredStrategy", False),
+        (["--logical-devices", "2"], "MirroredStrategy", False),
+        (["--nproc", "2"], "MirroredStrategy", True),
+        slow(["--logical-devices", "2"], "MultiWorkerMirroredStrategy", True),
+    ],
 )
-def test_a_script_with_a_strategy_of_its_own(tmp_path: Path, options: list[str], kind: str, replicas: int) -> None:
+def test_a_script_with_a_strategy_of_its_own(tmp_path: Path, options: list[str], kind: str, is_other: bool) -> None:
     done = tfdist("train", *options, "--run-dir", tmp_path, SCRIPTS / "own_strategy.py", kind, timeout=BOUND)
     assert done.returncode == 0, done.stderr
     result = said(tmp_path, 0)
     losses = result.pop("losses")
     assert losses[0] == losses[1], "clear_session() took the strategy away"
-    assert result == {"is_instance": True, "is_other": False, "replicas": replicas, "current": True}
+    assert result == {"is_instance": not is_other, "is_other": False, "replicas": 2, "current": True}
+    assert done.stderr.count(f"the {kind} that the script makes is the job's strategy, ") == is_other
     for setting in ("threading.set_intra_op_parallelism_threads", "set_logical_device_configuration"):
         assert done.stderr.count(f"tfdist: tf.config.{setting} in the script is ignored") == 1
 
 
-@pytest.mark.parametrize("kind", ["MirroredStrategy", slow("OneDeviceStrategy")])
-def test_a_strategy_that_does_not_fit(tmp_path: Path, kind: str) -> None:
+@pytest.mark.slow
+def test_a_strategy_that_does_not_fit(tmp_path: Path) -> None:
     done = tfdist("train", "--nproc", 2, "--memory-limit", 100, "--run-dir", tmp_path, SCRIPTS / "own_strategy.py",
-                  kind, timeout=BOUND)  # fmt: skip
+                  "OneDeviceStrategy", timeout=BOUND)  # fmt: skip
     assert done.returncode == 2
     assert done.stderr.count("The memory limit of 100 MiB (--memory-limit,") == 1  # there is no GPU
     here = "this run has 2 workers, under MultiWorkerMirroredStrategy. "
-    assert f"The script makes a {kind}, and {here}" in done.stderr
+    assert f"The script makes a OneDeviceStrategy, and {here}" in done.stderr
     assert "tfdist.strategy()" in done.stderr
     assert "Traceback" not in done.stderr
 

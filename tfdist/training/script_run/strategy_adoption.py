@@ -1,13 +1,20 @@
-"""Adopts scripts that make a strategy of their own: they get the session's, where its kind fits."""
+"""Adopts scripts that make a strategy of their own: they get the session's, as what it is for is the same.
+
+TensorFlow's tutorials make a MirroredStrategy for the devices of a machine, and a MultiWorkerMirroredStrategy for those
+of several workers. Which of them a run has is decided by how it is started.
+"""
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
 from tfdist.training.session.session import Session
+
+_log = logging.getLogger("tfdist")
 
 _KINDS = {
     "MirroredStrategy": "mirrored",
@@ -21,16 +28,17 @@ _KINDS = {
 _NAMES = {kind: name for name, kind in _KINDS.items()}
 """By the names of TensorFlow's documentation; that of the class behind MultiWorkerMirroredStrategy is another."""
 
+_OF_ALL_REPLICAS = ("mirrored", "multi_worker")
+"""What a script means by either of these is the strategy of all replicas of its job."""
+
 _REMEDIES = {
-    "mirrored": "Start one worker (--nproc 1)",
-    "multi_worker": "Start several workers (--workers or --nproc)",
     "one": "Start one worker with one device (--nproc 1 --devices 0)",
 }
 """How to start a run of a kind; tfdist has no run of the other kinds."""
 
 
 def adopt_strategies(session: Session) -> None:
-    """Makes TensorFlow's strategies return the session's where their kind fits, and refuses the others.
+    """Makes TensorFlow's strategies of several replicas return the session's, and refuses the others.
 
     With one worker and one device nothing is replaced, and a script has the strategy that it makes.
     """
@@ -46,10 +54,20 @@ def adopt_strategies(session: Session) -> None:
 def _stand_in(original: type, name: str, session: Session) -> type:
     """A class that answers `isinstance` as `original` and hands out the session's strategy when called."""
 
+    said: set[str] = set()
+
     class StandIn(type):
         def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-            if session.choice.kind != _KINDS[name]:
+            if _KINDS[name] not in _OF_ALL_REPLICAS:
                 raise _does_not_fit(name, session)
+            if session.choice.kind != _KINDS[name] and name not in said:
+                said.add(name)
+                _log.warning(
+                    "the %s that the script makes is the job's strategy, %s of %d replicas",
+                    name,
+                    _NAMES[session.choice.kind],
+                    session.strategy.num_replicas_in_sync,
+                )
             return session.strategy
 
         def __instancecheck__(cls, instance: Any) -> bool:
