@@ -131,7 +131,7 @@ def _compiled(layer: Any, run: Function, args: Any, kwargs: Any, step: ReplicaSt
 
     try:
         values = [tf.convert_to_tensor(variable.value) for variable in variables]
-        made = _Made(*xla_loops.call(compiled, values, tensors, masks, logits), means)
+        made = _Made(*xla_loops.call(compiled, values, tensors, masks, logits), means=means)
     except RuntimeError as error:
         if "merge_call" not in str(error):
             raise
