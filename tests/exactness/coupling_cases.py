@@ -266,3 +266,36 @@ def contrastive_loss_in_a_step_of_ones_own(samples: int) -> dict[str, Any]:
     own = Contrastive(model.inputs, dict(zip(model.output_names, model.outputs, strict=True)))
     own.match = PairLoss(temperature)
     return fitted(own, *numbers(samples), {"loss": None}) | ONLY_TRAINED
+
+
+class CenteredClasses(layers.Layer):
+    """Probabilities of classes, far from the mean of the batch, as Keras's or TensorFlow's softmax computes them."""
+
+    def __init__(self, softmax: Any) -> None:
+        super().__init__()
+        self.softmax = softmax
+
+    def call(self, inputs: Any) -> Any:
+        return self.softmax(60 * (inputs - ops.mean(inputs, axis=0)))
+
+
+def _from_logits(samples: int, *last: layers.Layer) -> dict[str, Any]:
+    def masked_mean(y_true: Any, y_pred: Any) -> Any:
+        each = keras.losses.sparse_categorical_crossentropy(y_true, y_pred, from_logits=True)
+        valid = ops.cast(y_true > 0, each.dtype)
+        return ops.sum(each * valid) / ops.sum(valid)
+
+    metric = keras.metrics.SparseCategoricalCrossentropy()
+    model = keras.Sequential([keras.Input((6,)), layers.Dense(3), *last])
+    x, y = numbers(samples)
+    return fitted(model, x, y, {"optimizer": "adam", "loss": masked_mean, "metrics": [metric]}) | ONLY_TRAINED
+
+
+@case("a loss over the batch that takes probabilities for logits, of which Keras takes the softmax's logits")
+def gathered_loss_of_probabilities(samples: int) -> dict[str, Any]:
+    return _from_logits(samples, CenteredClasses(keras.activations.softmax))
+
+
+@case("such a loss of a softmax of TensorFlow's")
+def gathered_loss_of_a_softmax_of_tensorflow(samples: int) -> dict[str, Any]:
+    return _from_logits(samples, CenteredClasses(tf.nn.softmax))

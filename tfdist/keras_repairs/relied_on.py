@@ -36,7 +36,7 @@ from tensorflow.python.distribute import values, values_util
 from tensorflow.python.eager.polymorphic_function import autograph_util
 from tensorflow.python.ops import nn_impl, nn_ops, random_ops, random_ops_util, stateless_random_ops
 
-from tfdist.keras_repairs.base import global_seeds
+from tfdist.keras_repairs.base import global_seeds, tensor_attributes
 from tfdist.keras_repairs.callbacks import backup_and_restore, callback_list, chief_decisions
 from tfdist.keras_repairs.coupling import coupled_losses
 from tfdist.keras_repairs.coupling.trials import replica_trial
@@ -48,7 +48,6 @@ from tfdist.keras_repairs.forward import (
     metric_results,
     metrics,
     whole_metrics,
-    xla_logits,
 )
 from tfdist.keras_repairs.inputs import data_adapters, epoch_iterator, symbolic_build
 from tfdist.keras_repairs.keras_function import KerasFunction
@@ -169,8 +168,8 @@ def _for_losses() -> tuple[Reliance, ...]:
         *_of(losses, layer_module.Layer, "losses", "_get_regularization_losses"),
         *_of(coupled_losses, losses_module.LossFunctionWrapper, "call"),
         *_of(coupled_losses, losses_module, "dice", "tversky"),
-        *_of(xla_logits, nn, "_get_logits"),
-        *_of(xla_logits, activations, "softmax", "sigmoid"),
+        *_of(tensor_attributes, nn, "_get_logits"),
+        *_of(tensor_attributes, activations, "softmax", "sigmoid"),
     )
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 import tensorflow as tf
-from keras.src import backend
 
 from tfdist.keras_repairs.base.replica_step import current_step
+from tfdist.keras_repairs.base.tensor_attributes import changed
 
 
 def size_along(leaf: Any, axis: int) -> tf.Tensor:
@@ -58,7 +58,7 @@ def cut(batch: Any, start: Any, stop: Any) -> Any:
 def without_stand_in(structure: Any) -> Any:
     """`structure`, with no row in its tensors where the replica being traced has no sample.
 
-    Whatever number of rows a tensor has: a model may make several of a sample. Keras masks of tensors are kept.
+    Whatever number of rows a tensor has: a model may make several of a sample. What Keras finds behind one is kept.
     """
     step = current_step()
     if step is None or step.surely_has_samples:
@@ -68,10 +68,8 @@ def without_stand_in(structure: Any) -> Any:
         if not has_rows(leaf):
             return leaf
         none = tf.constant(0, tf.int64)
-        samples = _slice(leaf, none, tf.where(step.samples > 0, _rows_of(leaf), none))
-        if (mask := backend.get_keras_mask(leaf)) is not None:
-            backend.set_keras_mask(samples, of_samples(mask))
-        return samples
+        stop = tf.where(step.samples > 0, _rows_of(leaf), none)
+        return changed(leaf, lambda tensor: tensor[:stop]) if isinstance(leaf, tf.Tensor) else _slice(leaf, none, stop)
 
     return tf.nest.map_structure(of_samples, structure)
 

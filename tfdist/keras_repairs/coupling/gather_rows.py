@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import tensorflow as tf
-from keras.src import backend
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.batch_rows import has_rows, without_stand_in
 from tfdist.keras_repairs.base.replica_step import note_gathering, replica_count, replica_id
+from tfdist.keras_repairs.base.tensor_attributes import changed
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport import replica_sums
 from tfdist.runtime.transport.compiled_sums import CannotBeCompiled, CompiledSums
@@ -40,8 +40,8 @@ def all_rows(value: Any) -> Any:
     many rows a replica has may differ, and may be 0; where it has no sample in the current step, its rows are left out.
 
     Args:
-        value: A structure of dense and ragged tensors; None and scalars in it stay as they are. A Keras mask of a
-            tensor is gathered, too.
+        value: A structure of dense and ragged tensors; None and scalars in it stay as they are. What Keras
+            finds behind a tensor, its mask and logits, is gathered, too.
 
     Returns:
         The structure with the rows of all replicas, the same on every replica.
@@ -63,11 +63,7 @@ def _all_rows(value: Any) -> Any:
         return tf.RaggedTensor.from_nested_row_lengths(dense_rows(value.flat_values), lengths, validate=False)
     if not has_rows(value):
         return value
-    rows = dense_rows(value)
-    mask = backend.get_keras_mask(value)
-    if mask is not None:
-        backend.set_keras_mask(rows, dense_rows(mask))
-    return rows
+    return changed(value, dense_rows)
 
 
 def dense_rows(tensor: tf.Tensor) -> tf.Tensor:

@@ -14,6 +14,7 @@ from tfdist.keras_repairs.base import batch_rows
 from tfdist.keras_repairs.base.batch_rows import has_rows
 from tfdist.keras_repairs.base.nested_gradients import is_nested, of_a_loss, where_shares_are_equal
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, replica_count, replica_id
+from tfdist.keras_repairs.base.tensor_attributes import changed
 from tfdist.keras_repairs.coupling.gather_rows import all_rows, dense_rows, sum_of_any_size
 from tfdist.keras_repairs.coupling.output_rows import of_call
 from tfdist.runtime.strategy_settings import settings_of
@@ -87,11 +88,12 @@ class WholeBatch:
         each = self._rows_each(output, axis)
         # A replica without a sample goes on with a row of another's, which counts nowhere.
         start = tf.minimum(self.start, self.total - self.held)
-        own = batch_rows.cut_along(output, axis, start * each, (start + self.held) * each)
-        mask = backend.get_keras_mask(output)
-        if mask is not None:
-            backend.set_keras_mask(own, self._own(mask, axis))
-        return own
+        stop = start + self.held
+
+        def cut(tensor: Any) -> Any:
+            return batch_rows.cut_along(tensor, axis, start * each, stop * each)
+
+        return changed(output, cut) if isinstance(output, tf.Tensor) else cut(output)
 
     def _rows_each(self, output: Any, axis: int) -> tf.Tensor:
         """How many rows of `output` there are to one of the batch."""
@@ -248,11 +250,7 @@ def _of_all(leaf: Any, start: tf.Tensor, own_gradient: OwnGradient) -> Any:
         # The gradient of a lookup comes as slices.
         return own_part(tf.convert_to_tensor(upstream))
 
-    rows = gather(leaf)
-    mask = backend.get_keras_mask(leaf)
-    if mask is not None:
-        backend.set_keras_mask(rows, dense_rows(mask))
-    return rows
+    return changed(leaf, lambda tensor: gather(tensor) if tensor.dtype.is_floating else dense_rows(tensor))
 
 
 def _wide(leaf: Any, dtype: Any) -> Any:

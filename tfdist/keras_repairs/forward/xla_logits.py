@@ -7,16 +7,17 @@ of probabilities Keras cuts off what is close to 0 and 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import tensorflow as tf
+
+from tfdist.keras_repairs.base.tensor_attributes import ACTIVATIONS
 
 Logits: TypeAlias = Mapping[str, Mapping[int, tf.Tensor]]
 """By how they are found, and by the place of the probabilities among the tensors."""
 
 _NOTED = "noted"
-_OPERATIONS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {"Softmax": tf.nn.softmax, "Sigmoid": tf.nn.sigmoid}
 
 
 def logits_behind(tensors: Sequence[Any]) -> Logits:
@@ -27,7 +28,7 @@ def logits_behind(tensors: Sequence[Any]) -> Logits:
     """
     noted = {place: getattr(tensor, "_keras_logits", None) for place, tensor in enumerate(tensors)}
     found = {_NOTED: {place: logits for place, logits in noted.items() if logits is not None}}
-    for operation in _OPERATIONS:
+    for operation in ACTIVATIONS:
         found[operation] = {
             place: tensor.op.inputs[0]
             for place, tensor in enumerate(tensors)
@@ -44,5 +45,5 @@ def with_logits(tensors: Sequence[Any], logits: Logits) -> list[Any]:
             if kind == _NOTED:
                 again[place]._keras_logits = value
             else:
-                again[place] = _OPERATIONS[kind](value)
+                again[place] = ACTIVATIONS[kind](value)
     return again

@@ -17,14 +17,12 @@ import tensorflow as tf
 from keras.src.backend.common import global_state
 
 from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.base.tensor_attributes import ON_TENSORS
 from tfdist.keras_repairs.recomputation.copied_operations import RecomputedCall, compute_again
 
 Function = Callable[..., Any]
 
 _is_inside: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_in_recomputed_call", default=False)
-
-_OF_KERAS = ("_keras_mask", "_keras_logits")
-"""What Keras attaches to a tensor that a call returns."""
 
 
 def remat(original: Function) -> Function:
@@ -74,7 +72,7 @@ def _watched(call: RecomputedCall, output: Any) -> Any:
 
     passed = watched(output)
     call.add_output(output, passed.op.device)
-    for name in _OF_KERAS:
+    for name in ON_TENSORS:
         if hasattr(output, name):
             attached = getattr(output, name)
             setattr(passed, name, _watched(call, attached) if name == "_keras_logits" else attached)

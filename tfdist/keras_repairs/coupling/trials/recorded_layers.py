@@ -16,10 +16,10 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-from keras.src import backend
 
 from tfdist.keras_repairs.base.batch_rows import changed_axis
 from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.base.tensor_attributes import changed
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.coupling.trials.part_comparison import ROWS, is_same, tolerance_of
 from tfdist.keras_repairs.coupling.trials.trial_scope import on_part
@@ -137,11 +137,8 @@ class Recording:
         each = leaf.shape[axis] // ROWS
         assert self._part is not None, "the whole batch has all rows"
         first, last, _ = self._part.indices(ROWS)
-        rows = leaf[(slice(None),) * axis + (slice(first * each, last * each),)]
-        mask = backend.get_keras_mask(leaf)
-        if mask is not None:
-            backend.set_keras_mask(rows, self._rows(mask, axis))
-        return rows
+        rows = (slice(None),) * axis + (slice(first * each, last * each),)
+        return changed(leaf, lambda tensor: tensor[rows])
 
 
 def _may_have_rows_first_alone(leaf: Any) -> bool:
