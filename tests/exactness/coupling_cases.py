@@ -286,7 +286,7 @@ def _from_logits(samples: int, *last: layers.Layer) -> dict[str, Any]:
         return ops.sum(each * valid) / ops.sum(valid)
 
     metric = keras.metrics.SparseCategoricalCrossentropy()
-    model = keras.Sequential([keras.Input((6,)), layers.Dense(3), *last])
+    model = keras.Sequential([keras.Input((6,)), layers.Dense(3, use_bias=False), *last])
     x, y = numbers(samples)
     return fitted(model, x, y, {"optimizer": "adam", "loss": masked_mean, "metrics": [metric]}) | ONLY_TRAINED
 

@@ -63,3 +63,65 @@ def layer_called_in_two_ways(samples: int) -> dict[str, Any]:
     hidden = layers.Dense(8, activation="tanh")(centering(inputs))
     outputs = layers.Dense(3, activation="softmax")(centering(hidden, of_batch=True))
     return fitted(keras.Model(inputs, outputs), *numbers(samples)) | ONLY_TRAINED
+
+
+class WithoutAccidentalHits(layers.Layer):
+    """Takes the scores of all samples with all candidates, [batch, batch], and the candidates, [batch]."""
+
+    def call(self, scores: Any, items: Any) -> Any:
+        hits = ops.cast(items[None, :] == items[:, None], scores.dtype)
+        return scores - 9.0 * hits * (1 - ops.eye(ops.shape(scores)[0], dtype=scores.dtype))
+
+
+class Retrieval(keras.Model):
+    """Compares each sample with the candidates of all, which no single layer of it can be tried out with."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queries, self.candidates = layers.Embedding(11, 4), layers.Embedding(9, 4)
+        self.adds = Adding()
+        self.hits = WithoutAccidentalHits()
+
+    def call(self, inputs: Any) -> Any:
+        return self.adds(self.queries(inputs["user"])), self.candidates(inputs["item"])
+
+    def compute_loss(
+        self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
+    ) -> Any:
+        scores = self.hits(ops.matmul(y_pred[0], ops.transpose(y_pred[1])), x["item"])
+        loss = keras.losses.CategoricalCrossentropy(from_logits=True)
+        return loss(ops.eye(ops.shape(scores)[0]), scores) + ops.sum(self.losses)
+
+
+class Adding(layers.Layer):
+    """Adds a sum over the samples to the losses."""
+
+    def call(self, inputs: Any) -> Any:
+        self.add_loss(0.01 * ops.sum(ops.square(inputs)))
+        return inputs
+
+
+def _interactions(samples: int) -> dict[str, Any]:
+    generator = np.random.default_rng(5)
+    return {"user": generator.integers(0, 11, samples), "item": generator.integers(0, 9, samples)}
+
+
+@case("a layer called in `compute_loss` with the scores of all samples with all, built by the first step")
+def scores_of_all_samples_with_all(samples: int) -> dict[str, Any]:
+    return fitted(Retrieval(), _interactions(samples), None, {"loss": None}) | ONLY_TRAINED
+
+
+class AddingWhenBuilt(keras.Model):
+    """Is built by its first step, and adds a sum to the losses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden, self.adds, self.classes = layers.Dense(4), Adding(), layers.Dense(3, activation="softmax")
+
+    def call(self, inputs: Any) -> Any:
+        return self.classes(self.adds(self.hidden(inputs)))
+
+
+@case("a sum that a layer adds to the losses, which the first step builds")
+def added_sum_of_a_layer_to_build(samples: int) -> dict[str, Any]:
+    return fitted(AddingWhenBuilt(), *numbers(samples))

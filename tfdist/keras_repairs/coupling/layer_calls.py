@@ -10,8 +10,9 @@ import keras
 import tensorflow as tf
 from keras.src.backend.common import global_state
 
+from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.attached_value import AttachedValue
-from tfdist.keras_repairs.base.replica_step import current_step, this_step
+from tfdist.keras_repairs.base.replica_step import TraceAgain, current_step, this_step
 from tfdist.keras_repairs.base.warn_once import say_once, warn_once
 from tfdist.keras_repairs.coupling import collected_losses
 from tfdist.keras_repairs.coupling.declaring import summed
@@ -46,8 +47,10 @@ def call(original: Function) -> Function:
             if recording.takes(self, couples):
                 return recording.call(self, original, args, kwargs)
             return original(self, *args, **kwargs)
-        if recording is not None or step is None or not self.built or not _may_couple(self):
+        if recording is not None or step is None or step.builds or not _may_couple(self):
             return original(self, *args, **kwargs)
+        if not self.built:
+            return _built_by_call(self, original, args, kwargs)
         verdict = _verdict(self, original, args, kwargs)
         if verdict.reason:
             return call_with_all_rows(functools.partial(original, self), args, kwargs)
@@ -56,6 +59,27 @@ def call(original: Function) -> Function:
         return outputs
 
     return repaired
+
+
+def _built_by_call(layer: Any, original: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What a layer returns that is built by its call, in a step that was to find it built: it is tried out afterwards.
+
+    Raises:
+        TraceAgain: It has to be called with the rows of all replicas, on which all of them must agree.
+        UnsupportedError: Likewise, in a step that runs eagerly.
+    """
+    outputs = original(layer, *args, **kwargs)
+    verdict = _verdict(layer, original, args, kwargs)
+    if verdict.reason and not tf.executing_eagerly():
+        raise TraceAgain
+    if verdict.reason:
+        raise UnsupportedError(
+            f"The layer {layer.name!r} ({type(layer).__qualname__}) is built by the first step, which runs eagerly, "
+            f"and has to be called with the samples of all replicas: {verdict.reason}. Call the model once before fit, "
+            "under `with strategy.scope():`, or leave out run_eagerly=True."
+        )
+    mark_losses(layer, verdict.losses)
+    return outputs
 
 
 def _may_couple(layer: Any) -> bool:

@@ -33,7 +33,9 @@ def call(original: Function) -> Function:
     """Repairs `Layer.__call__` of models: those that couple rows are called with the rows of all replicas."""
 
     def repaired(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not isinstance(self, keras.Model) or current_step() is None or not self.built or not _may_couple(self):
+        step = current_step()
+        is_shared = isinstance(self, keras.Model) and step is not None and not step.builds
+        if not is_shared or not self.built or not _may_couple(self):
             return original(self, *args, **kwargs)
         if not settings_of(tf.distribute.get_strategy()).gather:
             warn_once(

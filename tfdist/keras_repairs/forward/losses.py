@@ -199,8 +199,8 @@ def additional_loss(loss: Any) -> tf.Tensor:
         value = ops.cast(value, tf.keras.backend.floatx())
     if len(value.shape) > 0 and value.shape[0] in (None, step.static_rows):
         return step.worth(step.of_samples(ops.sum(value)), is_term=True)
-    # The trial of a step of the user's shows what its terms are.
-    if not is_mean(loss) and not step.users:
+    # The trial of a step of the user's shows what its terms are. A trace that builds layers tries none of them out.
+    if not is_mean(loss) and not step.users and not step.builds:
         _check_added(value)
     return step.worth(step.summand_of_mean(ops.sum(value)), is_term=True)
 
