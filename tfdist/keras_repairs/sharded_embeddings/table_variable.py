@@ -10,6 +10,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.base.variables_in_steps import outside_of_replicas
 from tfdist.keras_repairs.sharded_embeddings.initial_rows import initial_rows
 from tfdist.runtime.local_variables import local_variables
 from tfdist.runtime.transport.whole_arrays import joined_array
@@ -75,8 +76,11 @@ class TableVariable(keras.Variable):
         return np.asarray(self.numpy(), dtype=dtype)
 
     def _initialize_with_initializer(self, initializer: Any) -> None:
-        with tf.init_scope(), local_variables():
-            self._initialize(initial_rows(initializer, self.cut, self.worker, self._dtype, self.path))
+        def initialize() -> None:
+            with tf.init_scope(), local_variables():
+                self._initialize(initial_rows(initializer, self.cut, self.worker, self._dtype, self.path))
+
+        outside_of_replicas(initialize)
 
     def assign(self, value: Any) -> tf.Tensor:
         """Takes this worker's rows of a whole table, of which nothing else is read where it is in a file.
