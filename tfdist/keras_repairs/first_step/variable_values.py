@@ -95,8 +95,8 @@ class VariableValues:
             if dtype not in _SPACING or group.adds_up:
                 continue
             for copy in group.copies:
-                up = np.random.RandomState([seed, number]).rand(*copy.shape) < 0.5
                 value = copy.numpy()
+                up = np.random.RandomState([seed, number]).rand(*value.shape) < 0.5
                 copy.assign((value * np.where(up, 1 + 2 * _SPACING[dtype], 1 - 2 * _SPACING[dtype])).astype(value.dtype))
 
     def parted(self) -> str | None:
