@@ -27,7 +27,7 @@ from keras.src.trainers.data_adapters import array_data_adapter, tf_dataset_adap
 from keras.src.utils import file_utils
 from tensorflow.python.autograph.impl import conversion
 from tensorflow.python.checkpoint import checkpoint
-from tensorflow.python.distribute import cross_device_ops, mirrored_run, values, values_util
+from tensorflow.python.distribute import cross_device_ops, distribute_lib, mirrored_run, values, values_util
 from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
 from tensorflow.python.eager import backprop
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
@@ -68,6 +68,7 @@ from tfdist.keras_repairs.loop import (
     step_logs,
     trainer,
 )
+from tfdist.keras_repairs.model_checks import own_loops
 from tfdist.keras_repairs.optimizer import (
     accumulator_reduction,
     first_averages,
@@ -153,6 +154,7 @@ def _of_data(hooks: RepairHooks) -> tuple[Repair, ...]:
         Repair(polymorphic_function.Function, "__call__", decorated_functions.call),
         Repair(conversion, "is_allowlisted", decorated_functions.is_allowlisted),
         Repair(model, "make_predict_function", make_predict_function),
+        Repair(distribute_lib.StrategyBase, "run", own_loops.run, is_checked=False),
         Repair(model, "fit", fit),
         Repair(model, "evaluate", evaluate),
     )

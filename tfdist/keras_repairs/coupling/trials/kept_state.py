@@ -101,6 +101,11 @@ class KeptState:
         return self._variables
 
     @property
+    def values(self) -> list[Any]:
+        """All objects that were looked through."""
+        return list(self._seen.values())
+
+    @property
     def variable_values(self) -> VariableValues:
         """Their values."""
         return VariableValues(self._variables)

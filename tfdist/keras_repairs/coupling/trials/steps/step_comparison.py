@@ -133,6 +133,16 @@ def _of_sums(whole: Sequence[_Slices], part: Sequence[_Slices], tolerance: float
     return Cause.EXACT if same else Cause.COUPLED
 
 
+def gradients_are_means(whole: Update, parts: Sequence[Update], tolerance: float, split: Split) -> bool:
+    """Whether the gradients of the whole batch are the mean of those of its parts, by their rows, and not their sum.
+
+    Gradients that are the same of any samples show nothing.
+    """
+    if _of_gradients(whole, [whole, parts[0]], tolerance, split, are_sums=False) is Cause.EXACT:
+        return False
+    return _of_gradients(whole, parts, tolerance, split, are_sums=False) is Cause.EXACT
+
+
 def _rows_of(gradient: Any) -> _Slices:
     """A gradient as slices, each row once; a dense one has no rows, and None no values either."""
     if gradient is None:

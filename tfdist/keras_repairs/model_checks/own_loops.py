@@ -1,0 +1,145 @@
+"""Loops of the user's own with `strategy.run`: says before a wrong step that replicas take means of their own samples.
+
+TensorFlow adds up the gradients of the replicas. Where each of them takes the mean over its samples, that is no mean
+over those of the batch, and NaN where a replica has none.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfdist.keras_repairs.base.attached_value import AttachedValue
+from tfdist.keras_repairs.base.replica_step import current_step, is_tried_out
+from tfdist.keras_repairs.base.warn_once import warn_once
+from tfdist.keras_repairs.coupling.trials.steps.loop_trial import CannotBeTried, LoopTrial
+
+Function = Callable[..., Any]
+
+_SEEN: AttachedValue[dict[types.CodeType, _Seen]] = AttachedValue("seen_in_loops")
+"""What was seen of a function, by its code: with the model or the optimizer that it uses, or with itself."""
+
+_MOST_TRIALS = 3
+"""A trial fails while variables are being made: in the first trace of a tf.function."""
+
+
+@dataclass
+class _Seen:
+    """What was seen of a function that loops run.
+
+    Attributes:
+        sizes: How many rows replicas of this worker were given; None where a trace was for any number.
+        trials: How often it may still be tried out.
+    """
+
+    sizes: set[int | None] = field(default_factory=set)
+    trials: int = _MOST_TRIALS
+
+
+_EMPTY = types.CellType()
+
+_OURS = ("tensorflow.", "keras.", "tfdist.")
+
+
+def run(original: Function) -> Function:
+    """Repairs `tf.distribute.Strategy.run`: a function of the user's that takes uneven pieces is tried out once."""
+
+    def repaired(self: Any, fn: Function, args: Any = (), kwargs: Any = None, options: Any = None) -> Any:
+        seen = _seen(fn)
+        if not _is_users(self, fn) or seen is None or not _may_differ(self, seen, (args, kwargs)):
+            return original(self, fn, args=args, kwargs=kwargs, options=options)
+        trial = LoopTrial(fn)
+        pieces = _pieces(self, (tuple(args), kwargs or {}))
+        if trial.is_built:
+            _try_out(self, fn, seen, trial, pieces)
+            return original(self, fn, args=args, kwargs=kwargs, options=options)
+        outputs = original(self, fn, args=args, kwargs=kwargs, options=options)
+        # In a tf.function nothing of it has run yet.
+        _try_out(self, fn, seen, LoopTrial(fn), pieces)
+        return outputs
+
+    return repaired
+
+
+def _is_users(strategy: tf.distribute.Strategy, fn: Function) -> bool:
+    if strategy.num_replicas_in_sync == 1 or current_step() is not None or is_tried_out():
+        return False
+    return not _module_of(fn).startswith(_OURS)
+
+
+def _seen(fn: Function) -> _Seen | None:
+    """What was seen of a function, which may be made anew for each step; None of one that has no code of its own."""
+    inner = getattr(fn, "python_function", fn)
+    inner = getattr(inner, "__func__", inner)
+    if not isinstance(inner, types.FunctionType):
+        return None
+    held = [cell.cell_contents for cell in inner.__closure__ or () if cell != _EMPTY]
+    owner = next((value for value in held if isinstance(value, keras.Layer | keras.optimizers.Optimizer)), inner)
+    return _SEEN.get_or_make(owner, dict).setdefault(inner.__code__, _Seen())
+
+
+def _module_of(fn: Function) -> str:
+    inner = getattr(fn, "python_function", fn)
+    return str(getattr(inner, "__module__", type(inner).__module__))
+
+
+def _may_differ(strategy: tf.distribute.Strategy, seen: _Seen, given: Any) -> bool:
+    """Whether replicas may get different numbers of rows, as far as shapes have shown it, and nobody has looked yet."""
+    given_rows = (_with_rows(strategy, leaf) for leaf in tf.nest.flatten(given))
+    pieces: list[tf.Tensor] = next(filter(None, given_rows), [])
+    seen.sizes.update(piece.shape[0] for piece in pieces)
+    return seen.trials > 0 and (None in seen.sizes or len(seen.sizes) > 1)
+
+
+def _with_rows(strategy: tf.distribute.Strategy, leaf: Any) -> list[tf.Tensor]:
+    """What the replicas of this worker are given for a tensor of their rows; nothing for another one."""
+    return [piece for piece in _of_replicas(strategy, leaf) if isinstance(piece, tf.Tensor) and piece.shape.rank]
+
+
+def _of_replicas(strategy: tf.distribute.Strategy, leaf: Any) -> Sequence[Any]:
+    if not isinstance(leaf, tf.Tensor | tf.distribute.DistributedValues):
+        return ()
+    return strategy.experimental_local_results(leaf)
+
+
+def _pieces(strategy: tf.distribute.Strategy, given: Any) -> Any:
+    """What the first replica of this worker is given, with any number of rows where it has its samples."""
+    first = tf.nest.map_structure(lambda leaf: next(iter(_of_replicas(strategy, leaf)), leaf), given)
+    sizes = [leaf.shape[0] for leaf in tf.nest.flatten(first) if isinstance(leaf, tf.Tensor) and leaf.shape.rank]
+    with tf.Graph().as_default():
+        return tf.nest.map_structure(lambda leaf: _of_any_size(leaf, sizes[0] if sizes else None), first)
+
+
+def _of_any_size(leaf: Any, rows: int | None) -> Any:
+    if rows is None or not isinstance(leaf, tf.Tensor) or not leaf.shape.rank or leaf.shape[0] != rows:
+        return leaf
+    return tf.compat.v1.placeholder(leaf.dtype, [None, *leaf.shape[1:]])
+
+
+def _try_out(strategy: tf.distribute.Strategy, fn: Function, seen: _Seen, trial: LoopTrial, pieces: Any) -> None:
+    seen.trials -= 1
+    try:
+        optimizer = trial.optimizer_of_means(*pieces)
+    except CannotBeTried:
+        return
+    seen.trials = 0
+    if optimizer is not None:
+        with strategy.scope():
+            _tell(fn, optimizer)
+
+
+def _tell(fn: Function, optimizer: str) -> None:
+    name = getattr(getattr(fn, "python_function", fn), "__qualname__", "a function")
+    warn_once(
+        f"strategy.run({name}): the optimizer {optimizer!r} gets the gradients of a mean over the samples of each "
+        "replica. They are added up, so the numbers are not those of one device, nor those of a mean over the replicas "
+        "where a batch does not divide; a replica without a sample has NaN. Expected the losses of a replica's "
+        "samples, added up and divided by the samples of the global batch. Write loss = tf.nn.compute_average_loss("
+        "losses_of_samples) with one loss a sample, or a keras.losses.Loss, and "
+        'strategy.reduce("SUM", losses, axis=None).'
+    )
