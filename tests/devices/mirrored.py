@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
+from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.runtime.strategy import choose, make
 from tfdist.runtime.strategy_settings import settings_of
 
@@ -27,6 +28,7 @@ def checking(strategy: tf.distribute.Strategy) -> Iterator[None]:
 
     Elsewhere tests look at what finds out beforehand how a step is shared out, which the check would make up for.
     """
+    warn_once.cache_clear()
     settings_of(strategy).check = "auto"
     try:
         yield
@@ -37,6 +39,7 @@ def checking(strategy: tf.distribute.Strategy) -> Iterator[None]:
 @contextlib.contextmanager
 def strictly(strategy: tf.distribute.Strategy) -> Iterator[None]:
     """Refuses under `strategy` what would be warned of, as `--strict` does: steps that run whole, too."""
+    warn_once.cache_clear()
     settings_of(strategy).strict = True
     try:
         yield

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from keras import layers, ops
+from tensorflow.python.eager import context
 
 from tests.devices.mirrored import checking, mirrored, strictly
 from tests.devices.references import of_one_replica
@@ -25,7 +26,7 @@ from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.replica_step import ReplicaStep
 from tfdist.keras_repairs.first_step.checked_step import CheckedStep
 from tfdist.keras_repairs.first_step.step_check import Finding
-from tfdist.keras_repairs.forward import batch_moments, losses
+from tfdist.keras_repairs.forward import losses
 from tfdist.keras_repairs.optimizer import gradient_reduction, gradient_sums
 from tfdist.runtime.strategy_settings import settings_of
 
@@ -58,10 +59,6 @@ def assert_close(expected: list[Any], found: list[Any]) -> None:
         np.testing.assert_allclose(other, one, rtol=2e-5, atol=2e-6)
 
 
-def shares_of_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ReplicaStep, "share", lambda self, dtype: tf.constant(1 / 3, dtype))
-
-
 def losses_of_own_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(losses, "_global_size", lambda values: tf.cast(tf.size(values), values.dtype))
 
@@ -90,13 +87,6 @@ def gradients_in_another_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gradient_reduction, "reduce_gradients", reduce)
 
 
-def statistics_of_a_replica(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_moments, "sum_small", lambda tensor: tensor, raising=False)
-    take_out("BatchNormalization._moments", monkeypatch)
-    take_out("keras.src.backend.tensorflow.nn._compute_moments_sync", monkeypatch)
-    monkeypatch.setattr("keras.src.backend.tensorflow.nn.compute_moments_sync", None, raising=False)
-
-
 def metrics_counted_by_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
     take_out("Mean.update_state", monkeypatch)
     monkeypatch.setattr(ReplicaStep, "total", property(lambda self: self.samples * 2, lambda self, value: None))
@@ -122,7 +112,8 @@ def test_strict_refuses_it_and_nothing_is_changed(monkeypatch: pytest.MonkeyPatc
     with mirrored(2).scope():
         model = classifier()
     before = model.get_weights()
-    with checking(mirrored(2)), strictly(mirrored(2)), pytest.raises(UnsupportedError, match="differed.*--strict"):
+    refused = pytest.raises(UnsupportedError, match="differed.*--strict")
+    with mirrored(2).scope(), checking(mirrored(2)), strictly(mirrored(2)), refused:
         fitted(model)
     assert_close(before, model.get_weights())
 
@@ -175,16 +166,16 @@ def test_it_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
         np.testing.assert_array_equal(one, other)
 
 
-def noise_of(x: Any) -> Any:
-    return tf.random.normal((tf.shape(x)[0], 3))
-
-
 class Noisy(keras.Model):
     def call(self, x: Any, training: bool = False) -> Any:
-        return super().call(x) + noise_of(x)
+        return super().call(x) + tf.random.normal((tf.shape(x)[0], 3))
 
 
-def test_what_cannot_be_checked_is_said_or_refused(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_cannot_be_checked_is_said_or_refused(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(context.context(), "_seed", None)
+
     def fit() -> None:
         inputs = keras.Input((6,))
         model = Noisy(inputs, layers.Dense(3)(inputs))

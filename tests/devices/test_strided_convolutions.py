@@ -1,4 +1,4 @@
-"""Gradients of convolutions of single pixels with strides, of odd rows, on which TensorFlow's own may end the process."""
+"""Gradients of convolutions of single pixels with strides, of odd rows, where TensorFlow may end the process."""
 
 from __future__ import annotations
 

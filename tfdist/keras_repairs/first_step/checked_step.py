@@ -15,8 +15,8 @@ from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.first_step.step_check import Finding, StepCheck
 from tfdist.keras_repairs.first_step.step_effects import effects_of
-from tfdist.keras_repairs.inputs.epoch_iterator import FetchedBatch
 from tfdist.keras_repairs.first_step.variable_values import VariableValues
+from tfdist.keras_repairs.inputs.epoch_iterator import FetchedBatch
 from tfdist.keras_repairs.optimizer.gradient_accumulation import inner_of
 from tfdist.keras_repairs.optimizer.gradient_reduction import build_optimizer
 from tfdist.keras_repairs.optimizer.model_optimizers import optimizers_of

@@ -24,6 +24,9 @@ _LEAST = 1e-30
 _ULPS = 8
 """By how many of those a variable may be rounded in one step."""
 
+_SAME = 1e-6
+"""By how much the copies of one variable may differ."""
+
 Values = Mapping[str, NDArray]
 
 
@@ -34,10 +37,12 @@ class _Group:
     Attributes:
         copies: One a replica; one where there is no more.
         adds_up: Whether the copies of all workers are summands, as those of most metrics are.
+        is_of_all: Whether all of them are to be the same.
     """
 
     copies: Sequence[tf.Variable]
     adds_up: bool
+    is_of_all: bool
 
 
 class VariableValues:
@@ -66,7 +71,8 @@ class VariableValues:
             local = strategy.experimental_local_results(variable)
             if id(local[0].handle) not in known:
                 known.update(id(copy.handle) for copy in local)
-                self._groups.append(_Group(local, id(variable) in are_summands or _is_summed(variable)))
+                adds_up = id(variable) in are_summands or _is_summed(variable)
+                self._groups.append(_Group(local, adds_up, not adds_up and _is_of_all(variable)))
         self._names = _distinct([_REPLICA.sub("", group.copies[0].name) for group in self._groups])
 
     def read(self) -> list[NDArray]:
@@ -97,15 +103,17 @@ class VariableValues:
             for copy in group.copies:
                 value = copy.numpy()
                 up = np.random.RandomState([seed, number]).rand(*value.shape) < 0.5
-                copy.assign((value * np.where(up, 1 + 2 * _SPACING[dtype], 1 - 2 * _SPACING[dtype])).astype(value.dtype))
+                moved = value * np.where(up, 1 + 2 * _SPACING[dtype], 1 - 2 * _SPACING[dtype])
+                copy.assign(moved.astype(value.dtype))
 
     def parted(self) -> str | None:
         """The name of a variable of which the replicas of this worker have come to hold different values, if any."""
         for name, group in zip(self._names, self._groups, strict=True):
-            if not group.adds_up and len(group.copies) > 1:
-                first = group.copies[0].numpy()
-                if any(not np.array_equal(first, copy.numpy(), equal_nan=_is_float(first)) for copy in group.copies[1:]):
-                    return name
+            if not group.is_of_all or len(group.copies) < 2:
+                continue
+            first, *others = (copy.numpy() for copy in group.copies)
+            if any(_difference(np.zeros_like(first), first, other) > _SAME for other in others):
+                return name
         return None
 
     @staticmethod
@@ -150,6 +158,13 @@ def _wide(values: NDArray) -> NDArray:
 
 def _is_float(values: NDArray) -> bool:
     return values.dtype.name in _SPACING
+
+
+def _is_of_all(variable: Any) -> bool:
+    return (
+        isinstance(variable, tf.distribute.DistributedValues)
+        and variable.synchronization != tf.VariableSynchronization.ON_READ
+    )
 
 
 def _is_summed(variable: Any) -> bool:

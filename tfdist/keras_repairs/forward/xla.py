@@ -131,7 +131,8 @@ def _compiled(layer: Any, run: Function, args: Any, kwargs: Any, step: ReplicaSt
 
     try:
         values = [tf.convert_to_tensor(variable.value) for variable in variables]
-        made = _Made(*xla_loops.call(compiled, values, tensors, masks, logits), means=means)
+        outputs, masks_made, state, losses, behind = xla_loops.call(compiled, values, tensors, masks, logits)
+        made = _Made(outputs, masks_made, state, losses, behind, means)
     except RuntimeError as error:
         if "merge_call" not in str(error):
             raise

@@ -38,7 +38,12 @@ class StepFunction(Protocol):
 
 
 def execution(
-    model: Any, step: StepFunction, call: TrainerMethod, listener: FitListener, checked: CheckedStep, uncompiled: Function
+    model: Any,
+    step: StepFunction,
+    call: TrainerMethod,
+    listener: FitListener,
+    checked: CheckedStep,
+    uncompiled: StepFunction,
 ) -> Function:
     """The function that Keras calls with an iterator for every `steps_per_execution` steps.
 
@@ -86,7 +91,7 @@ def execution(
 class _Steps:
     """The steps of a model, made anew where a check has the replicas share them out in another way."""
 
-    def __init__(self, model: Any, step: StepFunction, checked: CheckedStep, uncompiled: Function) -> None:
+    def __init__(self, model: Any, step: StepFunction, checked: CheckedStep, uncompiled: StepFunction) -> None:
         self._model = model
         self._step = step
         self._checked = checked
@@ -96,8 +101,10 @@ class _Steps:
     def _make(self) -> None:
         self.run_one = _chosen_step(self._model, self._step)
         self.run = _steps_of_batches(self.run_one, self._step)
-        is_compiled = self._model.jit_compile or not isinstance(self.run_one, OneStep)
-        self._to_check = OneStep(self._model, self._uncompiled, "auto") if is_compiled else self.run_one
+        if self._model.jit_compile or not isinstance(self.run_one, OneStep):
+            self._to_check = OneStep(self._model, self._uncompiled, "auto")
+        else:
+            self._to_check = self.run_one
 
     def trace_for(self, spec: Any) -> None:
         """Traces a step for batches of an iterator with this spec, and runs nothing."""

@@ -156,7 +156,7 @@ def own_assign(original: Function) -> Function:
         if not _of_this_replica.get() or tf.distribute.in_cross_replica_context():
             return original(self, value, use_locking, name, read_value)
         copy = own_of(tf.distribute.get_strategy().experimental_local_results(self))
-        if _counts_once.get() and _is_summed(self) and not _is_first_replica():
+        if _counts_once.get() and _is_summed(self) and not is_first_replica():
             return copy if read_value else None
         return getattr(copy, original.__name__)(value, use_locking, name, read_value)
 

@@ -28,8 +28,8 @@ class Trainer(DataParallelTrainer):
         scaling_config: How many workers, and what each has: Ray's `ScalingConfig`.
         run_config: The run's name, storage and restarts: Ray's `RunConfig`.
         seed: The run's seed, the same on every worker and in every restart; None to draw one.
-        **options: Of `tfdist train`, as keywords: `batch_norm`, `check`, `communication`, `compression`, `jit`, `kernels`,
-            `offload`, `shard`, `shard_over`, `shard_embeddings`, `first_step_timeout`, `step_timeout`,
+        **options: Of `tfdist train`, as keywords: `batch_norm`, `check`, `communication`, `compression`, `jit`,
+            `kernels`, `offload`, `shard`, `shard_over`, `shard_embeddings`, `first_step_timeout`, `step_timeout`,
             `strict`. Or of Ray's `DataParallelTrainer`: `datasets`, `dataset_config`, `validation_config`.
 
     Raises:

@@ -19,6 +19,8 @@ from tfdist.keras_repairs.coupling.trials.steps.step_capture import Reading, Upd
 from tfdist.keras_repairs.coupling.trials.steps.step_verdict import Cause, StepVerdict
 from tfdist.keras_repairs.writes.noted_writes import Write, unshared_write
 
+_AS_IT_IS = Mode()
+
 _Slices: TypeAlias = tuple[NDArray | None, NDArray]
 """Rows and their values; rows are None of a dense tensor."""
 
@@ -45,7 +47,7 @@ class StepResults:
 
 
 def compared(
-    results: OneAndTwo[StepResults], tolerance: float, *, split: Split, mode: Mode = Mode()
+    results: OneAndTwo[StepResults], tolerance: float, *, split: Split, mode: Mode = _AS_IT_IS
 ) -> StepVerdict | None:
     """What a step shows of itself; None where it shows nothing.
 
