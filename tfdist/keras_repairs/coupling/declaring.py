@@ -93,7 +93,12 @@ def summed(what: Any) -> Any:
     if not _is_value(what):
         return _declared(what, Declared.SUMMED, _LOSS)
     _note_declared()
-    value, step = _scalar(what, "summed"), current_step()
+    return summed_over_replicas(_scalar(what, "summed"))
+
+
+def summed_over_replicas(value: tf.Tensor) -> tf.Tensor:
+    """`summed` of a scalar of which it is known, rather than declared, that it is a sum."""
+    step = current_step()
     if step is None:
         return value / tf.cast(share_on_trial(), value.dtype) if share_on_trial() < 1 else value
     if not value.dtype.is_floating:

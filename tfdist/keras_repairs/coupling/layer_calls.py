@@ -15,7 +15,7 @@ from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.replica_step import TraceAgain, current_step, this_step
 from tfdist.keras_repairs.base.warn_once import say_once, warn_once
 from tfdist.keras_repairs.coupling import collected_losses
-from tfdist.keras_repairs.coupling.declaring import summed
+from tfdist.keras_repairs.coupling.declaring import summed_over_replicas
 from tfdist.keras_repairs.coupling.trials.call_verdict import CallVerdict
 from tfdist.keras_repairs.coupling.trials.layer_trial import try_out
 from tfdist.keras_repairs.coupling.trials.part_comparison import Kind
@@ -140,4 +140,4 @@ def mark_losses(layer: Any, kinds: tuple[Kind, ...]) -> None:
     for place, kind in enumerate(kinds, start=len(terms) - len(kinds)):
         if kind is not Kind.ROWS:
             total = keras.ops.sum(terms[place])
-            terms[place] = collected_losses.marked_as_mean(summed(total) if kind is Kind.SUM else total)
+            terms[place] = collected_losses.marked_as_mean(summed_over_replicas(total) if kind is Kind.SUM else total)

@@ -19,7 +19,7 @@ from tfdist.keras_repairs.base.keras_differences import DIFFERENCES
 from tfdist.keras_repairs.base.replica_step import alone, current_step, sum_over_replicas, this_step
 from tfdist.keras_repairs.base.warn_once import say_once, warn_once
 from tfdist.keras_repairs.coupling import collected_losses
-from tfdist.keras_repairs.coupling.declaring import summed
+from tfdist.keras_repairs.coupling.declaring import summed_over_replicas
 from tfdist.keras_repairs.coupling.trials.loss_trial import Verdict, try_out
 from tfdist.keras_repairs.coupling.trials.made_up_inputs import is_of_samples
 from tfdist.keras_repairs.coupling.trials.part_comparison import Kind
@@ -79,7 +79,7 @@ def _mean_of(layer: Any, term: tf.Tensor, output: tf.Tensor) -> tf.Tensor:
     """A replica's value of a term, whose mean over the replicas, weighted by their samples, is that of one device."""
     kind = _kind_of(layer, output)
     if kind is Kind.SUM:
-        return term if DIFFERENCES.activity_is_of_a_row else summed(ops.sum(term))
+        return term if DIFFERENCES.activity_is_of_a_row else summed_over_replicas(ops.sum(term))
     if kind is Kind.MEAN:
         return term * _share_of_rows(output, term.dtype) if DIFFERENCES.activity_is_of_a_row else term
     rows = whole_batch_for_scalar(output, dtype=output.dtype)
