@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 from keras import ops
 
@@ -398,3 +399,24 @@ class ReducesItself(OwnStep):
 def own_step_with_an_unreduced_loss(samples: int) -> dict[str, Any]:
     settings = {"loss": keras.losses.SparseCategoricalCrossentropy(reduction=None)}
     return fitted(of(ReducesItself), *numbers(samples), settings) | ONLY_TRAINED
+
+
+class OfInputs(keras.Model):
+    """Trains on its inputs alone."""
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x = data[0] if isinstance(data, tuple) else data
+        with tf.GradientTape() as tape:
+            loss = ops.mean(ops.square(self(x, training=True)))
+        self.optimizer.apply(tape.gradient(loss, self.trainable_variables), self.trainable_variables)
+        return {"loss": loss}
+
+
+@case("`train_on_batch` without targets, of a step of one's own")
+def own_step_on_batches_without_targets(samples: int) -> dict[str, Any]:
+    x, _ = numbers(samples)
+    inputs = keras.Input((6,))
+    model = OfInputs(inputs, layers.Dense(3)(inputs))
+    model.compile(keras.optimizers.SGD(0.1))
+    losses = [model.train_on_batch(x[start : start + 13], return_dict=True)["loss"] for start in (0, 13, 26)]
+    return {"model": model, "x": x, "history": {"loss": np.asarray(losses).tolist()}} | ONLY_TRAINED

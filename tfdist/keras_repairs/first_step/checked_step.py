@@ -178,4 +178,5 @@ def _is_of_replicas(batch: Any, strategy: tf.distribute.Strategy) -> bool:
 def _kind_of(batch: Any) -> Any:
     if isinstance(batch, FetchedBatch):
         return batch.spec
-    return tf.nest.map_structure(lambda leaf: (leaf.dtype, tuple(leaf.shape[1:])), batch)
+    # Parts may be None: what `train_on_batch` is not given.
+    return tf.nest.map_structure(lambda leaf: None if leaf is None else (leaf.dtype, tuple(leaf.shape[1:])), batch)

@@ -143,11 +143,16 @@ class StepCheck:
         """The step as one device makes it: traced as Keras traces it, where the model does not run eagerly."""
         if self._model.run_eagerly:
             return self._on_replicas
-        return tf.function(
-            self._on_replicas,
-            autograph=False,
-            input_signature=[tf.nest.map_structure(lambda leaf: _spec_of(leaf, any_size), data)],
-        )
+        is_given = tf.nest.map_structure(lambda leaf: leaf is not None, data)
+
+        def on_given(given: Sequence[Any]) -> Any:
+            leaves = iter(given)
+            return self._on_replicas(tf.nest.map_structure(lambda there: next(leaves) if there else None, is_given))
+
+        # TensorFlow takes no None in a signature.
+        specs = [_spec_of(leaf, any_size) for leaf in _given(data)]
+        function = tf.function(on_given, autograph=False, input_signature=[specs])
+        return lambda data: function(_given(data))
 
     def _on_replicas(self, data: Any) -> Any:
         outputs: list[Any] = []
@@ -191,9 +196,12 @@ def _is_no_advice(record: logging.LogRecord) -> bool:
     return "eagerly has significant overhead" not in str(record.msg)
 
 
+def _given(data: Any) -> list[Any]:
+    """The parts of data that are there: `train_on_batch` need not be given targets or weights."""
+    return [leaf for leaf in tf.nest.flatten(data) if leaf is not None]
+
+
 def _spec_of(leaf: Any, any_size: bool) -> Any:
-    if leaf is None:
-        return None
     spec = tf.type_spec_from_value(leaf)
     if not any_size or not isinstance(spec, tf.TensorSpec) or not spec.shape.rank:
         return spec
