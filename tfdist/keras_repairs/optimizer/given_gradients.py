@@ -55,10 +55,16 @@ def _part(gradient: Gradient, is_summed: bool) -> tf.Tensor | tf.IndexedSlices |
     """What a replica has of a gradient."""
     if gradient is None:
         return None
-    value = gradient if isinstance(gradient, tf.IndexedSlices) else tf.convert_to_tensor(gradient)
+    value = _slices(gradient) if isinstance(gradient, tf.IndexedSlices) else tf.convert_to_tensor(gradient)
     if is_summed or is_first_replica():
         return value
     if isinstance(value, tf.IndexedSlices):
         # None of its rows: an optimizer may heed which have a slice, and how many.
         return tf.IndexedSlices(value.values[:0], value.indices[:0], value.dense_shape)
     return tf.zeros_like(value)
+
+
+def _slices(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
+    """Slices of tensors, which TensorFlow also makes of arrays and tuples, and then cannot add up."""
+    values, indices = tf.convert_to_tensor(gradient.values), tf.convert_to_tensor(gradient.indices)
+    return tf.IndexedSlices(values, indices, gradient.dense_shape)
