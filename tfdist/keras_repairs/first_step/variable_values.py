@@ -24,6 +24,11 @@ _LEAST = 1e-30
 _ULPS = 8
 """By how many of those a variable may be rounded in one step."""
 
+_HALF = ("float16", "bfloat16")
+
+_MOVE = 32.0
+"""So many of those are what sums of some hundred products are rounded by, and some times that."""
+
 _SAME = 1e-6
 """By how much the copies of one variable may differ."""
 
@@ -94,17 +99,14 @@ class VariableValues:
             own.update({name: np.asarray(all_reduce(own[name], "sum", self._strategy)) for name in sums})
         return own
 
-    def perturb(self, seed: int) -> None:
-        """Moves every floating number by about a rounding error, alike on all replicas."""
+    def perturb(self, seed: int, least: float) -> None:
+        """Moves every floating number a little, alike on all replicas; see `moved_a_little`."""
         for number, group in enumerate(self._groups):
             dtype = group.copies[0].dtype.name
             if dtype not in _SPACING or group.adds_up:
                 continue
             for copy in group.copies:
-                value = copy.numpy()
-                up = np.random.RandomState([seed, number]).rand(*value.shape) < 0.5
-                moved = value * np.where(up, 1 + 2 * _SPACING[dtype], 1 - 2 * _SPACING[dtype])
-                copy.assign(moved.astype(value.dtype))
+                copy.assign(moved_a_little(copy.numpy(), np.random.RandomState([seed, number]), least))
 
     def parted(self) -> str | None:
         """The name of a variable of which the replicas of this worker have come to hold different values, if any."""
@@ -120,6 +122,19 @@ class VariableValues:
     def _value(group: _Group) -> NDArray:
         values = [copy.numpy() for copy in (group.copies if group.adds_up else group.copies[:1])]
         return np.sum(values, axis=0, dtype=values[0].dtype) if len(values) > 1 else values[0]
+
+
+def least_move(dtypes: Iterable[str]) -> float:
+    """By how much numbers are moved at least, relative to them, for what is computed in these dtypes to move."""
+    return max((_SPACING[dtype] / 2 for dtype in dtypes if dtype in _HALF), default=0.0)
+
+
+def moved_a_little(values: NDArray, generator: np.random.RandomState, least: float) -> NDArray:
+    """Floating numbers, each multiplied with a number that is a little more or less than 1."""
+    spacing = _SPACING[values.dtype.name]
+    move = max(spacing if values.dtype.name in _HALF else _MOVE * spacing, least)
+    moved = _wide(values) * np.where(generator.rand(*values.shape) < 0.5, 1 + move, 1 - move)
+    return moved.astype(values.dtype)
 
 
 def differences(before: Values, expected: Values, found: Values) -> dict[str, float]:
