@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -66,3 +67,38 @@ def test_a_stop_within_an_epoch_tells_of_no_checkpoint_that_is_not_there(
     assert not script.run("on_train_batch_begin", STEPS + 4)
     assert script.said is None
     assert not stored(tmp_path / "checkpoints")
+
+
+class Shuffling(keras.utils.PyDataset):
+    """Orders its rows anew at the end of each epoch, by a generator of its own, and adds noise of the epoch."""
+
+    def __init__(self, rows: int, seed: int) -> None:
+        super().__init__()
+        self.x, self.y = (values[:rows] for values in samples())
+        self.generator, self.epoch = np.random.default_rng(seed), 0
+        self.order = np.arange(rows)
+
+    def __len__(self) -> int:
+        return -(-len(self.order) // BATCH)
+
+    def __getitem__(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        rows = self.order[number * BATCH : (number + 1) * BATCH]
+        return self.x[rows] + 0.1 * self.epoch, self.y[rows]
+
+    def on_epoch_end(self) -> None:
+        self.generator.shuffle(self.order)
+        self.epoch += 1
+
+
+def shuffling(script: Script) -> None:
+    data, validation = Shuffling(SAMPLES, 1), Shuffling(SAMPLES // 2, 2)
+    script.fit(compiled(network(), "sgd"), data, epochs=4, validation_data=validation, validation_freq=[1, 2, 4])
+
+
+def test_a_dataset_that_shuffles_between_epochs_has_the_order_that_it_would_have_had(tmp_path: Path) -> None:
+    whole = Script(tmp_path / "whole", shuffling)
+    assert whole.run()
+    killed = Script(tmp_path / "killed", shuffling)
+    assert not killed.run("on_train_batch_begin", 2 * STEPS + 1)
+    assert killed.run()
+    assert_same(killed, whole)

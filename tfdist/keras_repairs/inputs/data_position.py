@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
+from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 from tensorflow.python.eager import context
 
@@ -87,6 +88,30 @@ def fast_forward(iterator: Any, epochs: int, step: int) -> None:
         if count is not None and step == iterator.num_batches:
             # Nothing of that epoch is read any more.
             count.next += 1
+
+
+def repeat_epoch_ends(iterator: Any, epochs: int) -> None:
+    """Lets a PyDataset do what it does between epochs, such as to shuffle, for those that another `fit` had done.
+
+    Args:
+        iterator: The iterator of a `fit` or of its validation, which has started no epoch.
+        epochs: How many the other one had done.
+    """
+    adapter = iterator.data_adapter
+    # Not by way of the adapter, whose threads would begin to make batches.
+    for _ in range(epochs if isinstance(adapter, PyDatasetAdapter) else 0):
+        adapter.py_dataset.on_epoch_begin()
+        adapter.py_dataset.on_epoch_end()
+
+
+def repeat_validation_ends(model: Any, evaluations: int) -> None:
+    """The same of the validation data of the `fit` that is under way: Keras ends an epoch before each, and after it."""
+    iterator = getattr(model, "_eval_epoch_iterator", None)
+    if iterator is None or not isinstance(iterator.data_adapter, PyDatasetAdapter):
+        return
+    for _ in range(evaluations):
+        repeat_epoch_ends(iterator, 1)
+        iterator.data_adapter.py_dataset.on_epoch_end()
 
 
 def _of_arrays(adapter: Any, steps: int | None) -> FitData:

@@ -19,6 +19,7 @@ from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.files import training_state
 from tfdist.keras_repairs.inputs import data_position
 from tfdist.keras_repairs.inputs.data_position import FitData
+from tfdist.runtime import random_state
 from tfdist.training.checkpoints import csv_logger_files
 from tfdist.training.checkpoints.checkpoint_callback import CheckpointCallback, ContextFactory, Logs
 from tfdist.training.checkpoints.checkpoint_options import CheckpointOptions
@@ -102,6 +103,7 @@ class FitCheckpointCallback(CheckpointCallback):
         self._first_epoch: int | None = None
         self._log_sizes: list[int | None] = []
         self._mark = ""
+        self._evaluations = self._evaluations_before = 0
 
     def on_train_begin(self, logs: Logs = None) -> None:
         iterator = fit_state(self.model).take_iterator()
@@ -140,8 +142,17 @@ class FitCheckpointCallback(CheckpointCallback):
             super().on_train_batch_end(min(batch, self._steps - 1) if self._steps else batch, logs)
 
     def on_test_begin(self, logs: Logs = None) -> None:
-        if self._data is not None:
-            super().on_test_begin(logs)
+        if self._data is None:
+            return
+        if self._evaluations_before:
+            with random_state.kept():
+                data_position.repeat_validation_ends(self.model, self._evaluations_before)
+            self._evaluations_before = 0
+        super().on_test_begin(logs)
+
+    def on_test_end(self, logs: Logs = None) -> None:
+        self._evaluations += 1
+        super().on_test_end(logs)
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         if self._data is not None:
@@ -196,6 +207,9 @@ class FitCheckpointCallback(CheckpointCallback):
         check_executions(resumed.step, self._steps, self.model.steps_per_execution)
         training_state.build(self.model, iterator._distributed_dataset)
         check_optimizers(saved["optimizers"], training_state.optimizer_sizes(self.model))
+        # With the random states of the script's beginning, as then; those of the checkpoint come after it.
+        data_position.repeat_epoch_ends(iterator, resumed.epoch - saved["first_epoch"])
+        self._evaluations = self._evaluations_before = saved.get("evaluations", 0)
         super().on_train_begin()
         self._restore_callbacks(saved["callbacks"])
         if self._record_callback is not None and "history" in resumed.record:
@@ -231,5 +245,6 @@ class FitCheckpointCallback(CheckpointCallback):
             "optimizers": training_state.optimizer_sizes(self.model),
             "callbacks": self._states,
             "csv_logs": self._log_sizes,
+            "evaluations": self._evaluations,
         }
         return {"fit": fit} | ({} if self._record_callback is None else self._record_callback.state)
