@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -235,4 +236,39 @@ def test_several_steps_an_execution_go_on_where_they_ended_and_make_no_step_too_
     assert killed.said is not None and f"{done} of {STEPS} batches" in killed.said
     assert killed.run()
     assert killed.steps == whole.steps == 3 * STEPS
+    assert_same(killed, whole)
+
+
+class Annealing(keras.callbacks.Callback):
+    """Weighs the loss by a variable of the script's, and notes what it has seen: names nothing of it."""
+
+    def __init__(self, weight: tf.Variable, seen: list[float]) -> None:
+        super().__init__()
+        self.weight, self.seen, self.step, self.names = weight, seen, 0, {"before"}
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.step += 1
+        self.weight.assign_add(0.1 / self.step)
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.seen.append(float(self.weight))
+        self.names.add(f"epoch {epoch}")
+
+
+def annealing(script: Script) -> None:
+    weight, seen = tf.Variable(0.0, trainable=False), []
+    model = network()
+    model.compile("sgd", lambda y, p: weight * keras.losses.sparse_categorical_crossentropy(y, p))
+    script.fit(model, *samples(), batch_size=BATCH, epochs=3, callbacks=[Annealing(weight, seen)])
+    script.drawn += seen
+
+
+def test_what_fit_changes_in_a_callback_is_kept_or_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    whole = Script(tmp_path / "whole", annealing)
+    with caplog.at_level(logging.WARNING, "tfdist"):
+        assert whole.run()
+    assert caplog.text.count("changed in callbacks and they cannot hold: Annealing.names.") == 1
+    killed = Script(tmp_path / "killed", annealing, every=2)
+    assert not killed.run("on_train_batch_begin", STEPS + 4)
+    assert killed.run()
     assert_same(killed, whole)

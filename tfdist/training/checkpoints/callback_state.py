@@ -1,17 +1,19 @@
 """State of the callbacks of a `fit`: read for a checkpoint, and restored from it.
 
-The attributes of Keras's callbacks that make up their state are listed here. A callback of the user's own names its
-attributes itself, in its attribute `kept_attributes`, a sequence of names.
+The attributes of Keras's callbacks that make up their state are listed here. Of a callback of the user's own those are
+kept that `fit` changes (see `watched_attributes`), and those that it names itself in its attribute `kept_attributes`, a
+sequence of names.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 NAMES = "kept_attributes"
 """The attribute in which a callback of the user's own names those of its state."""
@@ -31,12 +33,21 @@ _ARRAY, _DTYPE = "$array", "$dtype"
 _REGISTERED = 2
 """NumPy's number for a dtype that another library registered, such as bfloat16."""
 
+_TUPLE = "$tuple"
+"""The key of a tuple's entries."""
+
 _PAIRS = "$pairs"
 """The key of a dict's items, where JSON would turn its keys into texts, or one of them begins with $."""
 
 
-def read(callbacks: Sequence[Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def read(
+    callbacks: Sequence[Any], changed: Callable[[Any], Sequence[str]] = lambda callback: ()
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The states of those of `callbacks` that have one.
+
+    Args:
+        callbacks: Those of a `fit`.
+        changed: The attributes of a callback that are kept besides those that are named.
 
     Returns:
         Callback -> attribute -> value in JSON's types; and, by names of their own, copies of the arrays among the
@@ -59,7 +70,8 @@ def read(callbacks: Sequence[Any]) -> tuple[dict[str, Any], dict[str, np.ndarray
                 return entries
             return {_PAIRS: [[_plain_key(key, place), entry] for key, entry in entries.items()]}
         if isinstance(value, list | tuple):
-            return [plain(entry, f"{place}/{number}") for number, entry in enumerate(value)]
+            listed = [plain(entry, f"{place}/{number}") for number, entry in enumerate(value)]
+            return {_TUPLE: listed} if type(value) is tuple else listed
         # A copy: a callback may change its array while a checkpoint is written.
         array = np.array(value)
         if array.dtype.kind in "OSU":
@@ -67,17 +79,21 @@ def read(callbacks: Sequence[Any]) -> tuple[dict[str, Any], dict[str, np.ndarray
         arrays[place] = array
         return {_ARRAY: place} | ({_DTYPE: array.dtype.name} if array.dtype.isbuiltin == _REGISTERED else {})
 
-    for name, callback, attributes in _with_states(callbacks):
-        states[name] = {
-            attribute: plain(getattr(callback, attribute), f"{_PREFIX}/{name}/{attribute}")
-            for attribute in attributes
-            if hasattr(callback, attribute)
-        }
+    for name, callback in _named(callbacks):
+        attributes = [*names_of(callback), *changed(callback)]
+        if attributes:
+            states[name] = {
+                attribute: plain(getattr(callback, attribute), f"{_PREFIX}/{name}/{attribute}")
+                for attribute in attributes
+                if hasattr(callback, attribute)
+            }
     return states, arrays
 
 
 def write(callbacks: Sequence[Any], states: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> list[str]:
     """Restores what `read` returned, to the callbacks of the same names.
+
+    A variable, list, dict or array that a callback has already takes the value over, as others may refer to it.
 
     Returns:
         The names of states for which there is no callback.
@@ -91,15 +107,42 @@ def write(callbacks: Sequence[Any], states: Mapping[str, Any], arrays: Mapping[s
         if isinstance(value.get(_ARRAY), str):
             array = arrays[value[_ARRAY]]
             return array.view(value[_DTYPE]) if _DTYPE in value else array
+        if isinstance(value.get(_TUPLE), list):
+            return tuple(restored(entry) for entry in value[_TUPLE])
         if _PAIRS in value:
             return {key: restored(entry) for key, entry in value[_PAIRS]}
         return {key: restored(entry) for key, entry in value.items()}
 
     left = dict(states)
-    for name, callback, _ in _with_states(callbacks):
+    for name, callback in _named(callbacks):
         for attribute, value in left.pop(name, {}).items():
-            setattr(callback, attribute, restored(value))
+            _put(callback, attribute, restored(value))
     return sorted(left)
+
+
+def names_of(callback: Any) -> list[str]:
+    """The attributes that a callback names, or that make up the state of one of Keras's."""
+    names = [name for kind, names in _OF_KERAS.items() if isinstance(callback, kind) for name in names]
+    return names + [name for name in getattr(callback, NAMES, ()) if name not in names]
+
+
+def _put(callback: Any, attribute: str, value: Any) -> None:
+    before = getattr(callback, attribute, None)
+    if isinstance(before, tf.Variable | keras.Variable):
+        before.assign(value)
+    elif type(before) is list and isinstance(value, list):
+        before[:] = value
+    elif type(before) is dict and isinstance(value, dict):
+        before.clear()
+        before.update(value)
+    elif type(before) is np.ndarray and isinstance(value, np.ndarray) and _is_alike(before, value):
+        before[...] = value
+    else:
+        setattr(callback, attribute, value)
+
+
+def _is_alike(before: np.ndarray, value: np.ndarray) -> bool:
+    return before.shape == value.shape and before.dtype == value.dtype and before.flags.writeable
 
 
 def _plain_key(key: Any, place: str) -> Any:
@@ -109,13 +152,10 @@ def _plain_key(key: Any, place: str) -> Any:
     raise TypeError(f"a key of {place} is a {type(key).__name__}")
 
 
-def _with_states(callbacks: Sequence[Any]) -> Iterator[tuple[str, Any, tuple[str, ...]]]:
-    """A name (the class and a number among those of the same class), a callback, and its attributes."""
+def _named(callbacks: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+    """A name (the class and a number among those of the same class), and a callback."""
     numbers: Counter[str] = Counter()
     for callback in callbacks:
-        attributes = [name for kind, names in _OF_KERAS.items() if isinstance(callback, kind) for name in names]
-        attributes += [name for name in getattr(callback, NAMES, ()) if name not in attributes]
         kind = type(callback).__name__
-        if attributes:
-            yield f"{kind}.{numbers[kind]}", callback, tuple(attributes)
-            numbers[kind] += 1
+        yield f"{kind}.{numbers[kind]}", callback
+        numbers[kind] += 1

@@ -28,6 +28,7 @@ from tfdist.runtime.collectives.decisions import broadcast
 from tfdist.runtime.workers import worker_rank
 from tfdist.training.checkpoints import callback_state
 from tfdist.training.checkpoints.checkpoint_schedule import CheckpointSchedule
+from tfdist.training.checkpoints.watched_attributes import WatchedAttributes
 
 Logs = Mapping[str, Any] | None
 ContextFactory = Callable[[], contextlib.AbstractContextManager[None]]
@@ -73,6 +74,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         super().__init__()
         self._given = given
         self._states: dict[str, Any] = {}
+        self._watched = WatchedAttributes(())
         self._checkpoints = checkpoints
         self._schedule = CheckpointSchedule(policy, strategy)
         self._base_summary = base_summary
@@ -116,6 +118,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         return "no step was done" if self._position == START else "its checkpoint could not be written"
 
     def on_train_begin(self, logs: Logs = None) -> None:
+        self._watched = WatchedAttributes(self._given)
         if self._resumed is not None:
             shape_of = functools.partial(whole_shape, self.model.optimizer)
             self._checkpoints.restore_weights(self.model, self._resumed, shape_of)
@@ -246,12 +249,21 @@ class CheckpointCallback(keras.callbacks.Callback):
     def _own_values(self) -> dict[str, np.ndarray]:
         """Further arrays of a checkpoint, by names of their own; those of the chief are written."""
         try:
-            self._states, arrays = callback_state.read(self._stateful_callbacks())
+            self._states, arrays = callback_state.read(self._stateful_callbacks(), self._watched.changed)
         except TypeError as error:
             raise UsageError(
                 f"A callback names in {callback_state.NAMES} what no checkpoint can hold: {error}. Expected numbers, "
                 "texts, arrays, and lists and dicts of these. Leave it out, or turn it into one of them."
             ) from error
+        left_out = self._watched.left_out()
+        if left_out and self._is_chief:
+            _log.warning(
+                "Checkpoints leave out what fit has changed in callbacks and they cannot hold: %s. A training that "
+                "resumes begins with it anew. Expected variables, numbers, texts, arrays, and lists, tuples and dicts "
+                "of these. Turn it into one of them, or name in %s what stands for it.",
+                ", ".join(left_out),
+                callback_state.NAMES,
+            )
         return arrays
 
     def _stateful_callbacks(self) -> list[Any]:
