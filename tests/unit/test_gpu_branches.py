@@ -33,6 +33,7 @@ VARIANTS = "tests/unit/verify/replicas/test_variants.py"
 TAKEN = {
     "data/pipeline.py::replica_batches": "tests/workers/test_whole_step.py::test_batches_of_all_kinds_of_data",
     "keras_repairs/base/strategy_reductions.py::repaired": CALLS,
+    "keras_repairs/base/variables/variables_in_steps.py::run": WHOLE,
     "keras_repairs/coupling/gather_rows.py::dense_rows": WHOLE,
     "keras_repairs/coupling/whole_batch.py::_places": WHOLE,
     "keras_repairs/inputs/data_adapters.py::distribute": WHOLE,
@@ -42,7 +43,6 @@ TAKEN = {
     "keras_repairs/loop/whole_step.py::_function": WHOLE,
     "keras_repairs/loop/whole_step.py::may_be_whole": WHOLE,
     "keras_repairs/optimizer/gradient_accumulation.py::apply": WHOLE,
-    "keras_repairs/optimizer/gradient_reduction.py::_build": WHOLE,
     "keras_repairs/sharded_embeddings/row_lookup.py::_checked": ROWS,
     "keras_repairs/sharded_embeddings/slice_exchange.py::_exchanged": ROWS,
     "keras_repairs/sharded_parameters/gathered_reads.py::is_sent_ahead": ROWS,
@@ -87,6 +87,7 @@ DECIDES_NOTHING = {
     "cluster/slurm_gpus.py::_repeats": "reads a variable of Slurm's",
     "doctor/machine/tensorflow_checks.py::_nccl": "tells NCCL's version",
     "doctor/machine/tensorflow_checks.py::check_tensorflow": "tells what TensorFlow finds",
+    "keras_repairs/forward/kernels/strided_convolutions.py::_jumps": "leaves a gradient on GPUs to their library",
     "keras_repairs/sharded_parameters/gathered_reads.py::gradient": "sums that are put off, not those of a strategy",
     "launch/environment.py::choose_cores_here": "which cores a worker has",
     "launch/environment.py::choose_kernels_here": "which kernels computations on CPUs have",

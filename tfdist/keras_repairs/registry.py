@@ -37,11 +37,10 @@ from tensorflow.python.saved_model import load, save
 from tfdist.keras_repairs.base import (
     clear_session,
     global_seeds,
-    initial_values,
     strategy_reductions,
     thread_attributes,
-    variable_conversions,
 )
+from tfdist.keras_repairs.base.variables import initial_values, variable_conversions
 from tfdist.keras_repairs.callbacks import backup_and_restore, callback_list
 from tfdist.keras_repairs.coupling import hinge_labels, layer_calls, loss_treatment, model_calls
 from tfdist.keras_repairs.coupling.trials import kept_tensors
@@ -54,9 +53,9 @@ from tfdist.keras_repairs.forward import (
     batch_normalization,
     losses,
     metrics,
-    strided_convolutions,
     xla,
 )
+from tfdist.keras_repairs.forward.kernels import strided_convolutions
 from tfdist.keras_repairs.inputs import array_shuffle, class_weights, epoch_iterator, symbolic_build
 from tfdist.keras_repairs.loop import (
     compilation,

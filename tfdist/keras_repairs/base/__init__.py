@@ -8,7 +8,6 @@
 - `nested_gradients`: gradients of gradients through what replicas compute together
 - `thread_attributes`, `global_seeds`: what Keras keeps for each thread, handed to the threads of the replicas;
   `tensorflow_seeds`: seeds for TensorFlow's own random functions, which the replicas share
-- `initial_values` of variables, the chief's on all workers; `strategy_reductions`: sums that the strategy takes;
-  `variable_conversions`: variables of a strategy as numbers and arrays
+- `variables` of a strategy: where they are made, what they begin with; `strategy_reductions`: sums that it takes
 - `replica_copies`, `clear_session`, `warn_once`, `context_variables`
 """

@@ -2,7 +2,7 @@
 
 - `batch_normalization`, over `batch_moments`: statistics of the global batch
 - `xla`, `xla_loops`, `xla_logits`: the forward and backward pass compiled with XLA
-- `strided_convolutions`: a gradient that oneDNN takes wrongly of an odd number of rows
+- `kernels`: what TensorFlow's libraries do not compute right
 - `added_losses`, `activity_terms`, `losses`, `average_loss`: each replica's summand of the loss of the global batch
 - `metrics`, `metric_additivity`, `metric_draws`: metrics that are sums over samples, and how that is found out
 - `metric_results`: results of metrics in a step, over all replicas where the step computes with them

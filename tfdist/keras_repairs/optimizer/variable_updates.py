@@ -20,7 +20,7 @@ from keras.src.optimizers.base_optimizer import BaseOptimizer
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.base.replica_step import current_step, is_alone, replica_count
-from tfdist.keras_repairs.base.variables_in_steps import outside_of_replicas, value_outside
+from tfdist.keras_repairs.base.variables.variables_in_steps import outside_of_replicas, value_outside
 from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
 from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import fitting, holds
 from tfdist.runtime.offload.offloading import Disk

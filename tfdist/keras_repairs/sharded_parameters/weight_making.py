@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 from tfdist.keras_repairs.base.attached_value import AttachedValue
-from tfdist.keras_repairs.base.variables_in_steps import outside_of_replicas
+from tfdist.keras_repairs.base.variables.variables_in_steps import outside_of_replicas
 from tfdist.keras_repairs.sharded_parameters.cut_variable import cut_variable, is_cut_variable
 from tfdist.keras_repairs.sharded_parameters.layer_scopes import cuts_parameters
 from tfdist.runtime.strategy_settings import settings_of
