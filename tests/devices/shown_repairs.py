@@ -8,7 +8,6 @@ OPERATIONS = "tensorflow.python.ops.gen_stateless_random_ops"
 TAKEN_OUT = [
     # Keras reduces a batch over the replicas to learn its shape, of whatever kind it is.
     (f"{TRAINER}._maybe_symbolic_build", ["plain", "strings", "dict_inputs_and_outputs", "ragged_inputs"]),
-    ("Layer._maybe_build", ["own_step_that_builds_the_model"]),
     ("TFDatasetAdapter.__init__", ["class_weight_of_a_distributed_dataset"]),
     ("TFEpochIterator.__init__", ["sparse_inputs"]),
     (f"{TRAINER}._make_function", ["plain", "steps_per_execution", "xla", "own_step_with_means"]),

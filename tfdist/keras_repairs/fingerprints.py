@@ -83,7 +83,6 @@ FINGERPRINTS: dict[str, dict[str, str]] = {
     "Layer._clear_losses": {"673656bda74b510d": "3.14 3.15", "75a92c34c3fdb72f": "3.12 3.13"},
     "Layer._get_own_losses": {"e13243738e364588": "3.12 3.13 3.14 3.15"},
     "Layer._get_regularization_losses": {"72cbfab59d8d84cc": "3.12 3.13 3.14 3.15"},
-    "Layer._maybe_build": {"78da3709ad2dabc0": "3.12 3.13 3.14 3.15"},
     "Layer.add_loss": {"672f3c0400eea014": "3.12 3.13 3.14 3.15"},
     "Layer.losses": {"ed454813d7f173ab": "3.12 3.13 3.14 3.15"},
     "Lion.build": {"846e673a84c8dea2": "3.12 3.13 3.14 3.15"},

@@ -163,7 +163,6 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
     """Repairs of layers, losses and metrics."""
     return (
         Repair(layer_module.Layer, "__call__", _layer_call),
-        Repair(layer_module.Layer, "_maybe_build", symbolic_build.maybe_build),
         Repair(core, "remat", recomputed_calls.remat),
         Repair(layer_module.Layer, "add_weight", weight_making.add_weight, is_checked=False),
         Repair(layer_module.Layer, "add_loss", added_losses.add_loss),

@@ -6,5 +6,5 @@
 - `class_weights`: weights of classes for a dataset that a script has distributed
 - `data_adapters`: each global batch, cut into the replicas' pieces
 - `epoch_iterator`: the batches of an epoch, and how many are left; `data_position`: where a `fit` stands in them
-- `symbolic_build`: models built from the shapes of the batches
+- `symbolic_build`: when models are built
 """

@@ -1,4 +1,7 @@
-"""Builds models, metrics and losses from the shapes of a batch, before the replicas run."""
+"""When models, metrics and optimizers are built: in the first step, or by the shapes of a batch where that is too late.
+
+Such as where a checkpoint is restored before a first step that cannot be traced.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,6 @@ from keras.src import backend
 from keras.src.trainers.data_adapters import data_adapter_utils
 
 from tfdist.keras_repairs.base.fit_state import fit_state
-from tfdist.keras_repairs.base.replica_step import alone, is_one_of_several
 from tfdist.keras_repairs.model_checks import refusals
 from tfdist.keras_repairs.model_checks.user_overrides import is_overridden
 from tfdist.keras_repairs.optimizer.first_averages import is_to_be_built_first, warn_of_plain_keras
@@ -22,6 +24,7 @@ Function = Callable[..., Any]
 
 _OF_NOTHING = (type(tf.type_spec_from_value(None)), tf.OptionalSpec)
 """The specs of None, whose class has no public name before TensorFlow 2.21, and of what may be absent."""
+
 
 def maybe_symbolic_build(original: Function) -> Function:
     """Repairs `TensorFlowTrainer._maybe_symbolic_build`: the first step builds, as without a strategy.
@@ -40,23 +43,6 @@ def maybe_symbolic_build(original: Function) -> Function:
             original(self, iterator, data_batch)
             return
         refusals.check_model(self)
-
-    return repaired
-
-
-def maybe_build(original: Function) -> Function:
-    """Repairs `Layer._maybe_build`: a replica, too, builds a layer as one device does.
-
-    Keras calls a layer without a `build` of its own with the shapes of its inputs, in a graph that is thrown away,
-    where replicas cannot meet.
-    """
-
-    def repaired(self: Any, call_spec: Any) -> None:
-        if self.built or not is_one_of_several():
-            original(self, call_spec)
-            return
-        with alone(), not_advancing():
-            original(self, call_spec)
 
     return repaired
 
