@@ -254,6 +254,25 @@ def test_steps_that_run_whole_or_with_sums_at_the_tape_are_exact(kind: type[kera
         np.testing.assert_allclose(other, one, rtol=2e-5, atol=2e-6)
 
 
+class Scaling(Stepping):
+    """As Keras's guide on mixed precision scales a loss, which in 16 bits overflows for a few of the rows alone."""
+
+    def loss_of(self, x: Any, y: Any, rows: Any) -> Any:
+        return self.optimizer.scale_loss(16.0 * super().loss_of(x, y, rows))
+
+
+def test_a_scaled_loss_is_shared_out() -> None:
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        with mirrored(2).scope(), strictly(mirrored(2)):
+            inputs = keras.Input((6,))
+            model = Scaling(inputs, layers.Dense(3, dtype="float32")(layers.Dense(8)(inputs)))
+            model.compile("sgd")
+            model.fit(*numbers(9), batch_size=4, verbose=0)
+    finally:
+        keras.config.set_dtype_policy("float32")
+
+
 class Sometimes(Stepping):
     """Updates in every other step."""
 
