@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from tfdist.keras_repairs.base.replica_step import on_whole_step, this_step
 from tfdist.keras_repairs.coupling.gather_rows import all_rows
+from tfdist.keras_repairs.coupling.whole_layers import call_with_all_rows
 from tfdist.keras_repairs.optimizer.variable_updates import of_whole_batch
 
 Step = Callable[[Any], Any]
@@ -30,6 +31,21 @@ def whole_where_asked(step_function: Step, is_whole: Callable[[], bool]) -> Step
         return _on_all_rows(step_function, data) if this_step().is_whole or is_whole() else step_function(data)
 
     return step
+
+
+def rows_of_whole_where(is_whole: Callable[[], bool], predict_step: Step, step: Step) -> Step:
+    """A step that predicts each replica's own rows: those of `predict_step` with the rows of all replicas, where asked.
+
+    Args:
+        is_whole: Whether it is asked for.
+        predict_step: The model's.
+        step: What predicts them otherwise.
+    """
+
+    def chosen(data: Any) -> Any:
+        return call_with_all_rows(predict_step, (data,), {}) if is_whole() else step(data)
+
+    return chosen
 
 
 def _on_all_rows(step_function: Step, data: Any) -> Any:

@@ -13,6 +13,7 @@ from tfdist.keras_repairs.inputs.data_adapters import given
 from tfdist.keras_repairs.inputs.epoch_iterator import FetchedBatch
 from tfdist.order.batch_split import bounds
 from tfdist.runtime.batches.distribute import GlobalBatch, ReplicaBatch, remainder_of
+from tfdist.runtime.collectives.decisions import all_reduce
 from tfdist.runtime.workers import local_replicas
 
 ROWS_EACH = 2
@@ -27,16 +28,14 @@ def few_rows_of(batch: Any, strategy: tf.distribute.Strategy) -> Any:
         strategy: Of several replicas.
     """
     replicas = strategy.num_replicas_in_sync
-    if isinstance(batch, GlobalBatch):
-        rows = tf.constant(ROWS_EACH * replicas + 1, tf.int64)
-        return GlobalBatch(batch_rows.cut(batch.data, 0, rows)) if _share_rows(batch.data) else batch
     if not is_of_any_size(batch):
         return batch
     pieces = strategy.experimental_local_results(batch.values)
     total = int(pieces[0].total)
     held = [stop - start for start, stop in (bounds(total, replicas, index) for index in range(replicas))]
     kept = [min(rows, ROWS_EACH + (index == 0)) for index, rows in enumerate(held)]
-    if sum(kept) == total or not all(_share_rows(given(piece.data)) for piece in pieces):
+    share_rows = all(_share_rows(given(piece.data)) for piece in pieces)
+    if not all_reduce(float(share_rows), "min", strategy) or sum(kept) == total:
         return batch
     own = [_few_of(p, i, kept) for p, i in zip(pieces, local_replicas(strategy), strict=True)]
     values = _distributed(own, strategy) if _is_distributed(batch.values) else own[0]

@@ -240,7 +240,8 @@ def _needs_all(model: keras.Model) -> bool:
 def _by_name(outputs: Any, left_out: Collection[str]) -> dict[str, NDArray]:
     found = {}
     for path, value in keras.tree.flatten_with_path(outputs):
-        name = str(path[-1]) if path else ""
+        # Logs lie flat in the end; of several with one name the last is theirs.
+        name = str(path[-1]) if isinstance(outputs, dict) and path else "/".join(map(str, path))
         if name not in left_out and isinstance(value, tf.Tensor | tf.Variable | np.ndarray):
             found[name] = np.asarray(value)
     return found

@@ -152,6 +152,8 @@ def differences(before: Values, expected: Values, found: Values) -> dict[str, fl
 
 
 def _difference(before: NDArray, expected: NDArray, found: NDArray) -> float:
+    if expected.shape != found.shape:
+        return float("inf")
     if not _is_float(expected):
         return 0.0 if np.array_equal(expected, found) else float("inf")
     before, expected, found, spacing = (*map(_wide, (before, expected, found)), _SPACING[expected.dtype.name])

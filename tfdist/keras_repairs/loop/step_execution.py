@@ -119,6 +119,28 @@ class _Steps:
             self._make()
 
 
+class PredictingSteps:
+    """The steps of `predict`, made anew where a check has the replicas share them out in another way."""
+
+    def __init__(self, model: Any, step: StepFunction, checked: CheckedStep, uncompiled: StepFunction) -> None:
+        self._model = model
+        self._step = step
+        self._checked = checked
+        self._uncompiled = uncompiled
+        self._make()
+
+    def _make(self) -> None:
+        self._run = OneStep(self._model, self._step, "concat")
+        is_compiled = bool(self._model.jit_compile)
+        self._to_check = OneStep(self._model, self._uncompiled, "concat") if is_compiled else self._run
+
+    def __call__(self, batch: Any) -> Any:
+        """What the replicas predict of a batch, in the order of its rows."""
+        while self._checked.is_due(batch) and self._checked.is_shared_anew(batch, self._to_check):
+            self._make()
+        return self._run(batch)
+
+
 def _chosen_step(model: Any, step: StepFunction) -> OneStep | WholeSteps:
     """What runs one step: compiled as a whole by XLA, with the sums over the workers, where that can be."""
     in_parts = OneStep(model, step, "auto")

@@ -18,7 +18,7 @@ from tfdist.keras_repairs.base.replica_step import ReplicaStep, replica_step
 from tfdist.keras_repairs.coupling.own_predictions import eager_predictions, exact_predictions
 from tfdist.keras_repairs.coupling.own_steps import tried_out
 from tfdist.keras_repairs.coupling.trials.kept_tensors import KeptTensors, in_step_of
-from tfdist.keras_repairs.coupling.whole_steps import whole_where_asked
+from tfdist.keras_repairs.coupling.whole_steps import rows_of_whole_where, whole_where_asked
 from tfdist.keras_repairs.first_step.checked_step import CheckedStep, Sharing
 from tfdist.keras_repairs.inputs.data_adapters import given, replica_batch_of
 from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator, FetchedBatch
@@ -31,7 +31,7 @@ from tfdist.keras_repairs.loop.fit_listeners import (
     notifying_executions,
     notifying_predictions,
 )
-from tfdist.keras_repairs.loop.step_execution import OneStep, TraceAgain, execution
+from tfdist.keras_repairs.loop.step_execution import OneStep, PredictingSteps, TraceAgain, execution
 from tfdist.keras_repairs.loop.step_logs import StepLogs, noting_logs
 from tfdist.keras_repairs.loop.step_sizes import StepSizes
 from tfdist.keras_repairs.loop.unknown_size import saying_unknown_size
@@ -112,10 +112,15 @@ def make_predict_function(original: Function, listener: FitListener) -> Function
             step = exact_predictions(self, step)
         elif self.run_eagerly:
             step = eager_predictions(self, step)
-        one_step = OneStep(self, _Step(self, predictions.of_samples(step), Sharing(), any_size_first=True), "concat")
+        sharing = Sharing()
+        step = predictions.of_samples(rows_of_whole_where(lambda: sharing.is_whole, self.predict_step, step))
+        of_replica = _Step(self, step, sharing, any_size_first=True)
+        uncompiled = _Step(self, step, sharing, any_size_first=True, uncompiled=True)
+        checked = CheckedStep(self, self.predict_step, sharing, lambda: ())
+        steps = PredictingSteps(self, of_replica, checked, uncompiled)
 
         def several_steps(batches: list[Any]) -> Any:
-            outputs = [one_step(batch) for batch in batches]
+            outputs = [steps(batch) for batch in batches]
             return tf.nest.map_structure(lambda *parts: trainer_module.concat(list(parts)), *outputs)
 
         self.predict_function = notifying_predictions(several_steps, listener)
