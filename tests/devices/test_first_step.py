@@ -24,6 +24,8 @@ from tests.exactness.table import numbers
 from tests.marks import slow
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.replica_step import ReplicaStep
+from tfdist.keras_repairs.coupling import layer_calls
+from tfdist.keras_repairs.coupling.trials.call_verdict import CallVerdict
 from tfdist.keras_repairs.first_step.checked_step import CheckedStep
 from tfdist.keras_repairs.first_step.step_check import Finding
 from tfdist.keras_repairs.forward import losses
@@ -202,3 +204,27 @@ def test_no_missing_repair_of_a_step_stays_unseen(path: str, case: str, monkeypa
         except Exception as error:
             pytest.xfail(f"ends with an error: {type(error).__name__}")
         assert_same_case(case, expected, found)
+
+
+class Centered(layers.Layer):
+    def call(self, x: Any) -> Any:
+        return x - ops.mean(x, axis=0, keepdims=True)
+
+
+def test_what_trials_overlook_is_found_in_fit_evaluate_and_predict(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def trained() -> list[Any]:
+        keras.utils.set_random_seed(4)
+        model = keras.Sequential([keras.Input((6,)), layers.Dense(4), Centered(), layers.Dense(1)])
+        model.compile(keras.optimizers.SGD(0.1), "mse")
+        x, y = numbers(33)
+        made = fitted(model)
+        return [*made, model.evaluate(x, y, batch_size=16, verbose=0), model.predict(x, batch_size=16, verbose=0)]
+
+    expected = trained()
+    monkeypatch.setattr(layer_calls, "try_out", lambda *args, **kwargs: CallVerdict())
+    with mirrored(3).scope(), checking(mirrored(3)), caplog.at_level(logging.WARNING, "tfdist"):
+        assert_close(expected, trained())
+    for step in ("train_step", "test_step", "predict_step"):
+        assert f"Sequential.{step}" in caplog.text
