@@ -140,6 +140,14 @@ def test_a_script_with_a_strategy_of_its_own(tmp_path: Path, options: list[str],
 
 
 @pytest.mark.slow
+def test_a_strategy_of_another_kind_with_strict(tmp_path: Path) -> None:
+    done = tfdist("train", "--strict", "--nproc", 2, "--run-dir", tmp_path, SCRIPTS / "own_strategy.py",
+                  "MirroredStrategy", timeout=BOUND)  # fmt: skip
+    assert done.returncode != 0
+    assert "is the job's strategy, MultiWorkerMirroredStrategy of 2 replicas. That is refused with" in done.stderr
+
+
+@pytest.mark.slow
 def test_a_strategy_that_does_not_fit(tmp_path: Path) -> None:
     done = tfdist("train", "--nproc", 2, "--memory-limit", 100, "--run-dir", tmp_path, SCRIPTS / "own_strategy.py",
                   "OneDeviceStrategy", timeout=BOUND)  # fmt: skip

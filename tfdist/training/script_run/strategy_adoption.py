@@ -6,15 +6,13 @@ of several workers. Which of them a run has is decided by how it is started.
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.training.session.session import Session
-
-_log = logging.getLogger("tfdist")
 
 _KINDS = {
     "MirroredStrategy": "mirrored",
@@ -54,19 +52,14 @@ def adopt_strategies(session: Session) -> None:
 def _stand_in(original: type, name: str, session: Session) -> type:
     """A class that answers `isinstance` as `original` and hands out the session's strategy when called."""
 
-    said: set[str] = set()
-
     class StandIn(type):
         def __call__(cls, *args: Any, **kwargs: Any) -> Any:
             if _KINDS[name] not in _OF_ALL_REPLICAS:
                 raise _does_not_fit(name, session)
-            if session.choice.kind != _KINDS[name] and name not in said:
-                said.add(name)
-                _log.warning(
-                    "the %s that the script makes is the job's strategy, %s of %d replicas",
-                    name,
-                    _NAMES[session.choice.kind],
-                    session.strategy.num_replicas_in_sync,
+            if session.choice.kind != _KINDS[name]:
+                warn_once(
+                    f"the {name} that the script makes is the job's strategy, {_NAMES[session.choice.kind]} of "
+                    f"{session.strategy.num_replicas_in_sync} replicas."
                 )
             return session.strategy
 
