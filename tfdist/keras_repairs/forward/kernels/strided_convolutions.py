@@ -1,9 +1,9 @@
 """The gradient of a convolution of single pixels with strides, such as the shortcuts of residual networks.
 
-oneDNN's, on CPUs, writes past its buffers where the number of rows is odd and channels are few, compiled or not, and
-the process dies or computes on in what it has overwritten. A batch that one device has as even rows reaches replicas, and
-trials, as odd ones. Of a kernel of one pixel the pixels between the strides have no part in it: it is the gradient of a
-convolution without strides over the others, which oneDNN computes right.
+oneDNN's, on CPUs, writes past its buffers where the number of rows is odd and channels are few, compiled or not: the
+process dies, or computes on in what it has overwritten. A batch that one device has as even rows reaches replicas, and
+trials, as odd ones. Of a kernel of one pixel the pixels between the strides have no part in it: it is the gradient of
+a convolution without strides over the others, which oneDNN computes right.
 """
 
 from __future__ import annotations
