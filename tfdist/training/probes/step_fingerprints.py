@@ -31,6 +31,8 @@ class StepFingerprints:
                 0.0,
                 trainable=False,
                 dtype=tf.float64,
+                # A check of a step leaves out what tfdist notes of it.
+                name="tfdist_fingerprint",
                 synchronization=tf.VariableSynchronization.ON_READ,
                 aggregation=aggregation,
             )
