@@ -100,7 +100,7 @@ class CheckedStep:
         function = step.trace(batch)
         if function is None and self._step_function.__name__ == "train_step":
             build_optimizer(self._model.optimizer, self._model.trainable_weights)
-        hindrance = self._hindrance(function)
+        hindrance = self._hindrance(function, batch)
         if hindrance:
             self._known.append(_kind_of(batch))
             self._say_unchecked(hindrance)
@@ -114,7 +114,7 @@ class CheckedStep:
         self._climb(finding)
         return True
 
-    def _hindrance(self, function: Any) -> str:
+    def _hindrance(self, function: Any, batch: Any) -> str:
         """Why the step cannot be made once more for a check, the same on all workers; empty where it can."""
         if self._sharing.draws_own:
             return "it draws random numbers without a seed for each sample"
@@ -123,6 +123,8 @@ class CheckedStep:
         offload = settings_of(self._strategy).offload
         if offload is not None and offload.disk is not None:
             return "the state of its optimizer lies on disk"
+        if _is_sparse(batch, self._strategy):
+            return "its data are sparse, whose rows are not gathered"
         effects = [] if function is None else effects_of(function)
         return f"it does more than compute ({', '.join(effects)})" if effects else ""
 
@@ -173,6 +175,13 @@ def _is_of_replicas(batch: Any, strategy: tf.distribute.Strategy) -> bool:
     if not isinstance(batch, FetchedBatch):
         return False
     return isinstance(strategy.experimental_local_results(batch.values)[0], ReplicaBatch)
+
+
+def _is_sparse(batch: Any, strategy: tf.distribute.Strategy) -> bool:
+    """Whether there is a sparse tensor among the data of a batch, which the rows of all replicas cannot be made of."""
+    data = batch.data if isinstance(batch, GlobalBatch) else strategy.experimental_local_results(batch.values)[0].data
+    pieces = (strategy.experimental_local_results(leaf)[0] for leaf in tf.nest.flatten(data))
+    return any(isinstance(piece, tf.SparseTensor) for piece in pieces)
 
 
 def _kind_of(batch: Any) -> Any:
