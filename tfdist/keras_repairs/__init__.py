@@ -10,6 +10,7 @@ their subject; in the order of a step:
 - `model_checks/`: what of a model decides whether replicas can be exact, and what is refused
 - `inputs/`: the data of `fit`: one order on all workers, each global batch cut once, a position to resume from
 - `loop/`: how steps run over the data, several in one execution, and who is notified
+- `first_step/`: the check of a run's first steps against what one device computes
 - `coupling/`: what takes a sample by the others of its batch, computed on the rows of all replicas
 - `random_numbers/`: a replica's rows of what one replica would draw
 - `forward/`: layers, losses and metrics of a replica's piece of the batch
