@@ -8,7 +8,8 @@ Every replica computes it on the rows of all replicas, as one replica would, and
 - `coupled_losses`: the losses of Keras that couple rows; `hinge_labels`: labels converted by what all of a batch are
 - `trials/`: the user's losses, layers, models and steps, tried out on made-up values
 - `loss_treatment`: what follows of all that for a loss
-- `own_steps`: the user's `train_step` and its kin, which are refused where they couple rows by hand
+- `own_steps`: the user's `train_step` and its kin, shared out in the cheapest way that is exact; `whole_steps`: steps
+  that every replica makes whole
 - `own_predictions`: the user's `predict_step`, which is gathered if it couples rows
 - `model_calls`: models that do so between their layers
 - `layer_calls`, `whole_layers`: layers that are called with the rows of all replicas; `collected_losses`: what they add

@@ -117,6 +117,10 @@ def _share_out(name: str, model: keras.Model, verdict: StepVerdict) -> None:
     if verdict.cause is Cause.SHARED:
         raise refusal(name, model, verdict)
     mode, step = _mode_of(verdict), this_step()
+    holds_parts = cuts_parameters() or settings_of(model.distribute_strategy).has_tables
+    if holds_parts and (mode.is_whole or mode.sums_at_tape):
+        # Neither gradients that are cut already nor rows of a table can be summed once more, or be every replica's own.
+        raise refusal(name, model, verdict)
     if mode.is_whole:
         _say_whole(name, model, verdict)
     mode.set_on(step)

@@ -120,6 +120,8 @@ class CheckedStep:
             return "it draws random numbers without a seed for each sample"
         if function is None and not all(each.built for each in optimizers_of(self._model)):
             return "it runs eagerly, and makes variables of an optimizer"
+        if settings_of(self._strategy).holds_parts:
+            return "each worker holds a part of its weights, or of what its optimizer keeps"
         offload = settings_of(self._strategy).offload
         if offload is not None and offload.disk is not None:
             return "the state of its optimizer lies on disk"

@@ -124,9 +124,9 @@ def _given_as_sums() -> bool:
 
 
 def _summands(grads: Sequence[Gradient]) -> list[Gradient]:
-    """What each replica adds to gradients that every replica has."""
-    share = 1 / replica_count()
-    return [None if g is None else tf.math.scalar_mul(tf.cast(share, g.dtype), g) for g in grads]
+    """What each replica adds to gradients that every replica has; slices of all replicas would be as many times as many."""
+    dense = [None if g is None else tf.convert_to_tensor(g) for g in grads]
+    return [None if g is None else g * tf.cast(1 / replica_count(), g.dtype) for g in dense]
 
 
 def sums_at_tape(original: Function) -> Function:
