@@ -143,7 +143,7 @@ SLOW = {
     *("draws_in_loops_and_branches", "draws_that_run_eagerly", "rows_in_the_second_dimension"),
     # By the same paths as faster rows of what steps write.
     *("written_rows", "written_maximum", "written_mean_of_a_layer", "written_maxima_of_a_loss_and_a_metric"),
-    *("activity_regularizers_under_xla", "gathered_loss_of_a_softmax_of_tensorflow"),
+    *("activity_regularizers_under_xla", "gathered_loss_of_a_softmax_of_tensorflow", "more_rows_in_one_tensor"),
     *("states_of_a_built_model", "states_of_scaled_losses", "layer_that_the_loss_builds"),
     "strided_shortcut",
 }

@@ -131,3 +131,32 @@ def sparse_inputs(samples: int) -> dict[str, Any]:
     )
     data = tf.data.Dataset.from_tensor_slices((tf.sparse.from_dense(x), y))
     return fitted_on(model, data.batch(BATCH))
+
+
+class BesideTable(keras.Model):
+    """Adds to each sample what a table says that lies beside the samples of a batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.classes = layers.Dense(3, activation="softmax")
+
+    def call(self, inputs: Any) -> Any:
+        return self.classes(inputs["x"] + keras.ops.sum(inputs["table"] ** 2, axis=0))
+
+
+def _beside_table(samples: int, *, size: int, drop_remainder: bool) -> dict[str, Any]:
+    table = tf.constant(np.random.default_rng(3).normal(size=(size, 6)))
+    data = tf.data.Dataset.from_tensor_slices(numbers(samples)).batch(BATCH, drop_remainder)
+    data = data.map(lambda x, y: ({"table": table, "x": x}, y))
+    return fitted_on(BesideTable(), data, compiled={"optimizer": keras.optimizers.SGD(0.01)})
+
+
+@case("batches of samples with a table beside them, the same for all")
+def table_beside_samples(samples: int) -> dict[str, Any]:
+    """Keras counts the losses of batches by the rows of the first tensor, which is the table."""
+    return _beside_table(samples, size=7, drop_remainder=False)
+
+
+@case("batches of a fixed size of which one tensor has more rows than the others")
+def more_rows_in_one_tensor(samples: int) -> dict[str, Any]:
+    return _beside_table(samples, size=45, drop_remainder=True)

@@ -7,12 +7,14 @@ one row a layer may well make NaN, and 0 times NaN is NaN.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from tfdist.keras_repairs.base.replica_step import current_step
 from tfdist.keras_repairs.base.tensor_attributes import changed
+from tfdist.runtime.batches import distribute
 
 
 def size_along(leaf: Any, axis: int) -> tf.Tensor:
@@ -21,7 +23,7 @@ def size_along(leaf: Any, axis: int) -> tf.Tensor:
 
 
 def rows(batch: Any) -> tf.Tensor:
-    """How many rows `batch` holds: a scalar int64 tensor, the first dimension of its first tensor."""
+    """How many rows `batch` holds: a scalar int64 tensor, the first dimension of its first tensor of samples."""
     leaf = _first(batch)
     return tf.constant(1, tf.int64) if leaf is None else _rows_of(leaf)
 
@@ -50,9 +52,23 @@ def cut_along(leaf: Any, axis: int, start: Any, stop: Any) -> Any:
     return _slice(leaf, start, stop) if axis == 0 else leaf[(slice(None),) * axis + (slice(start, stop),)]
 
 
+def are_of_samples(leaves: Sequence[Any]) -> list[bool]:
+    """Which leaves of a batch are tensors with a row for each sample; see `distribute.are_of_samples`."""
+    return distribute.are_of_samples([leaf.shape if has_rows(leaf) else None for leaf in leaves])
+
+
+def share_rows(batch: Any) -> bool:
+    """Whether all tensors of `batch` that have rows of samples have as many, as far as their shapes tell."""
+    leaves = tf.nest.flatten(batch)
+    sizes = {leaf.shape[0] for leaf, has in zip(leaves, are_of_samples(leaves), strict=True) if has}
+    return len(sizes) <= 1
+
+
 def cut(batch: Any, start: Any, stop: Any) -> Any:
     """The rows of `batch` from `start` to before `stop`, scalar int64 tensors; what has no rows stays as it is."""
-    return tf.nest.map_structure(lambda leaf: _slice(leaf, start, stop) if has_rows(leaf) else leaf, batch)
+    leaves = tf.nest.flatten(batch)
+    parts = zip(leaves, are_of_samples(leaves), strict=True)
+    return tf.nest.pack_sequence_as(batch, [_slice(leaf, start, stop) if has else leaf for leaf, has in parts])
 
 
 def without_stand_in(structure: Any) -> Any:
@@ -79,7 +95,7 @@ def with_row_of_zeros(batch: Any) -> Any:
     if static_rows(batch):
         return batch
     leaves = tf.nest.flatten(batch)
-    places = [place for place, leaf in enumerate(leaves) if has_rows(leaf)]
+    places = [place for place, has in enumerate(are_of_samples(leaves)) if has]
     given = [leaves[place] for place in places]
     filled = tf.cond(rows(batch) > 0, lambda: given, lambda: [_row_of_zeros(leaf) for leaf in given])
     for place, leaf in zip(places, filled, strict=True):
@@ -88,7 +104,8 @@ def with_row_of_zeros(batch: Any) -> Any:
 
 
 def _first(batch: Any) -> Any:
-    return next((leaf for leaf in tf.nest.flatten(batch) if has_rows(leaf)), None)
+    leaves = tf.nest.flatten(batch)
+    return next((leaf for leaf, has in zip(leaves, are_of_samples(leaves), strict=True) if has), None)
 
 
 def _rows_of(leaf: Any) -> tf.Tensor:

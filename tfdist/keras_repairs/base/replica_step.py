@@ -66,6 +66,7 @@ class ReplicaStep:
         stacks: Whether draws of several times the rows are of batches that the step has put one after the other.
         sums_at_tape: Whether gradients by variables are summed over the replicas where a tape gives them.
         is_whole: Whether every replica runs the whole step, on the rows of all replicas.
+        has_all_rows: Whether it is given the whole global batch, of which it cannot be given a piece, for that.
         total: Scalar int64 tensor, the samples of the global batch.
         users: Whether the step or its loss is the user's own code.
         sums: Whether what it computes as losses there are sums over the samples, so that gradients add up as they are.
@@ -120,6 +121,7 @@ class ReplicaStep:
         self.stacks = False
         self.sums_at_tape = False
         self.is_whole = False
+        self.has_all_rows = False
         self.compiles = compiles
         self.draws_by_xla = draws_by_xla
         self.within_xla = False

@@ -80,7 +80,7 @@ def tried_out(model: keras.Model, step_function: Step, step: Step) -> Step:
         if not settings_of(model.distribute_strategy).gather:
             warn_once(f"gather: off. {name} is not tried out: scalars that it computes are averaged over the replicas.")
             return step(data)
-        if this_step().builds:
+        if this_step().builds or this_step().has_all_rows:
             return step(data)
         kind = kind_of(data)
         if kind not in verdicts and (not tf.executing_eagerly() or not unbuilt_parts(model, with_metrics=True)):

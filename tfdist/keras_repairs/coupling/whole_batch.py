@@ -167,7 +167,7 @@ def whole_batch_for_rows(value: Any, known: Sequence[bool] | None = None) -> Who
         return rows if weight is None else tf.math.divide_no_nan(rows, weight)
 
     leaves = tf.nest.flatten(value)
-    is_gathered = _are_of_samples(leaves, step) if known is None else list(known)
+    is_gathered = which_gathered(leaves, step) if known is None else list(known)
     if step is not None:
         step.gathered.append(tuple(is_gathered))
     first = next((leaf for leaf, has in zip(leaves, is_gathered, strict=True) if has), None)
@@ -182,7 +182,7 @@ def whole_batch_for_rows(value: Any, known: Sequence[bool] | None = None) -> Who
     )
 
 
-def _are_of_samples(leaves: Sequence[Any], step: ReplicaStep | None) -> list[bool]:
+def which_gathered(leaves: Sequence[Any], step: ReplicaStep | None) -> list[bool]:
     """Which tensors have the samples as their first dimension, the same on all replicas, which gather them together.
 
     A fixed first dimension among open ones is not that of the samples: a table, say. In steps that run eagerly every

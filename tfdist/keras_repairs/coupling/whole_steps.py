@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from tfdist.keras_repairs.base.replica_step import on_whole_step, this_step
 from tfdist.keras_repairs.coupling.gather_rows import all_rows
+from tfdist.keras_repairs.coupling.whole_batch import which_gathered
 from tfdist.keras_repairs.coupling.whole_layers import call_with_all_rows
 from tfdist.keras_repairs.optimizer.variable_updates import of_whole_batch
 
@@ -50,9 +51,16 @@ def rows_of_whole_where(is_whole: Callable[[], bool], predict_step: Step, step: 
 
 def _on_all_rows(step_function: Step, data: Any) -> Any:
     replica = this_step()
-    whole = all_rows(data)
+    whole = data if replica.has_all_rows else rows_of_all_replicas(data)
     with on_whole_step(), of_whole_batch():
         outputs = step_function(whole)
     results = {id(result) for result, _ in replica.results}
     replica.shared.extend(leaf for leaf in tf.nest.flatten(outputs) if id(leaf) not in results)
     return outputs
+
+
+def rows_of_all_replicas(data: Any) -> Any:
+    """The data with the samples of all replicas; a table beside them is the same on every replica."""
+    leaves = tf.nest.flatten(data)
+    parts = zip(leaves, which_gathered(leaves, this_step()), strict=True)
+    return tf.nest.pack_sequence_as(data, [all_rows(leaf) if has_samples else leaf for leaf, has_samples in parts])

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tfdist.keras_repairs.base import batch_rows
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, replica_step
-from tfdist.keras_repairs.coupling.gather_rows import all_rows
+from tfdist.keras_repairs.coupling.whole_steps import rows_of_all_replicas
 from tfdist.keras_repairs.inputs.data_adapters import given
 from tfdist.keras_repairs.inputs.epoch_iterator import FetchedBatch
 from tfdist.order.batch_split import bounds
@@ -49,9 +49,11 @@ def rows_of_all(batch: Any, strategy: tf.distribute.Strategy) -> Any:
 
     def on_replica(piece: ReplicaBatch) -> Any:
         data = given(piece.data)
-        rows = batch_rows.rows(data)
-        with replica_step(ReplicaStep(piece.samples, rows, piece.first, piece.total, piece.samples)):
-            return all_rows(data)
+        if not isinstance(piece.whole, tuple):
+            return data
+        rows = tf.maximum(piece.samples, 1)
+        with replica_step(ReplicaStep(piece.samples, rows, piece.first, piece.total, piece.samples, int(rows))):
+            return rows_of_all_replicas(data)
 
     run = tf.autograph.experimental.do_not_convert(on_replica)
     outputs = strategy.run(run, args=(batch.values,))

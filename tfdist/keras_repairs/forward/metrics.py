@@ -128,7 +128,18 @@ def _is_same_everywhere(weight: Any, known: KnownUpdate | None, step: ReplicaSte
         return known.has_same_weight
     if isinstance(weight, tf.Tensor) and np.array_equal(tf.get_static_value(weight), step.static_rows or -1):
         return False
+    if step.static_rows is None and tf.is_symbolic_tensor(weight) and _is_number(weight):
+        # How many samples there are is no number here: it is the rows of a table beside them, which Keras takes for the
+        # samples of a batch where that table is the first of its tensors.
+        return True
     return _is_written_down(weight) and not (isinstance(weight, int) and weight == step.static_rows)
+
+
+def _is_number(weight: tf.Tensor) -> bool:
+    """Whether the value of a tensor is known while it is traced: a constant, or a size out of a constant shape."""
+    operation = weight.op
+    source = operation.inputs[0] if operation.type == "StridedSlice" else weight
+    return tf.get_static_value(source) is not None
 
 
 def _is_written_down(weight: Any) -> bool:

@@ -15,10 +15,10 @@ import tensorflow as tf
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.base.batch_rows import cut, rows, static_rows
+from tfdist.keras_repairs.base.batch_rows import are_of_samples, cut, rows, share_rows, static_rows
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.runtime.batches.dataset_description import description_of
-from tfdist.runtime.batches.distribute import ReplicaBatch, per_replica, piece_bounds, remainder_of
+from tfdist.runtime.batches.distribute import UNEQUAL_ROWS, ReplicaBatch, per_replica, piece_bounds, remainder_of
 from tfdist.runtime.batches.host_feed.fed_batches import FedBatches
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.workers import local_replicas
@@ -52,7 +52,7 @@ def distribute(dataset: Any, strategy: tf.distribute.Strategy, smallest: int = 0
 
     distributed = per_replica(make, strategy)
     feed = settings_of(strategy).feed
-    if once and feed is not None:
+    if once and feed is not None and specs and isinstance(specs[0].whole, tuple):
         description_of(distributed).fed = FedBatches(feed, dataset, specs[0], strategy)
     return distributed
 
@@ -82,11 +82,31 @@ def replica_batch_of(
     first, end = piece_bounds(total, replicas, index)
     known = static_rows(batch)
     remainder = remainder_of(total if known is None else known, replicas) if shows_remainder else ()
+    if not share_rows(batch):
+        return ReplicaBatch(
+            batch, end - first, first, total, tf.minimum(total, replicas), largest, remainder, tf.constant(True)
+        )
+    batch = _with_as_many_rows(batch, total)
     if max(smallest, known or 0) >= replicas:
         return ReplicaBatch(cut(batch, first, end), end - first, first, total, (), largest, remainder)
     data = cut(batch, *_with_stand_in(first, end))
     # Cut as evenly as can be: of fewer samples than replicas, as many have one.
     return ReplicaBatch(data, end - first, first, total, tf.minimum(total, replicas), largest, remainder)
+
+
+def _with_as_many_rows(batch: Any, total: tf.Tensor) -> Any:
+    """`batch`, once it is seen that all its tensors of samples have `total` rows. Where shapes say it, nothing is."""
+    leaves = tf.nest.flatten(batch)
+    are_open = [has and leaf.shape[0] is None for leaf, has in zip(leaves, are_of_samples(leaves), strict=True)]
+    if sum(are_open) < 2:
+        return batch
+    open_leaves = [leaf for leaf, is_open in zip(leaves, are_open, strict=True) if is_open]
+    counts = tf.stack([rows(leaf) for leaf in open_leaves])
+    check = tf.debugging.Assert(tf.reduce_all(counts == total), [UNEQUAL_ROWS, counts])
+    with tf.control_dependencies([] if check is None else [check]):
+        passed = iter([tf.nest.map_structure(tf.identity, leaf, expand_composites=True) for leaf in open_leaves])
+    made = [next(passed) if is_open else leaf for leaf, is_open in zip(leaves, are_open, strict=True)]
+    return tf.nest.pack_sequence_as(batch, made)
 
 
 def given(batch: Any) -> Any:

@@ -9,11 +9,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfdist.keras_repairs.base.batch_rows import has_rows, without_stand_in
+from tfdist.keras_repairs.base.batch_rows import cut, has_rows, rows, without_stand_in
 from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, alone, this_step
 from tfdist.keras_repairs.coupling.gather_rows import all_rows
 from tfdist.keras_repairs.coupling.output_rows import axes_of_rows
+from tfdist.keras_repairs.coupling.whole_steps import whole_where_asked
 from tfdist.keras_repairs.loop.fit_listeners import FitListener, notifying
 from tfdist.runtime import random_state
 from tfdist.runtime.workers import worker_count, worker_rank
@@ -37,6 +38,9 @@ def of_samples(step_function: Function) -> Function:
 
     def step(data: Any) -> Any:
         replica = this_step()
+        if replica.has_all_rows:
+            outputs = whole_where_asked(step_function, lambda: True)(data)
+            return tf.nest.map_structure(lambda leaf: _of_first_alone(leaf, replica), outputs)
         outputs = step_function(data)
         if not tf.executing_eagerly():
             leaves = _joined_along_others(tf.nest.flatten(outputs), step_function, data)
@@ -63,7 +67,12 @@ def _of_first(leaf: Any, step: ReplicaStep) -> Any:
         return leaf
     if step.static_rows and leaf.shape[0] % step.static_rows == 0:
         return leaf
-    return leaf[: tf.where(step.first == 0, leaf.shape[0], 0)]
+    return _of_first_alone(leaf, step)
+
+
+def _of_first_alone(leaf: Any, step: ReplicaStep) -> Any:
+    """A tensor that all replicas have computed alike, on the first, and no row of it on the others."""
+    return cut(leaf, tf.constant(0, tf.int64), tf.where(step.first == 0, rows(leaf), 0))
 
 
 @contextlib.contextmanager

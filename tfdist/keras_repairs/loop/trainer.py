@@ -207,8 +207,10 @@ class _Step:
             batch: The piece.
             compiles: Whether XLA compiles the forward and backward pass of the model by itself.
         """
-        data = self._sizes.given(batch.data)
+        has_all_rows = not isinstance(batch.whole, tuple)
+        data = batch.data if has_all_rows else self._sizes.given(batch.data)
         step = _step_of(batch, data, self._strategy.num_replicas_in_sync, compiles=compiles, **self._options)
+        step.has_all_rows = step.is_whole = has_all_rows
         step.data = data
         with (
             replica_step(step),
@@ -291,9 +293,12 @@ def _step_of(batch: ReplicaBatch, data: Any, replicas: int, **options: bool) -> 
     """The step of a replica that works on `data`, which are those of `batch` or stand in for them."""
     counting = None if isinstance(batch.counting, tuple) else batch.counting
     capacity = None if isinstance(batch.largest, tuple) else -(-batch.largest // replicas)
-    rows_known = static_rows(data)
+    # Eagerly all sizes are numbers, those of a table beside the samples, too.
+    is_eager = tf.executing_eagerly() and isinstance(batch.whole, tuple)
+    held = tf.maximum(batch.samples, 1) if is_eager else rows(data)
+    rows_known = int(held) if is_eager else static_rows(data)
     return ReplicaStep(
-        batch.samples, rows(data), batch.first, batch.total, counting, rows_known, capacity=capacity, **options
+        batch.samples, held, batch.first, batch.total, counting, rows_known, capacity=capacity, **options
     )
 
 

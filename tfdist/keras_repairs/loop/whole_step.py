@@ -19,7 +19,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.base.batch_rows import rows
+from tfdist.keras_repairs.base.batch_rows import rows, share_rows
 from tfdist.keras_repairs.base.warn_once import say_once
 from tfdist.keras_repairs.inputs.data_adapters import given, replica_batch_of
 from tfdist.keras_repairs.inputs.epoch_iterator import FetchedBatch
@@ -211,6 +211,8 @@ class WholeSteps:
         """This worker's piece of a batch; None of one that a user has distributed."""
         strategy = self._model.distribute_strategy
         if isinstance(batch, GlobalBatch):
+            if not share_rows(batch.data):
+                return None
             samples = rows(batch.data)
             return replica_batch_of(
                 batch.data, samples, worker_rank(strategy), worker_count(strategy), shows_remainder=True
@@ -218,7 +220,8 @@ class WholeSteps:
         if not isinstance(batch, FetchedBatch):
             return None
         (piece,) = strategy.experimental_local_results(batch.values)
-        return given(piece) if isinstance(piece, ReplicaBatch) else None
+        # XLA knows the samples by the shapes, of which none must be another one's.
+        return given(piece) if isinstance(piece, ReplicaBatch) and share_rows(piece.data) else None
 
 
 def _spec_of(batch: Any) -> Any:

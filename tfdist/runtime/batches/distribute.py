@@ -37,6 +37,8 @@ class ReplicaBatch(NamedTuple):
             where that is not known.
         remainder: Bools, as many as samples of the global batch are left over where all replicas have equally many:
             that shows in a shape, which is known without a look at a GPU's memory; () where nobody asks.
+        whole: A tensor where the data are the whole global batch, of which no replica can be given a piece: its tensors
+            have different numbers of rows. () elsewhere.
     """
 
     data: Any
@@ -46,6 +48,25 @@ class ReplicaBatch(NamedTuple):
     counting: tf.Tensor | tuple[()]
     largest: tf.Tensor | tuple[()]
     remainder: tf.Tensor | tuple[()] = ()
+    whole: tf.Tensor | tuple[()] = ()
+
+
+UNEQUAL_ROWS = (
+    "The tensors of a batch have different numbers of rows (the nodes and edges of a graph, say), so no replica can be "
+    "given its part of the samples. Expected as many rows in each. Give each sample one element of every tensor, such as "
+    "a graph with its edges in a ragged tensor; or run on one device (`tfdist train` without --workers, --nproc and "
+    "--logical-devices). Received rows:"
+)
+
+
+def are_of_samples(shapes: Sequence[tf.TensorShape | None]) -> list[bool]:
+    """Which tensors of a batch have a row for each sample, by their shapes; None is that of what is no tensor.
+
+    Where the batches have any size, one of a fixed size has not: it is a table beside the samples, the same for all.
+    """
+    have = [shape is not None and shape.rank != 0 for shape in shapes]
+    are_open = [shape is not None and shape.rank != 0 and shape[0] is None for shape in shapes]
+    return are_open if any(are_open) else have
 
 
 def remainder_of(total: tf.Tensor | int, replicas: int) -> tf.Tensor:

@@ -14,9 +14,9 @@ from tensorflow.python.data.ops import dataset_ops
 from tensorflow.python.framework import errors_impl
 from tensorflow.python.ops import gen_dataset_ops
 
-from tfdist.errors import DataError
+from tfdist.errors import DataError, UnsupportedError
 from tfdist.runtime.batches.device_iterators import no_autotune_options
-from tfdist.runtime.batches.distribute import ReplicaBatch, per_replica
+from tfdist.runtime.batches.distribute import UNEQUAL_ROWS, ReplicaBatch, are_of_samples, per_replica
 from tfdist.runtime.batches.host_feed.batch_notes import FailureNote
 from tfdist.runtime.batches.host_feed.drawing import Drawing
 from tfdist.runtime.batches.host_feed.host_feed import FeedChannel, HostFeed
@@ -49,10 +49,11 @@ class FedBatches:
         All workers of the host call it together. On the worker that draws it begins to iterate over `batches`.
         """
         leaves = tf.nest.flatten(self.spec.data)
+        has_rows = tuple(are_of_samples([leaf.shape for leaf in leaves]))
         cutter = PieceCutter(
             self.strategy.num_replicas_in_sync,
             local_replicas(self.strategy),
-            tuple(leaf.shape.rank != 0 for leaf in leaves),
+            has_rows,
             self.spec.counting != (),
             self.spec.remainder != (),
         )
@@ -61,7 +62,7 @@ class FedBatches:
         def make_drawing(readers: Sequence[Any]) -> Drawing:
             # Now, and not in the thread: each iterator over a dataset draws seeds of its own.
             try:
-                drawn = _arrays_of(iter(self.batches.with_options(no_autotune_options())))
+                drawn = _arrays_of(iter(self.batches.with_options(no_autotune_options())), has_rows)
             except tf.errors.OpError as error:
                 # The others wait for this channel, and are to raise the same.
                 drawn = _raising(error)
@@ -131,8 +132,12 @@ def _traced(function: Callable[..., Any], signature: tf.TensorSpec) -> Any:
     return tf.function(function, input_signature=[signature], autograph=False).get_concrete_function()
 
 
-def _arrays_of(batches: Any) -> Iterator[list[NDArray]]:
-    """The arrays of what TensorFlow's iterator gives, without the structure, which takes as long to make as a batch."""
+def _arrays_of(batches: Any, has_rows: Sequence[bool]) -> Iterator[list[NDArray]]:
+    """The arrays of what TensorFlow's iterator gives, without the structure, which takes as long to make as a batch.
+
+    Raises:
+        UnsupportedError: Arrays that have rows of samples have different numbers of them.
+    """
     kinds = {"output_types": batches._flat_output_types, "output_shapes": batches._flat_output_shapes}
     while True:
         try:
@@ -140,7 +145,11 @@ def _arrays_of(batches: Any) -> Iterator[list[NDArray]]:
         except tf.errors.OutOfRangeError:
             return
         # Not a copy, as `numpy()` makes one.
-        yield [leaf._numpy() for leaf in leaves]
+        arrays = [leaf._numpy() for leaf in leaves]
+        counts = [len(array) for array, has in zip(arrays, has_rows, strict=True) if has]
+        if len(set(counts)) > 1:
+            raise UnsupportedError(f"{UNEQUAL_ROWS} {counts}")
+        yield arrays
 
 
 def _raising(error: Exception) -> Iterator[list[NDArray]]:
