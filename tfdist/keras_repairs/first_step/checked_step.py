@@ -101,9 +101,10 @@ class CheckedStep:
         if function is None and self._step_function.__name__ == "train_step":
             build_optimizer(self._model.optimizer, self._model.trainable_weights)
         hindrance = self._hindrance(function, batch)
-        if hindrance:
+        # The chief alone writes, so that its step may do more than those of the others.
+        if bool(all_reduce(float(bool(hindrance)), "max", self._strategy)):
             self._known.append(_kind_of(batch))
-            self._say_unchecked(hindrance)
+            self._say_unchecked(hindrance or "that of another worker does more than compute")
             return False
         check = StepCheck(self._model, self._step_function, self._variables(function), self._results)
         finding = self._agreed(check.run(batch, step))
@@ -115,7 +116,7 @@ class CheckedStep:
         return True
 
     def _hindrance(self, function: Any, batch: Any) -> str:
-        """Why the step cannot be made once more for a check, the same on all workers; empty where it can."""
+        """Why the step cannot be made once more for a check, as far as this worker knows; empty where it can."""
         if self._sharing.draws_own:
             return "it draws random numbers without a seed for each sample"
         if function is None and not all(each.built for each in optimizers_of(self._model)):
