@@ -124,7 +124,7 @@ def _given_as_sums() -> bool:
 
 
 def _summands(grads: Sequence[Gradient]) -> list[Gradient]:
-    """What each replica adds to gradients that every replica has; slices of all replicas would be as many times as many."""
+    """What each replica adds to gradients that every replica has, without slices, which would come once from each."""
     dense = [None if g is None else tf.convert_to_tensor(g) for g in grads]
     return [None if g is None else g * tf.cast(1 / replica_count(), g.dtype) for g in dense]
 

@@ -53,8 +53,8 @@ class ReplicaBatch(NamedTuple):
 
 UNEQUAL_ROWS = (
     "The tensors of a batch have different numbers of rows (the nodes and edges of a graph, say), so no replica can be "
-    "given its part of the samples. Expected as many rows in each. Give each sample one element of every tensor, such as "
-    "a graph with its edges in a ragged tensor; or run on one device (`tfdist train` without --workers, --nproc and "
+    "given its part of the samples. Expected as many rows in each. Give each sample one element of every tensor, such "
+    "as a graph with its edges in a ragged tensor; or run on one device (`tfdist train` without --workers, --nproc and "
     "--logical-devices). Received rows:"
 )
 
