@@ -36,7 +36,7 @@ _MANY = 10_000
 _LARGE = 1 << 26
 """Bytes of an array from which on it is not copied."""
 
-_OF_KERAS = keras.layers.Layer | keras.losses.Loss | keras.metrics.Metric
+_OF_KERAS = keras.layers.Layer | keras.losses.Loss | keras.metrics.Metric | keras.optimizers.Optimizer
 
 
 _WRAPPED = ("fn", "_fn", "function")
@@ -283,16 +283,21 @@ def _attributes(owner: Any) -> dict[str, Any]:
 
 
 def own_attributes(owner: Any) -> dict[str, Any]:
-    """The attributes of an object, without those that every layer, loss and metric of Keras has, and tfdist's."""
+    """The attributes of an object, without those that all layers, losses, metrics and optimizers have, and tfdist's."""
     base = _attributes_of_keras() if isinstance(owner, _OF_KERAS) else frozenset()
     return {name: value for name, value in vars(owner).items() if name not in base and not name.startswith("_tfdist_")}
 
 
 @functools.cache
 def _attributes_of_keras() -> frozenset[str]:
-    """What Keras keeps in its layers, losses and metrics."""
+    """What Keras keeps in its layers, losses, metrics and optimizers."""
     kinds = (keras.layers.Layer, keras.Model, keras.losses.Loss, keras.metrics.Metric)
-    return frozenset(name for kind in kinds for name in vars(kind(name="bare")))
+    found = {name for kind in kinds for name in vars(kind(name="bare"))}
+    for kind in keras.optimizers.Optimizer.__mro__:
+        # As they are written: an optimizer that is made makes variables, in whatever scope that is.
+        if kind.__module__.startswith("keras.src.") and "__init__" in vars(kind):
+            found.update(inspect.unwrap(kind.__init__).__code__.co_names)
+    return frozenset(found)
 
 
 def is_of_user(what: Any) -> bool:
