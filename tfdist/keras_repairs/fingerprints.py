@@ -55,7 +55,6 @@ FINGERPRINTS: dict[str, dict[str, str]] = {
     "CollectiveAllReduceExtended._get_variable_creator_initial_value": {"7b990fd71c4c7a36": "2.19 2.20 2.21"},
     "CompileLoss.__call__": {"70e4e09a76a5ad64": "3.12 3.13 3.14 3.15"},
     "CompileLoss.call": {"0e3e0f13121e4e4d": "3.14 3.15", "0be345d429985d41": "3.12 3.13"},
-    "CompileMetrics.reset_state": {"aaa5f76c24e6d5c3": "3.12 3.13 3.14 3.15"},
     "CompileMetrics.result": {"d31f16d99731aafa": "3.12 3.13 3.14 3.15"},
     "CompileMetrics.update_state": {"f645ab195b98862f": "3.12 3.13 3.14 3.15", "8901ccb394ecb3f8": "3.14"},
     "DistributedVariable.__array__": {"missing": "2.19 2.20 2.21"},
