@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 import pytest
@@ -9,7 +10,8 @@ import pytest
 from tests.devices.mirrored import checking, mirrored
 from tests.devices.references import of_one_replica
 from tests.devices.shown_repairs import SHOWING
-from tests.exactness.cases import CASES, names_by_default, outcome
+from tests.exactness.cases import CASES, SECTIONS, cases_of, names_by_default, outcome
+from tests.exactness.cases import SLOW as SLOW_CASES
 from tests.exactness.comparison import assert_same_case
 from tests.exactness.results import COUNTS, SIZES, Comparison, recorded
 from tfdist.keras_repairs.first_step.checked_step import CheckedStep
@@ -23,13 +25,18 @@ on 2; of the last batch, which is one sample, all devices but one have none.
 """
 
 
+CHECKED = {next(case.name for case in cases_of(section) if case.name not in SLOW_CASES) for section in SECTIONS}
+"""Rows of which the first steps are checked by default: one of each section. The slow tests check all."""
+
+
 @pytest.mark.parametrize(("name", "replicas", "samples"), RUN)
 def test_numbers_of_one_replica(name: str, replicas: int, samples: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shared out as found out beforehand: the check of the first step finds it right, and leaves no trace."""
+    """Shared out as found out beforehand; where the first steps are checked, they are found right, without a trace."""
     monkeypatch.setattr(CheckedStep, "_climb", _refused)
     with recorded(Comparison(name, "devices", replicas, samples)):
         expected = of_one_replica(name, samples)
-        with mirrored(replicas).scope(), checking(mirrored(replicas)):
+        checked = checking(mirrored(replicas)) if SLOW or name in CHECKED else contextlib.nullcontext()
+        with mirrored(replicas).scope(), checked:
             assert_same_case(name, expected, outcome(name, samples))
 
 

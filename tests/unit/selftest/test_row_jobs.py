@@ -93,11 +93,13 @@ def test_the_options_reach_the_workers(tmp_path: Path, monkeypatch: pytest.Monke
     (asked,) = job.specs
     assert asked.options_in_common() == {
         "--batch-norm": "replica",
+        "--check": "auto",
         "--communication": "ring",
         "--compression": "bfloat16",
         "--jit": "auto",
         "--kernels": "tensorflow",
         "--share-gpu": "none",
+        "--strict": "none",
         "--shard": "none",
         "--offload": "none",
         "--shard-embeddings": "none",
