@@ -131,6 +131,15 @@ ON_WORKERS = {
     "SavedModelExportArchive.write_out": "test_scripts_together.test_saved_by_the_chief",
     "keras.src.saving.saving_api.load_model": "test_scripts_together.test_saved_by_the_chief",
     "keras.src.saving.saving_api.load_weights": "test_scripts_together.test_saved_by_the_chief",
+    **{
+        path: "test_scripts.test_what_the_chief_alone_saves_and_all_restore"
+        for path in (
+            "Checkpoint._maybe_create_save_counter",
+            "Checkpoint._write",
+            "tensorflow.python.distribute.values_util.get_on_read_saveable",
+            "tensorflow.python.saved_model.save.save",
+        )
+    },
     "Layer.add_weight": "test_sharding.test_numbers_of_one_device",
     "Variable._deferred_initialize": "test_sharding.test_what_is_saved_is_what_one_device_saves",
     "BaseOptimizer.build": "test_sharding.test_what_is_saved_is_what_one_device_saves",
@@ -148,6 +157,12 @@ ON_WORKERS = {
 """What several devices of one process do not show, and the tests of `tests/workers` that do."""
 
 SAME_NUMBERS = {
+    "BaseOptimizer.__init__": "only for optimizers with an `apply` of their own; see test_first_step",
+    **{
+        f"{kind}.{name}": "only where each replica makes a whole step; see test_first_step"
+        for kind in ("DistributedVariable", "SyncOnReadVariable")
+        for name in ("assign", "assign_add", "assign_sub")
+    },
     "DistributedVariable.__complex__": "as for `__float__`; see test_variable_conversions",
     "DistributedVariable.__bool__": "see test_variable_conversions",
     "SyncOnReadVariable._get": "notes what is refused; see test_step_logs",

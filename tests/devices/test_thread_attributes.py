@@ -72,7 +72,7 @@ def policies_in_fit() -> set[str]:
 def test_the_dtype_policy_in_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     assert policies_in_fit() == {"mixed_bfloat16"}
     take_out(HANDOVER, monkeypatch)
-    assert policies_in_fit() == {"mixed_bfloat16", "float32"}
+    assert policies_in_fit() == {"float32"}
 
 
 @pytest.mark.parametrize("replicas", [2, 3])

@@ -38,11 +38,8 @@ WHOLE = [
 """Rows by default whose steps are compiled as a whole: a sum in the middle of the forward pass, slices, rows that are
 gathered, a step of one's own, updates in a branch."""
 
-IN_PARTS = {"moving_mean_in_a_tf_variable": "TensorFlow would leave the replica in it"}
-"""Rows whose steps are not, with the reason."""
-
-NAMES = list(CASES) if SLOW else [*WHOLE, *IN_PARTS, "dataset", "on_batch"]
-SHARDED = [name for name in NAMES if name not in IN_PARTS] if SLOW else ["plain", "gradient_accumulation_and_clipping"]
+NAMES = list(CASES) if SLOW else [*WHOLE, "dataset", "on_batch"]
+SHARDED = NAMES if SLOW else ["plain", "gradient_accumulation_and_clipping"]
 JOBS = {(): NAMES, ("--shard", "zero2"): SHARDED, **({("--shard", "zero1"): SHARDED} if SLOW else {})}
 """By options of `tfdist train`: the rows that run with them."""
 
@@ -83,7 +80,6 @@ def test_numbers_of_one_device_that_is_compiled(
         assert "raised" not in worker[name], worker[name]["raised"]
         said = " ".join(worker[name].pop(SAID, ()))
         assert name not in WHOLE or (options and name != "plain") or "compiles the step" in said, said
-        assert name not in IN_PARTS or IN_PARTS[name] in said, said
         assert_same_case(name, one[name], worker[name], f"worker {index}: {name}")
 
 

@@ -143,6 +143,17 @@ def global_seed_generator(original: Function) -> Function:
     return repaired
 
 
+def taken() -> Any:
+    """The generator that Keras draws from in this thread; None before the first draw."""
+    return global_state.get_global_attribute(_NAME)
+
+
+def put_back(generator: Any) -> None:
+    """Has Keras draw from a generator in this thread that a replica has taken, and counts its name."""
+    auto_name(type(generator).__name__)
+    global_state.set_global_attribute(_NAME, generator)
+
+
 def make_generator(strategy: tf.distribute.Strategy, seed: int, name: str = "seed_generator") -> Any:
     """A `SeedGenerator` with a copy of its state for each replica; on several workers all begin with the chief's."""
     # Eagerly, under a graph of its own: a function being traced would count the variable as its own and be traced anew.

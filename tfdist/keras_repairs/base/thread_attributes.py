@@ -19,6 +19,7 @@ from keras.src.backend.common import global_state
 
 from tfdist.keras_repairs.base import global_seeds, tensorflow_seeds
 from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.base.replica_step import TraceAgain
 
 Function = Callable[..., Any]
 Attributes = Mapping[str, Any]
@@ -38,7 +39,11 @@ def call_for_each_replica(original: Function) -> Function:
 
     def repaired(distribution: tf.distribute.Strategy, fn: Function, args: Any, kwargs: Any) -> Any:
         handover = _Handover(distribution)
-        result = original(distribution, handover.inheriting(fn), args, kwargs)
+        try:
+            result = original(distribution, handover.inheriting(fn), args, kwargs)
+        except TraceAgain:
+            handover.take_back_generator()
+            raise
         handover.take_back()
         return result
 
@@ -109,6 +114,7 @@ class _Handover:
         self._tensorflow_seeds = tensorflow_seeds.shared_seeds(strategy)
         self._given = [_copied(attributes) for attributes in _of_this_thread()]
         self._left: list[Attributes] | None = None
+        self._generator: Any = None
 
     def inheriting(self, function: Function) -> Function:
         """`function`, to be called in a replica's thread, with the caller's attributes there."""
@@ -121,12 +127,24 @@ class _Handover:
                 global_seeds.drawing_from(self._seeds),
                 tensorflow_seeds.drawing_from(self._tensorflow_seeds),
             ):
-                result = function(*args, **kwargs)
+                try:
+                    result = function(*args, **kwargs)
+                except TraceAgain:
+                    self._generator = self._generator or global_seeds.taken()
+                    raise
             if self._left is None:
                 self._left = [dict(own) for own in _of_this_thread()]
             return result
 
         return run
+
+    def take_back_generator(self) -> None:
+        """Gives this thread the seed generator that a trace has taken which is made once more.
+
+        Its seed is the next of Python's numbers, of which one device takes one.
+        """
+        if self._generator is not None and global_seeds.taken() is None:
+            global_seeds.put_back(self._generator)
 
     def take_back(self) -> None:
         """Gives this thread what the replica that came to its end first, which is the first one, has changed."""

@@ -121,6 +121,8 @@ class CheckedStep:
             return "it draws random numbers without a seed for each sample"
         if function is None and not all(each.built for each in optimizers_of(self._model)):
             return "it runs eagerly, and makes variables of an optimizer"
+        if settings_of(self._strategy).batch_norm == "replica":
+            return "BatchNormalization takes each replica's own statistics, as --batch-norm replica asks for"
         if settings_of(self._strategy).holds_parts:
             return "each worker holds a part of its weights, or of what its optimizer keeps"
         offload = settings_of(self._strategy).offload

@@ -31,7 +31,6 @@ from tfdist.keras_repairs.optimizer import gradient_accumulation
 from tfdist.keras_repairs.optimizer.variable_updates import of_whole_batch
 from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import is_cut
 from tfdist.keras_repairs.writes.writing_replica import writing_nothing
-from tfdist.runtime import random_state
 from tfdist.runtime.workers import local_replicas
 
 Step = Callable[[Any], Any]
@@ -188,8 +187,11 @@ class StepCheck:
 
 @contextlib.contextmanager
 def _leaving_no_trace(*roots: Any) -> Iterator[None]:
-    """What the user's objects hold and the states of random numbers are afterwards as they were."""
-    with KeptState(*roots).restored(), random_state.kept(), global_seeds.borrowing():
+    """What the user's objects hold is afterwards as it was.
+
+    Python's and NumPy's random numbers are not looked at: data may be drawn by them meanwhile, and a step may not draw.
+    """
+    with KeptState(*roots).restored(), global_seeds.borrowing():
         yield
 
 

@@ -17,6 +17,7 @@ from tensorflow.python.util import tf_decorator
 
 from tfdist.keras_repairs.base.replica_step import current_step, is_alone
 from tfdist.keras_repairs.base.warn_once import warn_once
+from tfdist.runtime.transport.emulated_replicas import emulated_replica
 
 Function = Callable[..., Any]
 
@@ -27,7 +28,7 @@ def call(original: Function) -> Function:
     """Repairs `Function.__call__` of `tf.function`: within a step of several replicas it is no graph of its own."""
 
     def repaired(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if (current_step() is None and not is_alone()) or not _is_of_user(self.python_function):
+        if not _is_of_replica() or not _is_of_user(self.python_function):
             return original(self, *args, **kwargs)
         if self._jit_compile:
             warn_once(
@@ -62,6 +63,11 @@ def _converted_call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
             return function.python_function(*args, **kwargs)
         options = converter.ConversionOptions(recursive=True, optional_features=features, user_requested=True)
         return api.converted_call(target, args, kwargs, options=options)
+
+
+def _is_of_replica() -> bool:
+    """Whether the code that runs is a step's, or tried out, where replicas would wait for the lock of the function."""
+    return current_step() is not None or is_alone() or emulated_replica() is not None
 
 
 def _is_of_user(function: Any) -> bool:

@@ -11,7 +11,6 @@ import keras
 import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as trainer_module
 
-from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.batch_rows import rows, static_rows, with_row_of_zeros, without_stand_in
 from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, replica_step
@@ -256,11 +255,14 @@ class _Step:
         if not step.builds:
             yield
             return
-        kept, refusal = KeptTensors(self._model), None
+        kept = KeptTensors(self._model)
+        refusal: Exception | None = None
         state = kept.read()
         try:
             yield
-        except UnsupportedError as error:  # It may be of what is not known before the next trace.
+        except (TraceAgain, CannotBeCompiled):
+            raise
+        except Exception as error:  # It may be of what is not known before the next trace.
             refusal = error
         finally:
             kept.write(state)
