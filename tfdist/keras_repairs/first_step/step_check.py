@@ -104,7 +104,7 @@ class StepCheck:
             batch: The first batch.
             step: Makes the step of all replicas with such a batch.
         """
-        with _without_advice(), writing_nothing(self._strategy):
+        with _without_advice(), _without_tensor_float_32(), writing_nothing(self._strategy):
             return self._run(batch, step)
 
     def _run(self, batch: Any, step: Callable[[Any], Any]) -> Finding | None:
@@ -214,6 +214,17 @@ def _is_no_advice(record: logging.LogRecord) -> bool:
 def _given(data: Any) -> list[Any]:
     """The parts of data that are there: `train_on_batch` need not be given targets or weights."""
     return [leaf for leaf in tf.nest.flatten(data) if leaf is not None]
+
+
+@contextlib.contextmanager
+def _without_tensor_float_32() -> Iterator[None]:
+    """Factors of products keep their digits on a GPU, whose shapes else decide how they are rounded."""
+    before = tf.config.experimental.tensor_float_32_execution_enabled()
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+    try:
+        yield
+    finally:
+        tf.config.experimental.enable_tensor_float_32_execution(before)
 
 
 @contextlib.contextmanager
