@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 import tfdist
-from tests.devices.mirrored import mirrored
+from tests.devices.mirrored import mirrored, strictly
 from tests.devices.repair_removal import take_out
 from tests.exactness.table import numbers
 from tests.marks import slow
@@ -306,8 +306,8 @@ class DrawsForEachRow(keras.Sequential):
 
 
 @pytest.mark.parametrize("eagerly", [True, False])
-def test_a_step_that_draws_for_each_row_is_refused(eagerly: bool) -> None:
-    with mirrored(2).scope():
+def test_a_step_that_draws_for_each_row_is_refused_strictly(eagerly: bool) -> None:
+    with mirrored(2).scope(), strictly(mirrored(2)):
         model = DrawsForEachRow([keras.Input((6,)), keras.layers.Dense(1)])
         model.draws = random.SeedGenerator(5)
         model.compile("sgd", "mse", run_eagerly=eagerly)
