@@ -81,6 +81,10 @@ class CheckedStep:
         """Whether nothing is checked, or everything that was asked for last."""
         return settings_of(self._strategy).check == "off" or not settings_of(self._strategy).gather
 
+    def knows(self, spec: Any) -> bool:
+        """Whether a step with batches of an iterator with this spec is checked already, or is not to be."""
+        return self.is_off or spec in self._known
+
     def is_due(self, batch: Any) -> bool:
         """Whether a step with such a batch has not been checked yet, and is to be."""
         if self.is_off or not _is_of_replicas(batch, self._strategy):

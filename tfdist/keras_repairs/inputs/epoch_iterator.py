@@ -185,6 +185,7 @@ class BatchIterator(Iterator[Any]):
         calls: Functions compiled for the iterator and bound to its tensors, by the object that compiled them.
         meter: Counts the time that fetching a batch here takes; None: nobody counts it.
         plain_keras_overruns: Whether plain Keras would run part of a step after the last batch.
+        is_checked: Whether it is known that a step with its batches is checked, or need not be.
 
     Args:
         batches: What it iterates over.
@@ -205,6 +206,7 @@ class BatchIterator(Iterator[Any]):
         self._steps_per_epoch = batches.steps_per_epoch
         self._taken = batches.done
         self._peeked: list[Any] | None = None
+        self.is_checked = False
         self._even = batches.even
         is_distributed = of_only_replica is not None or isinstance(self.iterator, tf.distribute.DistributedIterator)
         self._is_of_replicas = batches.is_cut and is_distributed

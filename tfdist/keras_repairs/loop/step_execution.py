@@ -58,7 +58,10 @@ def execution(
     steps_of_model = _Steps(model, step, checked, uncompiled)
 
     def run(batches: BatchIterator, steps: int) -> Any:
-        steps_of_model.check(batches.peeked)
+        if not batches.is_checked:
+            batches.is_checked = True
+            if not checked.knows(batches.iterator.element_spec):
+                steps_of_model.check(batches.peeked)
         return run_notifying(listener, call, steps, lambda: steps_of_model.run(batches, steps))
 
     def run_one(batch: Any) -> Any:
