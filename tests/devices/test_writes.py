@@ -116,7 +116,8 @@ def test_written_once_of_the_global_batch(kind: str, tmp_path: Path) -> None:
         assert written(kind, tmp_path / "three") == expected
 
 
-@pytest.mark.parametrize("kind", SOME)
+# A file that every replica writes has what the last one wrote, which may be the global batch's.
+@pytest.mark.parametrize("kind", [kind for kind in SOME if kind != "file"])
 def test_without_the_repair_other_things_are_written(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
