@@ -99,7 +99,7 @@ def fine_tune(
     if is_silent:
         given |= {"quiet": True, "show": "none"}
     if document is not None:
-        given["check"] = functools.partial(check_files, config, document)
+        given["preflight"] = functools.partial(check_files, config, document)
     given.setdefault("progress", "auto")
     spec = JobSpec.for_config(
         config, target=target, document=document, membership=membership, run_dir=str(run.path), resume="auto", **given

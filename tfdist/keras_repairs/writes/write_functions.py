@@ -65,7 +65,8 @@ def python_function(what: str) -> Callable[[Function], Function]:
         def repaired(func: Any, inp: Any, Tout: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N803
             if not isinstance(Tout, list | tuple) or Tout:
                 results = original(func, inp, Tout, *args, **kwargs)
-                _note_results(what, results)
+                if not str(getattr(func, "__module__", "")).startswith("tfdist."):
+                    _note_results(what, results)
                 return results
             inputs = list(inp) if isinstance(inp, list | tuple) else [inp]
             if is_tried_out():
@@ -95,13 +96,18 @@ def check_results_are_used(step: ReplicaStep, outputs: Any) -> None:
     """
     returned = {id(leaf) for leaf in tf.nest.flatten(outputs)}
     for what, results in step.python_results:
-        if not any(id(result) in returned or result.consumers() for result in results):
+        if not any(id(result) in returned or _is_used(result) for result in results):
             raise UnsupportedError(
                 f"A step of several replicas calls {what}, and nothing uses what it returns: so it is called for what "
                 "it does besides, and each replica would do that with its own samples. Expected Tout=[], with which "
                 "it is called once a step, with the means or the rows of the global batch. Give it Tout=[] and a "
                 "function that returns None, or leave it out."
             )
+
+
+def _is_used(result: tf.Tensor) -> bool:
+    """Whether an operation takes a tensor, or waits for what makes it."""
+    return bool(result.consumers() or result.op._control_outputs)
 
 
 def _note_results(what: str, results: Any) -> None:
