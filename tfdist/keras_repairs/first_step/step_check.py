@@ -38,6 +38,8 @@ Step = Callable[[Any], Any]
 _BEYOND_ROUNDING = 4.0
 """So many times what moving all numbers a little does to a result is more than rounding does."""
 
+_ADVICE = ("eagerly has significant overhead", "triggered tf.function retracing")
+
 _PERTURBATIONS = 4
 """A number that comes to lie on the other side of a kink (of a ReLU, a maximum) changes a gradient by a leap, and one
 in many does."""
@@ -207,8 +209,8 @@ def _without_advice() -> Iterator[None]:
 
 
 def _is_no_advice(record: logging.LogRecord) -> bool:
-    """Whether TensorFlow says something else than that replicas run faster in a function."""
-    return "eagerly has significant overhead" not in str(record.msg)
+    """Whether TensorFlow says something else than that replicas run faster in a function, and rows gather in one."""
+    return not any(advice in str(record.msg) for advice in _ADVICE)
 
 
 def _given(data: Any) -> list[Any]:
