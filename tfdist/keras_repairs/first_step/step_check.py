@@ -38,8 +38,6 @@ Step = Callable[[Any], Any]
 _BEYOND_ROUNDING = 4.0
 """So many times what moving all numbers a little does to a result is more than rounding does."""
 
-_ADVICE = ("eagerly has significant overhead", "triggered tf.function retracing")
-
 _PERTURBATIONS = 4
 """A number that comes to lie on the other side of a kink (of a ReLU, a maximum) changes a gradient by a leap, and one
 in many does."""
@@ -106,7 +104,7 @@ class StepCheck:
             batch: The first batch.
             step: Makes the step of all replicas with such a batch.
         """
-        with _without_advice(), _without_tensor_float_32(), writing_nothing(self._strategy):
+        with _without_tensor_float_32(), writing_nothing(self._strategy):
             return self._run(batch, step)
 
     def _run(self, batch: Any, step: Callable[[Any], Any]) -> Finding | None:
@@ -198,9 +196,13 @@ def _leaving_no_trace(*roots: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _without_advice() -> Iterator[None]:
-    """TensorFlow does not advise against running replicas eagerly."""
+def without_advice() -> Iterator[None]:
+    """TensorFlow does not advise against running replicas eagerly, nor afterwards against gathers outside of functions.
+
+    It counts these, and speaks of those of the check at one that comes later.
+    """
     logger = tf.get_logger()
+    logger.addFilter(_is_of_no_gather)
     logger.addFilter(_is_no_advice)
     try:
         yield
@@ -209,8 +211,13 @@ def _without_advice() -> Iterator[None]:
 
 
 def _is_no_advice(record: logging.LogRecord) -> bool:
-    """Whether TensorFlow says something else than that replicas run faster in a function, and rows gather in one."""
-    return not any(advice in str(record.msg) for advice in _ADVICE)
+    """Whether TensorFlow says something else than that replicas run faster in a function."""
+    return "eagerly has significant overhead" not in str(record.msg)
+
+
+def _is_of_no_gather(record: logging.LogRecord) -> bool:
+    """Whether TensorFlow says something else than that it has traced its own gathering of rows again."""
+    return "_batch_all_gather" not in record.getMessage()
 
 
 def _given(data: Any) -> list[Any]:
