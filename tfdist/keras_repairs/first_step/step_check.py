@@ -39,6 +39,9 @@ Step = Callable[[Any], Any]
 _BEYOND_ROUNDING = 4.0
 """So many times what moving all numbers a little does to a result is more than rounding does."""
 
+_LEAP = 10.0
+"""What moves by more than so many times what the step changes in it is not changed by the step, but moved itself."""
+
 _PERTURBATIONS = 4
 """A number that comes to lie on the other side of a kink (of a ReLU, a maximum) changes a gradient by a leap, and one
 in many does."""
@@ -135,13 +138,19 @@ class StepCheck:
         """What of the differences is more than rounding, by what moving all numbers a little does on one device."""
         bounds = dict.fromkeys(parted, self._tolerance)
         beyond: list[Finding] = []
+        trained = {variable.path for variable in self._model.trainable_variables}
+        kinds = [(weight, [name for name in parted if (name in trained) == weight]) for weight in (True, False)]
         for seed in range(_PERTURBATIONS):
             self._values.write(state)
             self._values.perturb(seed, self._least_move)
             moved = self._of_one_device(_perturbed(data, seed, self._least_move))
             ours_left_out = _of_users(expected.all)
-            for name, moves in differences(_with_zeros(before, expected.all), ours_left_out, moved.all).items():
-                bounds[name] = max(bounds[name], _BEYOND_ROUNDING * moves)
+            moves = differences(_with_zeros(before, expected.all), ours_left_out, moved.all)
+            # A leap at a kink, or of an update that goes by a gradient's sign, meets another variable of the kind.
+            of_kind = {kind: max((moves[n] for n in names if moves[n] < _LEAP), default=0.0) for kind, names in kinds}
+            for kind, names in kinds:
+                for name in names:
+                    bounds[name] = max(bounds[name], _BEYOND_ROUNDING * max(moves[name], of_kind[kind]))
             beyond = [Finding(name, parted[name], bounds[name]) for name in parted if parted[name] > bounds[name]]
             if not self._is_so_somewhere(bool(beyond)):
                 return None
