@@ -138,8 +138,9 @@ def abandoned(counted):
     """Epochs and evaluations that end before their data does, and predictions of a part of it."""
     stop = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: setattr(model, "stop_training", True))
     endless, model = counted.dataset(65).repeat(), network()
-    # Iterators over one dataset would take the seeds of its shuffling from one another, as they are read ahead.
-    other = counted.dataset(65).repeat()
+    # Each validation takes an iterator of its own. Those over one dataset would take the seeds of its shuffling from
+    # one another, as each is read ahead: plain Keras, too, validates now on these samples and now on those.
+    other = counted.dataset(65, shuffle=False).repeat()
     history = model.fit(endless, steps_per_epoch=5, epochs=2, validation_data=other, validation_steps=2, verbose=0)
     model.fit(counted.dataset(65), epochs=2, verbose=0, callbacks=[stop])
     predictions = model.predict(counted.dataset(65, shuffle=False), steps=2, verbose=0)
