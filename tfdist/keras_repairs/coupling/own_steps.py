@@ -118,12 +118,11 @@ def _share_out(name: str, model: keras.Model, verdict: StepVerdict) -> None:
     if verdict.cause is Cause.SHARED:
         raise refusal(name, model, verdict)
     mode, step = _mode_of(verdict), this_step()
-    holds_parts = cuts_parameters() or settings_of(model.distribute_strategy).has_tables
-    if holds_parts and (mode.is_whole or mode.sums_at_tape):
-        # Neither gradients that are cut already nor rows of a table can be summed once more, or be every replica's own.
-        raise refusal(name, model, verdict)
-    if mode.is_whole:
-        _say_whole(name, model, verdict)
+    if mode.sums_at_tape and (cuts_parameters() or settings_of(model.distribute_strategy).has_tables):
+        mode = Mode(is_whole=True)
+        _say_whole(name, model, "gradients are parts where a tape gives them (--shard zero3, --shard-embeddings).")
+    elif mode.is_whole:
+        _say_whole(name, model, _found_in(verdict))
     mode.set_on(step)
     step.known_updates, step.known_gathered = verdict.updates, verdict.gathered
 
@@ -134,13 +133,16 @@ def _mode_of(verdict: StepVerdict) -> Mode:
     return Mode(is_whole=True)
 
 
-def _say_whole(name: str, model: keras.Model, verdict: StepVerdict) -> None:
-    found = (
+def _found_in(verdict: StepVerdict) -> str:
+    if verdict.cause is not Cause.FAILED:
+        return f"{verdict.what} would not be that of one device. {_MENDING[verdict.cause]}"
+    return (
         f"it could not be tried out on a few made-up samples ({verdict.what}). Where its losses are means over the "
         "samples, say so: loss = tfdist.averaged(loss); where they are sums, loss = tfdist.summed(loss)."
     )
-    if verdict.cause is not Cause.FAILED:
-        found = f"{verdict.what} would not be that of one device. {_MENDING[verdict.cause]}"
+
+
+def _say_whole(name: str, model: keras.Model, found: str) -> None:
     warn_once(
         f"{name} of {model.name!r} runs whole on every replica, with the samples of all of them: exact, and no faster "
         f"than one device. Of a part of the samples on each, {found}"

@@ -20,6 +20,7 @@ from tfdist.keras_repairs.inputs.epoch_iterator import FetchedBatch
 from tfdist.keras_repairs.optimizer.gradient_accumulation import inner_of
 from tfdist.keras_repairs.optimizer.gradient_reduction import build_optimizer
 from tfdist.keras_repairs.optimizer.model_optimizers import optimizers_of
+from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import is_cut
 from tfdist.runtime.batches.distribute import GlobalBatch, ReplicaBatch
 from tfdist.runtime.collectives.decisions import all_reduce
 from tfdist.runtime.strategy_settings import settings_of
@@ -128,8 +129,6 @@ class CheckedStep:
             return "it runs eagerly, and makes variables of an optimizer"
         if settings_of(self._strategy).batch_norm == "replica":
             return "BatchNormalization takes each replica's own statistics, as --batch-norm replica asks for"
-        if settings_of(self._strategy).holds_parts:
-            return "each worker holds a part of its weights, or of what its optimizer keeps"
         offload = settings_of(self._strategy).offload
         if offload is not None and offload.disk is not None:
             return "the state of its optimizer lies on disk"
@@ -143,7 +142,9 @@ class CheckedStep:
         optimizers = list(optimizers_of(self._model))
         of_optimizers = [variable for each in optimizers for variable in each.variables]
         of_keras = [*self._model.variables, *self._model.metrics_variables, *of_optimizers]
-        sums = [one for each in optimizers for one in getattr(inner_of(each), "_accumulated_gradients", ())]
+        # A worker that holds a part of an optimizer accumulates its part of sums, others what they add to sums.
+        adding = [inner_of(each) for each in optimizers if not is_cut(each)]
+        sums = [one for each in adding for one in getattr(each, "_accumulated_gradients", ())]
         return VariableValues(
             [*(variable._value for variable in of_keras), *KeptState(self._model, self._step_function).variables],
             [variable._value for variable in sums],

@@ -26,6 +26,10 @@ _ULPS = 8
 
 _HALF = ("float16", "bfloat16")
 
+_NOISE = 1e-7
+"""A gradient that is zero but for rounding, as that of a key's bias in attention, differs by all of itself. So little
+of what the step changes at most in any variable of the kind is not looked at."""
+
 _MOVE = 32.0
 """So many of those are what sums of some hundred products are rounded by, and some times that."""
 
@@ -148,25 +152,43 @@ def differences(before: Values, expected: Values, found: Values) -> dict[str, fl
         expected: After it, made in one way.
         found: After it, made in another.
     """
-    return {name: _difference(before[name], expected[name], found[name]) for name in expected if name in found}
+    changes = {name: _change(before[name], value) for name, value in expected.items() if name in found}
+    of_kind: dict[str, float] = {}
+    for name, change in changes.items():
+        of_kind[_kind_of(name)] = max(change, of_kind.get(_kind_of(name), 0.0))
+    floors = {name: _NOISE * of_kind[_kind_of(name)] for name in changes}
+    return {name: _difference(before[name], expected[name], found[name], floors[name]) for name in changes}
 
 
-def _difference(before: NDArray, expected: NDArray, found: NDArray) -> float:
+def _kind_of(name: str) -> str:
+    """What variables with one meaning have in common: momenta are named after their weights, and end alike."""
+    return re.split("[_/]", name)[-1]
+
+
+def _difference(before: NDArray, expected: NDArray, found: NDArray, floor: float = 0.0) -> float:
     if expected.shape != found.shape:
         return float("inf")
     if not _is_float(expected):
         return 0.0 if np.array_equal(expected, found) else float("inf")
-    before, expected, found, spacing = (*map(_wide, (before, expected, found)), _SPACING[expected.dtype.name])
+    spacing = _SPACING[expected.dtype.name]
     if not np.array_equal(np.isfinite(expected), np.isfinite(found)):
         return float("inf")
-    finite = np.isfinite(expected)
+    expected, found, finite = _wide(expected), _wide(found), np.isfinite(expected)
     if not finite.any():
         return 0.0
     gap = np.abs(found - expected, where=finite, out=np.zeros_like(expected))
-    gap = np.maximum(gap - _ULPS * spacing * np.abs(np.where(finite, expected, 0)), 0)
-    change = np.abs(expected - before, where=finite & np.isfinite(before), out=np.zeros_like(expected))
+    gap = np.maximum(gap - _ULPS * spacing * np.abs(np.where(finite, expected, 0)) - floor, 0)
     largest = float(gap.max(initial=0))
-    return largest / max(float(change.max(initial=0)), _LEAST) if largest else 0.0
+    return largest / max(_change(before, expected), _LEAST) if largest else 0.0
+
+
+def _change(before: NDArray, after: NDArray) -> float:
+    """The most by which a number changes, of those that are numbers before and after."""
+    if before.shape != after.shape or not _is_float(after):
+        return 0.0
+    before, after = _wide(before), _wide(after)
+    finite = np.isfinite(before) & np.isfinite(after)
+    return float(np.abs(after - before, where=finite, out=np.zeros_like(after)).max(initial=0))
 
 
 def _wide(values: NDArray) -> NDArray:

@@ -62,7 +62,7 @@ def apply(original: Function, observer: Observer | None = None) -> Function:
         with setting(_applying, True):
             if not is_one_of_several() and settings_of(self._distribution_strategy).offload is not None:
                 build_optimizer(self, None if trainable_variables is None else list(trainable_variables))
-                _apply_cut(original, self, grads, trainable_variables, observer, list)
+                _apply_cut(original, self, grads, trainable_variables, observer, None)
             elif is_one_of_several() or whole_step() is not None:
                 _apply(original, self, grads, trainable_variables, observer)
             else:
@@ -81,10 +81,13 @@ def _apply(
     if whole_step() is None:
         _check_overwritten(variables or optimizer._trainable_variables)
     if _given_as_sums():
-        if not is_cut(optimizer) and not gradient_accumulation.steps_of(optimizer):
+        if is_cut(optimizer):
+            _apply_cut(original, optimizer, grads, variables, observer, None)
+            return
+        if not gradient_accumulation.steps_of(optimizer):
             _update(original, optimizer, grads, variables, observer)
             return
-        # What is kept or cut is kept and cut of sums over the replicas.
+        # What is kept is kept of sums over the replicas.
         grads = _summands(grads)
     else:
         grads = _weighted(optimizer, grads, variables)
@@ -239,7 +242,7 @@ def _apply_cut(
     grads: Sequence[Gradient],
     variables: Any,
     observer: Observer | None,
-    reduce: sharded_update.Reduce,
+    reduce: sharded_update.Reduce | None,
 ) -> None:
     """Where each worker holds a part of the optimizer, or offloads it: it gets and accumulates its parts of sums."""
     chosen = optimizer._trainable_variables if variables is None else variables

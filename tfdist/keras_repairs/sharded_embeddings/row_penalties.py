@@ -94,8 +94,8 @@ def penalty_of(regularizer: Any, owner: str) -> RowPenalty | None:
 
 
 def weight_of_penalty(values: tf.Tensor, ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """The weight that all workers together give the penalty, and the slices without those that have it."""
+    """The weight that this worker gives the penalty, and the slices without those that have it."""
     is_weight = tf.equal(ids, _WEIGHT)
     own = tf.reduce_sum(tf.boolean_mask(values, is_weight)[:, 0])
     rest = tf.logical_not(is_weight)
-    return sum_small(own), tf.boolean_mask(values, rest), tf.boolean_mask(ids, rest)
+    return own, tf.boolean_mask(values, rest), tf.boolean_mask(ids, rest)

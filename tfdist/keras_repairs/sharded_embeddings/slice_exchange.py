@@ -8,6 +8,7 @@ from tfdist.keras_repairs.sharded_embeddings.row_lookup import by_owner, is_row
 from tfdist.keras_repairs.sharded_embeddings.row_penalties import RowPenalty, weight_of_penalty
 from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
 from tfdist.runtime.strategy_settings import settings_of
+from tfdist.runtime.transport.part_sums import sum_small
 from tfdist.runtime.transport.row_exchange import exchange_rows
 
 
@@ -32,8 +33,25 @@ def slices_for_owner(
     if isinstance(table.regularizer, RowPenalty):
         weight, values, ids = weight_of_penalty(values, ids)
         slices = _exchanged(values, ids, table, is_linear=True)
-        return tf.convert_to_tensor(slices) + weight * table.regularizer.gradient(table)
+        return tf.convert_to_tensor(slices) + sum_small(weight) * table.regularizer.gradient(table)
     return _exchanged(values, ids, table, is_linear=is_linear)
+
+
+def own_slices(gradient: tf.IndexedSlices, table: TableVariable) -> tf.IndexedSlices | tf.Tensor:
+    """The slices that are of this worker's rows, of a gradient that all workers have whole; see `slices_for_owner`."""
+    values, ids = tf.convert_to_tensor(gradient.values), tf.cast(gradient.indices, tf.int64)
+    weight = None
+    if isinstance(table.regularizer, RowPenalty):
+        weight, values, ids = weight_of_penalty(values, ids)
+    rows, dim = table.cut.part_shape(table.worker)
+    ids = ids - table.first_row
+    is_own = tf.logical_and(ids >= 0, ids < rows)
+    slices = tf.IndexedSlices(
+        tf.boolean_mask(values, is_own), tf.boolean_mask(ids, is_own), tf.constant([rows, dim], tf.int64)
+    )
+    if weight is None:
+        return slices
+    return tf.convert_to_tensor(slices) + weight * table.regularizer.gradient(table)
 
 
 def _exchanged(values: tf.Tensor, ids: tf.Tensor, table: TableVariable, *, is_linear: bool) -> tf.IndexedSlices:

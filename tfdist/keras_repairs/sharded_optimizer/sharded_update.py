@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.optimizer.variable_updates import own_copy
-from tfdist.keras_repairs.sharded_embeddings.slice_exchange import slices_for_owner
+from tfdist.keras_repairs.sharded_embeddings.slice_exchange import own_slices, slices_for_owner
 from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
 from tfdist.keras_repairs.sharded_optimizer import clipping
 from tfdist.keras_repairs.sharded_optimizer.cut_kinds import is_linear
@@ -44,7 +44,7 @@ Reduce = Callable[[Sequence[Gradient]], list[Gradient]]
 
 
 def parts_of_sums(
-    optimizer: Any, grads: Sequence[Gradient], variables: Sequence[Any], reduce_whole: Reduce
+    optimizer: Any, grads: Sequence[Gradient], variables: Sequence[Any], reduce_whole: Reduce | None
 ) -> list[Gradient]:
     """This worker's parts of the sums of gradients over the workers, in the shapes of the variables' parts.
 
@@ -54,9 +54,11 @@ def parts_of_sums(
             where code in `tfdist.gathered` has taken them.
         variables: The model's.
         reduce_whole: Sums gradients over the workers for all of them: those of variables that all have, and sparse
-            ones, whose rows are few.
+            ones, whose rows are few. None where every worker has whole sums already.
     """
     parts = [part_of(optimizer, variable) for variable in variables]
+    if reduce_whole is None:
+        return [_own_part_of_gradient(gradient, part) for gradient, part in zip(grads, parts, strict=True)]
     found = [_of_stored(gradient, part, optimizer) for gradient, part in zip(grads, parts, strict=True)]
     rest = [(i, gradient) for i, gradient in enumerate(grads) if gradient is not None and found[i] is None]
     dense = [i for i, gradient in rest if isinstance(gradient, tf.Tensor)]
@@ -84,6 +86,12 @@ def _of_stored(gradient: Gradient, part: VariablePart | None, optimizer: Any) ->
     if part.is_stored:
         return gradient
     return _own_part(whole_sum(gradient, part.storage), part)
+
+
+def _own_part_of_gradient(total: Gradient, part: VariablePart | None) -> Gradient:
+    if part is not None and isinstance(part.whole, TableVariable) and isinstance(total, tf.IndexedSlices):
+        return own_slices(total, part.whole)
+    return None if total is None else _own_part(total, part)
 
 
 def _own_part(total: Any, part: VariablePart | None) -> Gradient:
