@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import tensorflow as tf
 from keras.src.backend.common import global_state
 
+from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base import global_seeds, tensorflow_seeds
 from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.base.replica_step import TraceAgain
@@ -41,7 +42,7 @@ def call_for_each_replica(original: Function) -> Function:
         handover = _Handover(distribution)
         try:
             result = original(distribution, handover.inheriting(fn), args, kwargs)
-        except TraceAgain:
+        except (TraceAgain, UnsupportedError):
             handover.take_back_generator()
             raise
         handover.take_back()
@@ -129,7 +130,7 @@ class _Handover:
             ):
                 try:
                     result = function(*args, **kwargs)
-                except TraceAgain:
+                except (TraceAgain, UnsupportedError):
                     self._generator = self._generator or global_seeds.taken()
                     raise
             if self._left is None:
@@ -139,7 +140,7 @@ class _Handover:
         return run
 
     def take_back_generator(self) -> None:
-        """Gives this thread the seed generator that a trace has taken which is made once more.
+        """Gives this thread the seed generator that a trace has taken which is made once more, or in another way.
 
         Its seed is the next of Python's numbers, of which one device takes one.
         """

@@ -76,6 +76,7 @@ class CheckedStep:
         self._strategy = model.distribute_strategy
         self._name = f"{type(model).__qualname__}.{step_function.__name__} of {model.name!r}"
         self._known: list[Any] = []
+        self._refusal: UnsupportedError | None = None
 
     @property
     def is_off(self) -> bool:
@@ -100,9 +101,14 @@ class CheckedStep:
             step: Makes the step of the replicas.
 
         Raises:
-            UnsupportedError: Even the whole step on every replica is not what one device computes.
+            UnsupportedError: Even the whole step on every replica is not what one device computes, or cannot be traced.
         """
-        function = step.trace(batch)
+        refusal, function = self._refused(batch, step)
+        if bool(all_reduce(float(refusal is not None), "max", self._strategy)):
+            self._refusal = refusal or UnsupportedError("another worker cannot share it out")
+            self._sharing.is_whole = True
+            return True
+        self._say_whole_instead()
         if function is None and self._step_function.__name__ == "train_step":
             build_optimizer(self._model.optimizer, self._model.trainable_weights)
         hindrance = self._hindrance(function, batch)
@@ -120,6 +126,31 @@ class CheckedStep:
             return False
         self._climb(finding)
         return True
+
+    def _refused(self, batch: Any, step: TracedStep) -> tuple[UnsupportedError | None, Any]:
+        """Why replicas cannot share the step out, as its trace has said, and the function that was traced.
+
+        Raises:
+            UnsupportedError: They cannot run it whole either, or are not to.
+        """
+        try:
+            return None, step.trace(batch)
+        except UnsupportedError as refusal:
+            settings = settings_of(self._strategy)
+            is_last = settings.strict or settings.holds_parts or settings.batch_norm == "replica"
+            if self._sharing.is_whole or is_last:
+                raise (self._refusal or refusal) from None
+            return refusal, None
+
+    def _say_whole_instead(self) -> None:
+        """Says that the step runs whole for what could not be shared out, once that is known to be possible."""
+        if self._refusal is None:
+            return
+        warn_once(
+            f"{self._name} runs whole on every replica, with the samples of all of them: exact, and no faster than one "
+            f"device. They cannot share it out: {self._refusal}"
+        )
+        self._refusal = None
 
     def _hindrance(self, function: Any, batch: Any) -> str:
         """Why the step cannot be made once more for a check, as far as this worker knows; empty where it can."""

@@ -233,8 +233,9 @@ def _is_no_advice(record: logging.LogRecord) -> bool:
 
 
 def _is_of_no_gather(record: logging.LogRecord) -> bool:
-    """Whether TensorFlow says something else than that it has traced its own gathering of rows again."""
-    return "_batch_all_gather" not in record.getMessage()
+    """Whether TensorFlow says something else than that a check's function, or its gathering of rows, is traced anew."""
+    message = record.getMessage()
+    return "_batch_all_gather" not in message and "StepCheck." not in message
 
 
 def _given(data: Any) -> list[Any]:
