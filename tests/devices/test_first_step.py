@@ -168,6 +168,32 @@ def test_it_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
         np.testing.assert_array_equal(one, other)
 
 
+class OfPairs(keras.Model):
+    def train_step(self, data: Any) -> Any:
+        x, _ = data
+        with tf.GradientTape() as tape:
+            pairs = ops.reshape(self(x, training=True), (-1, 2, 3))
+            loss = ops.mean(ops.square(pairs[:, 0] - pairs[:, 1]))
+        self.optimizer.apply(tape.gradient(loss, self.trainable_variables), self.trainable_variables)
+        return {"distance": loss}
+
+
+def test_a_step_that_takes_pairs_of_rows_is_checked_with_the_whole_batch(caplog: pytest.LogCaptureFixture) -> None:
+    """A few rows need not be pairs, on one device nor on some replica."""
+
+    def trained() -> list[Any]:
+        keras.utils.set_random_seed(4)
+        inputs = keras.Input((6,))
+        model = OfPairs(inputs, layers.Dense(3)(inputs))
+        model.compile(keras.optimizers.SGD(0.1))
+        return fitted(model, 32)
+
+    expected = trained()
+    with mirrored(2).scope(), checking(mirrored(2)), caplog.at_level(logging.INFO, "tfdist"):
+        assert_close(expected, trained())
+    assert "checked on its first batch" in caplog.text
+
+
 class Noisy(keras.Model):
     def call(self, x: Any, training: bool = False) -> Any:
         return super().call(x) + tf.random.normal((tf.shape(x)[0], 3))

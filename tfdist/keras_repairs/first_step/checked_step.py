@@ -13,7 +13,7 @@ import tensorflow as tf
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
-from tfdist.keras_repairs.first_step.step_check import Finding, StepCheck, without_advice
+from tfdist.keras_repairs.first_step.step_check import CannotBeMadeError, Finding, StepCheck, without_advice
 from tfdist.keras_repairs.first_step.step_effects import effects_of
 from tfdist.keras_repairs.first_step.variable_values import VariableValues
 from tfdist.keras_repairs.inputs.epoch_iterator import FetchedBatch
@@ -118,8 +118,13 @@ class CheckedStep:
             self._say_unchecked(hindrance or "that of another worker does more than compute")
             return False
         check = StepCheck(self._model, self._step_function, self._variables(function), self._results)
-        with without_advice():
-            finding = self._agreed(check.run(batch, step))
+        try:
+            with without_advice():
+                finding = self._agreed(check.run(batch, step))
+        except CannotBeMadeError as error:
+            self._known.append(_kind_of(batch))
+            self._say_unchecked(f"it could not be made on one replica alone ({error})")
+            return False
         if finding is None:
             self._known.append(_kind_of(batch))
             _log.info("%s: checked on its first batch, it is what one device computes", self._name)

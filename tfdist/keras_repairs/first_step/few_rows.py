@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import tensorflow as tf
@@ -17,11 +18,11 @@ from tfdist.runtime.collectives.decisions import all_reduce
 from tfdist.runtime.workers import local_replicas
 
 ROWS_EACH = 2
-"""Rows of each replica; the first one has one more, so that a mean over replicas is none over samples."""
+"""Rows of each replica; the first one has more, so that a mean over replicas is none over samples."""
 
 
 def few_rows_of(batch: Any, strategy: tf.distribute.Strategy) -> Any:
-    """`batch` with the first few rows of each replica; the whole batch where its shape is fixed.
+    """`batch` with the first few rows of each replica; the whole batch where its shape is fixed, or it is small.
 
     Args:
         batch: A `GlobalBatch`, or a `FetchedBatch` of `ReplicaBatch`es.
@@ -33,9 +34,11 @@ def few_rows_of(batch: Any, strategy: tf.distribute.Strategy) -> Any:
     pieces = strategy.experimental_local_results(batch.values)
     total = int(pieces[0].total)
     held = [stop - start for start, stop in (bounds(total, replicas, index) for index in range(replicas))]
-    kept = [min(rows, ROWS_EACH + (index == 0)) for index, rows in enumerate(held)]
+    others = [min(rows, ROWS_EACH) for rows in held[1:]]
+    # A prime number: what makes pairs or triplets of rows fails on one device already, and not on some replicas alone.
+    kept = [_prime_from(sum(others) + ROWS_EACH + 1) - sum(others), *others]
     share_rows = all(_share_rows(given(piece.data)) for piece in pieces)
-    if not all_reduce(float(share_rows), "min", strategy) or sum(kept) == total:
+    if not all_reduce(float(share_rows), "min", strategy) or kept[0] > held[0] or sum(kept) == total:
         return batch
     own = [_few_of(p, i, kept) for p, i in zip(pieces, local_replicas(strategy), strict=True)]
     values = _distributed(own, strategy) if _is_distributed(batch.values) else own[0]
@@ -58,6 +61,13 @@ def rows_of_all(batch: Any, strategy: tf.distribute.Strategy) -> Any:
     run = tf.autograph.experimental.do_not_convert(on_replica)
     outputs = strategy.run(run, args=(batch.values,))
     return tf.nest.map_structure(lambda leaf: strategy.experimental_local_results(leaf)[0], outputs)
+
+
+def _prime_from(number: int) -> int:
+    """The least prime number that is not below `number`, which is at least 2."""
+    while any(number % factor == 0 for factor in range(2, math.isqrt(number) + 1)):
+        number += 1
+    return number
 
 
 def _few_of(piece: ReplicaBatch, index: int, kept: list[int]) -> ReplicaBatch:

@@ -74,6 +74,10 @@ class Finding:
     bound: float
 
 
+class CannotBeMadeError(Exception):
+    """The script's own step fails on one replica, with the rows of all, as it is made for a check."""
+
+
 class StepCheck:
     """The check of a step.
 
@@ -107,17 +111,17 @@ class StepCheck:
         Args:
             batch: The first batch.
             step: Makes the step of all replicas with such a batch.
+
+        Raises:
+            CannotBeMadeError: One device cannot make the step, as it seems.
         """
         with _without_tensor_float_32(), writing_nothing(self._strategy):
             return self._run(batch, step)
 
     def _run(self, batch: Any, step: Callable[[Any], Any]) -> Finding | None:
-        few = few_rows_of(batch, self._strategy)
-        data = rows_of_all(few, self._strategy)
-        self._functions = [self._function_of(data, is_of_any_size(few))]
         before, state = self._values.of_all(), self._values.read()
         try:
-            expected = self._of_one_device(data)
+            few, data, expected = self._made_alone(batch, state)
             self._values.write(state)
             found = self._outcome(step(few))
             name = self._values.parted()
@@ -131,6 +135,29 @@ class StepCheck:
             return self._beyond_rounding(data, before, state, expected, parted)
         finally:
             self._values.write(state)
+
+    def _made_alone(self, batch: Any, state: Sequence[NDArray]) -> tuple[Any, Any, Outcome]:
+        """What one device makes of a few rows, or of the whole batch where a step cannot be made with a few.
+
+        Returns:
+            The batch that it is, the data of all its rows, and what comes of them.
+
+        Raises:
+            CannotBeMadeError: Nor can it be made with the whole batch.
+        """
+        few = few_rows_of(batch, self._strategy)
+        for few in (few,) if few is batch else (few, batch):
+            data = rows_of_all(few, self._strategy)
+            self._functions = [self._function_of(data, is_of_any_size(few))]
+            expected, error = None, None
+            try:
+                expected = self._of_one_device(data)
+            except Exception as failure:  # The user's own step, which may take batches of some sizes alone.
+                error = failure
+            if not self._is_so_somewhere(error is not None) and expected is not None:
+                return few, data, expected
+            self._values.write(state)
+        raise CannotBeMadeError(f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
 
     def _beyond_rounding(
         self, data: Any, before: Values, state: Sequence[NDArray], expected: Outcome, parted: dict[str, float]
