@@ -5,12 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
+from tfdist.storage.file_content import FileContent
+
+MOST_OBJECT_BYTES = 1 << 47
+"""More than any object has; S3 itself takes 50 TB."""
+
+MOST_WHOLE_BYTES = 1 << 30
+"""Of an object that is read by a `read` without a size; larger ones are read in parts."""
+
 
 class NoAnswerError(OSError):
     """A store did not answer in time, or as one does that is overloaded: a later request may succeed."""
 
 
-Content = bytes | memoryview
+Content = bytes | memoryview | FileContent
 """The content of an object; a memoryview has uint8."""
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from tfdist.storage.file_content import FileContent
 from tfdist.storage.object_store import ObjectStore
 
 BLOCK_BYTES = 8 << 20
@@ -27,11 +27,7 @@ def upload(folder: Path, store: ObjectStore, url: str, last: Callable[[Path], bo
     for path in [*(path for path in files if not last(path)), *filter(last, files)]:
         name = path.relative_to(folder).as_posix()
         with path.open("rb") as file:
-            if path.stat().st_size == 0:
-                store.write(f"{url}/{name}", b"")
-                continue
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as content:
-                store.write(f"{url}/{name}", content)
+            store.write(f"{url}/{name}", FileContent(file))
 
 
 def download(store: ObjectStore, urls: Sequence[str], folder: Path) -> list[Path]:

@@ -117,6 +117,12 @@ def dropped_names(files: Collection[LocalFile], there: Collection[str]) -> list[
     return sorted(dropped, key=lambda name: (not _is_marker(name), name))
 
 
+def marks_any_of(name: str, others: Collection[str]) -> bool:
+    """Whether a file marks a checkpoint as whole that has one of some others."""
+    folder, _, _ = name.rpartition("/")
+    return _is_marker(name) and any(other.startswith(f"{folder}/") for other in others)
+
+
 def _place(name: str) -> int:
     return 0 if name == RUN_FILE else 2 if _is_marker(name) else 1
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import mmap
 import os
 import secrets
 import shutil
@@ -12,7 +11,7 @@ import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from tfdist import bounded_json
 from tfdist.errors import RunDirError, StoreError
@@ -21,10 +20,13 @@ from tfdist.rundir.atomic_files import write_json
 from tfdist.rundir.layout import RunDir
 from tfdist.rundir.regular_files import is_bare_name, open_regular, read_json
 from tfdist.rundir.run_dir_creation import Resume
+from tfdist.storage.file_content import FileContent, LocalFileError
 from tfdist.storage.object_store import NoAnswerError, ObjectStore
 
 _BLOCK_BYTES = 8 << 20
 _MOST_RECORD_BYTES = 1 << 16
+_READINGS = 3
+"""How often a file that becomes smaller while it is read is read again."""
 
 
 class CopyStore:
@@ -53,14 +55,17 @@ class CopyStore:
 
         Raises:
             FileNotFoundError: It is gone.
-            OSError: It cannot be read or copied.
+            LocalFileError: It cannot be read, or became smaller each time it was.
+            OSError: It cannot be copied.
         """
-        with open_regular(folder / name) as file:
-            if os.fstat(file.fileno()).st_size == 0:
-                self._store.write(f"{self.url}/{name}", b"")
-                return
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as content:
-                self._store.write(f"{self.url}/{name}", content)
+        for is_last in (*[False] * (_READINGS - 1), True):
+            with _opened(folder / name) as file:
+                try:
+                    self._store.write(f"{self.url}/{name}", FileContent(file))
+                    return
+                except LocalFileError:
+                    if is_last:
+                        raise
 
     def remove(self, name: str) -> None:
         """Removes a file from the copy.
@@ -168,6 +173,15 @@ class CopyStore:
             raise StoreError(f"--copy-to {self.url}: {said}. Start it again when it can be reached.") from error
         except OSError as error:
             raise RunDirError(f"--copy-to {self.url} cannot be used: {error.strerror or error}.") from error
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return open_regular(path)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise LocalFileError(error.errno, f"it cannot be read: {error.strerror}") from error
 
 
 def _has_entries(folder: Path) -> bool:

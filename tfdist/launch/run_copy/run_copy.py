@@ -10,11 +10,20 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from tfdist.errors import RunDirError, TfdistError, UsageError
+from tfdist.errors import RunDirError, UsageError
 from tfdist.launch.job_spec import JobSpec
-from tfdist.launch.run_copy.copied_files import RUN_FILE, Copied, LocalFile, dropped_names, due_files, local_files
+from tfdist.launch.run_copy.copied_files import (
+    RUN_FILE,
+    Copied,
+    LocalFile,
+    dropped_names,
+    due_files,
+    local_files,
+    marks_any_of,
+)
 from tfdist.launch.run_copy.copy_store import CopyStore, job_of
 from tfdist.rundir.layout import RunDir
+from tfdist.storage.file_content import LocalFileError
 from tfdist.text import format_count
 from tfdist.url_schemes import fault_of, is_bucket
 
@@ -148,8 +157,8 @@ class RunCopy:
             if self._is_own():
                 self._copy(is_last=is_last)
             self._problem = ""
-        except (OSError, TfdistError) as error:
-            self._problem = str(getattr(error, "strerror", None) or error).rstrip(".")
+        except Exception as error:  # of any kind: the training goes on, and one report says it
+            self._problem = (str(getattr(error, "strerror", None) or error) or type(error).__name__).rstrip(".")
             if not self._has_told and not is_last:
                 self._has_told = True
                 _say(
@@ -173,16 +182,24 @@ class RunCopy:
         files = local_files(self._run.path)
         if all(file.name != RUN_FILE for file in files):
             return  # somebody has just removed it
+        faults: dict[str, LocalFileError] = {}
         for file in due_files(files, self._copied, time.monotonic(), is_last=is_last):
             if time.monotonic() > self._deadline:
                 raise TimeoutError("there was too little time")
-            # A checkpoint may be removed meanwhile: then it has no mark in the copy either.
-            with contextlib.suppress(FileNotFoundError):
-                self._write(file, self._there)
+            if marks_any_of(file.name, faults):
+                continue
+            try:
+                # A checkpoint may be removed meanwhile: then it has no mark in the copy either.
+                with contextlib.suppress(FileNotFoundError):
+                    self._write(file, self._there)
+            except LocalFileError as error:
+                faults[file.name] = error
         for name in dropped_names(files, self._there):
             self._store.remove(name)
             self._there.discard(name)
             self._copied.pop(name, None)
+        for name, fault in faults.items():
+            raise LocalFileError(fault.errno, f"{name} is not in it: {fault.strerror}")
 
     def _write(self, file: LocalFile, there: set[str]) -> None:
         job = job_of(self._run.run_file)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ from tfdist.errors import RunDirError, StoreError
 from tfdist.launch.run_copy.copy_store import CopyStore, job_of
 from tfdist.rundir.atomic_files import write_json
 from tfdist.rundir.layout import RunDir
-from tfdist.storage.object_store import NoAnswerError
+from tfdist.storage.file_content import LocalFileError
+from tfdist.storage.object_store import Content, NoAnswerError
 
 URL = "s3://bucket/run"
 
@@ -92,6 +94,38 @@ def test_what_cannot_be_written_is_told_before_the_training(
     memory.fault = NoAnswerError(errno.ETIMEDOUT, "no answer", URL)
     with pytest.raises(StoreError, match="no answer. Start it again"):
         store.begin(RunDir(tmp_path / "run"), "never", overwrite=False)
+
+
+class Shortening(ObjectMemory):
+    """A store under whose first writes somebody makes the file smaller."""
+
+    def __init__(self, file: Path, times: int) -> None:
+        super().__init__()
+        self._file, self._times = file, times
+
+    def write(self, url: str, content: Content) -> None:
+        assert not isinstance(content, memoryview), "a map would end this process"
+        begin = content[: len(content) // 2]
+        if self._times and len(content):
+            self._times -= 1
+            os.truncate(self._file, len(begin) // 2)
+        super().write(url, begin + content[len(begin) :])
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_a_file_that_becomes_smaller_is_read_again_and_then_named(times: int, tmp_path: Path) -> None:
+    run = run_of(tmp_path, "1")
+    file = run.path / "embeddings.npy"
+    file.write_bytes(b"x" * 65536)
+    memory = Shortening(file, times)
+    store = CopyStore(memory, URL)
+    if times < 3:
+        store.write(run.path, file.name)
+        assert memory.objects[f"{URL}/embeddings.npy"] == file.read_bytes()
+        return
+    with pytest.raises(LocalFileError, match="it became smaller while it was read"):
+        store.write(run.path, file.name)
+    assert not memory.objects
 
 
 def test_a_copy_reaches_no_other_directory(store: CopyStore, memory: ObjectMemory, tmp_path: Path) -> None:

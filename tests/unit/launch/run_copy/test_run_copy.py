@@ -17,6 +17,7 @@ from tfdist.launch.run_copy.copy_store import CopyStore
 from tfdist.launch.run_copy.run_copy import RunCopy, run_with_copy
 from tfdist.rundir.atomic_files import write_json
 from tfdist.rundir.layout import RunDir
+from tfdist.storage.file_content import LocalFileError
 
 URL = "s3://bucket/run"
 
@@ -136,6 +137,41 @@ def test_a_store_that_fails_is_told_of_and_ends_nothing(
     said = "".join(told) + capsys.readouterr().err
     assert said.count("is behind: ") == 1
     assert f"warning: the copy of the run in {URL} is not complete: the store is full. All of it is in {run}" in said
+
+
+@pytest.mark.parametrize("fault", [LocalFileError(errno.EIO, "it cannot be read"), MemoryError()], ids=repr)
+def test_a_file_that_cannot_be_read_is_named_and_holds_up_no_other(
+    fault: Exception,
+    memory: ObjectMemory,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = RunDir(tmp_path / "run")
+    reads = CopyStore.write
+
+    def fails(store: CopyStore, folder: Path, name: str) -> None:
+        if name.endswith("1/weights"):
+            raise fault
+        reads(store, folder, name)
+
+    monkeypatch.setattr(CopyStore, "write", fails)
+
+    def train() -> int:
+        mark(run, "1")
+        for number in (1, 2):
+            write(run, **{f"checkpoints__{number}__weights": "x", f"checkpoints__{number}__checkpoint.json": "{}"})
+        return 0
+
+    copied(memory, run, train)
+    said = capsys.readouterr().err
+    if isinstance(fault, MemoryError):
+        assert "is not complete: MemoryError. All of it is in" in said
+        return
+    assert "is not complete: checkpoints/1/weights is not in it: it cannot be read. All of it is in" in said
+    kept = {name for name in memory.below(URL) if name.startswith("checkpoints/")}
+    # What marks a checkpoint as whole is not copied without all of its files.
+    assert kept == {"checkpoints/2/weights", "checkpoints/2/checkpoint.json"}
 
 
 def test_an_elastic_job_asks_with_each_start_of_its_workers(memory: ObjectMemory, tmp_path: Path) -> None:
