@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tfdist import bounded_json
-from tfdist.checkpoint.checkpoint_files import StoredCheckpoint, error_when_out_of_reach
+from tfdist.checkpoint.checkpoint_files import StoredCheckpoint, error_when_out_of_reach, opened
 from tfdist.errors import RunDirError, StoreError
 from tfdist.rundir import atomic_files
 from tfdist.storage.object_path import ObjectPath
@@ -27,6 +27,7 @@ CLAIMS = "generations"
 """The folder of the claims, among the checkpoints."""
 
 _DIGITS = 8
+_MOST_BYTES = 1 << 16
 _ATTEMPTS = 100
 """How often a number that somebody else has taken meanwhile is followed by the next."""
 
@@ -110,7 +111,8 @@ class GenerationClaim:
 
     def _is_own(self, number: int) -> bool:
         try:
-            claim = bounded_json.parse(self._file(number).read_bytes())
+            with opened(self._file(number)) as content:
+                claim = bounded_json.parse(content.read(_MOST_BYTES + 1), _MOST_BYTES)
         except ValueError:
             return False
         return isinstance(claim, dict) and claim.get("job") == self._job

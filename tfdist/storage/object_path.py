@@ -68,11 +68,6 @@ class ObjectPath:
         """Opens it for reading bytes."""
         return self.store.open(self._url)
 
-    def read_bytes(self) -> bytes:
-        """Its content."""
-        with self.open() as content:
-            return content.read()
-
     def write_bytes(self, content: Content) -> None:
         """Writes it as a whole."""
         self.store.write(self._url, content)

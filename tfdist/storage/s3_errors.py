@@ -43,6 +43,10 @@ _AGAIN_STATUS = frozenset({408, 429, 500, 502, 503, 504})
 _WITHOUT_CREDENTIALS = ("NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError", "ProfileNotFound")
 
 
+class UnsoundAnswerError(Exception):
+    """An answer that no store gives: another would be no better."""
+
+
 @dataclass(frozen=True)
 class S3Fault:
     """What an error of one request means.
@@ -68,6 +72,10 @@ def fault_of(error: BaseException, endpoint: str) -> S3Fault:
         endpoint: Where the request went, for the text.
     """
     chain = list(_chain(error))
+    unsound = next(filter(_is_unsound, chain), None)
+    if unsound is not None:
+        text = f"{endpoint} gave an answer that is none of S3: {_shown(unsound)}. Check AWS_ENDPOINT_URL"
+        return S3Fault(errno.EREMOTEIO, text, is_answer=True)
     for each in chain:
         response = getattr(each, "response", None)
         if isinstance(response, dict):
@@ -87,12 +95,12 @@ def fault_of(error: BaseException, endpoint: str) -> S3Fault:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An exception and its causes: s3fs and aiohttp put theirs around others."""
+    """An exception and its causes: s3fs, botocore and aiohttp put theirs around others."""
     for _ in range(_MOST_CAUSES):
-        if error is None:
+        if not isinstance(error, BaseException):
             return
         yield error
-        error = error.__cause__
+        error = error.__cause__ or getattr(error, "kwargs", {}).get("error")
 
 
 def _answered(response: dict[str, Any], endpoint: str) -> S3Fault:
@@ -106,6 +114,10 @@ def _answered(response: dict[str, Any], endpoint: str) -> S3Fault:
     if code in _EXISTS:
         is_conflict = code == "ConditionalRequestConflict"
         return S3Fault(errno.EEXIST, "it was written meanwhile, or is there already", is_conflict, True)
+    place = _other_address(metadata)
+    if place:
+        text = f"{endpoint} answered {shown}: it sends to {place}, which is not followed. Set AWS_ENDPOINT_URL to where"
+        return S3Fault(errno.EREMOTEIO, f"{text} the store itself is", is_answer=True)
     if code in _ANSWERS:
         number, text = _ANSWERS[code]
         return S3Fault(number, f"{endpoint} answered {shown}: {text}", is_answer=True)
@@ -116,9 +128,23 @@ def _answered(response: dict[str, Any], endpoint: str) -> S3Fault:
     return S3Fault(errno.EREMOTEIO, f"{endpoint} answered {shown}: {said}", is_answer=True)
 
 
+def _other_address(metadata: dict[str, Any]) -> str:
+    """Where an answer sends to; empty for one that does not."""
+    status, headers = metadata.get("HTTPStatusCode"), metadata.get("HTTPHeaders")
+    if not isinstance(status, int) or not 300 <= status < 400 or not isinstance(headers, dict):
+        return ""
+    return _shown(headers.get("location", ""))
+
+
 def _shown(said: object) -> str:
     """What others said, in one line, without the names and passwords of addresses."""
     return _USER.sub("//", " ".join(str(said).split()))[:_MOST_LETTERS]
+
+
+def _is_unsound(error: BaseException) -> bool:
+    """Whether there was an answer, and it is no XML where S3 has XML, no HTTP, or too much."""
+    names = {kind.__name__ for kind in type(error).__mro__}
+    return bool(names & {"UnsoundAnswerError", "ResponseParserError", "ClientResponseError"})
 
 
 def _is_of_network(error: BaseException) -> bool:

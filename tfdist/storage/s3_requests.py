@@ -124,6 +124,8 @@ def _of_process(pid: int) -> S3Requests:
 def _file_system() -> Any:
     try:
         import s3fs
+
+        from tfdist.storage.bounded_session import BoundedSession
     except ImportError as error:
         raise UsageError(missing_package("s3://", error.name or "s3fs")) from error
     system = s3fs.S3FileSystem(
@@ -133,6 +135,7 @@ def _file_system() -> Any:
             "connect_timeout": CONNECT_SECONDS,
             "read_timeout": READ_SECONDS,
             "retries": {"total_max_attempts": 1},  # attempts are counted here alone
+            "http_session_cls": BoundedSession,
         },
     )
     system.retries = 1

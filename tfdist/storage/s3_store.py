@@ -6,11 +6,12 @@ import contextlib
 import errno
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, BinaryIO, cast
 
-from tfdist.storage.object_store import Content, ObjectStatus
+from tfdist.storage.listing_bounds import ListingBounds
+from tfdist.storage.object_store import MOST_OBJECT_BYTES, MOST_WHOLE_BYTES, Content, ObjectStatus
 from tfdist.storage.s3_requests import S3Requests
 
 BLOCK_BYTES = 2 << 20
@@ -30,10 +31,12 @@ class S3Store:
 
     Args:
         requests: Makes its requests.
+        listing_bounds: Gives the bounds of one list.
     """
 
-    def __init__(self, requests: S3Requests) -> None:
+    def __init__(self, requests: S3Requests, listing_bounds: Callable[[], ListingBounds] = ListingBounds) -> None:
         self._requests = requests
+        self._listing_bounds = listing_bounds
 
     def status(self, url: str) -> ObjectStatus:
         """The status of an object."""
@@ -66,10 +69,9 @@ class S3Store:
         """The names of what lies directly below a URL, folders among them."""
         _, prefix = address_of(url)
         prefix = f"{prefix}/" if prefix else ""
-        pages = list(self._pages(url, prefix, delimiter="/"))
-        keys = [name for page in pages for name in _values(url, page, "Contents", "Key")]
-        folders = [name for page in pages for name in _values(url, page, "CommonPrefixes", "Prefix")]
-        below = [name for name in (*keys, *folders) if name.startswith(prefix) and name != prefix]
+        pages = self._pages(url, prefix, delimiter="/")
+        listed = [name for keys, folders in pages for name in (*keys, *folders)]
+        below = [name for name in listed if name.startswith(prefix) and name != prefix]
         found = [name[len(prefix) :].rstrip("/") for name in below]
         if not found:
             raise FileNotFoundError(errno.ENOENT, "there is nothing below it", url)
@@ -109,24 +111,31 @@ class S3Store:
         found = self._requests.call(url, "head_object", Bucket=bucket, Key=key)
         try:
             modified = int(found["LastModified"].timestamp()) * 1_000_000_000
-            return ObjectStatus(int(found["ContentLength"]), modified), str(found.get("ETag", ""))
+            size = int(found["ContentLength"])
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise _no_answer_of_s3(url) from error
+        if not 0 <= size <= MOST_OBJECT_BYTES:
+            raise OSError(errno.EIO, f"it is damaged: the store says that it has {size:,} bytes", url)
+        return ObjectStatus(size, modified), str(found.get("ETag", ""))
 
     def _names(self, url: str, prefix: str) -> list[str]:
-        return [name for page in self._pages(url, prefix) for name in _values(url, page, "Contents", "Key")]
+        return [name for names, _ in self._pages(url, prefix) for name in names]
 
-    def _pages(self, url: str, prefix: str, delimiter: str = "") -> Iterator[dict[str, Any]]:
+    def _pages(self, url: str, prefix: str, delimiter: str = "") -> Iterator[tuple[list[str], list[str]]]:
+        """The names of objects, and those of folders, page by page."""
         bucket, _ = address_of(url)
         more: dict[str, str] = {"Delimiter": delimiter} if delimiter else {}
+        bounds = self._listing_bounds()
         while True:
             page = self._requests.call(url, "list_objects_v2", Bucket=bucket, Prefix=prefix, **more)
-            yield page
-            token = page.get("NextContinuationToken")
-            if not page.get("IsTruncated"):
+            keys, folders = _values(url, page, "Contents", "Key"), _values(url, page, "CommonPrefixes", "Prefix")
+            token = page.get("NextContinuationToken", "") if page.get("IsTruncated") else None
+            fault = bounds.fault([*keys, *folders], token)
+            if fault is not None:
+                raise OSError(errno.EREMOTEIO, f"the list of what is there cannot be read. {fault}", url)
+            yield keys, folders
+            if token is None:
                 return
-            if not isinstance(token, str) or token == more.get("ContinuationToken"):
-                raise _no_answer_of_s3(url)  # the list would have no end
             more["ContinuationToken"] = token
 
     def _write_parts(self, url: str, content: Content, condition: dict[str, str]) -> None:
@@ -181,6 +190,9 @@ class _Reader(io.RawIOBase):
         return self._place
 
     def readall(self) -> bytes:
+        if self._size - self._place > MOST_WHOLE_BYTES:
+            said = f"its {self._size:,} bytes are too many to be read as a whole. Expected at most {MOST_WHOLE_BYTES:,}"
+            raise OSError(errno.EFBIG, said, self._url)
         blocks = []
         while block := self.read(BLOCK_BYTES):  # else by 8 KiB, a request each
             blocks.append(block)

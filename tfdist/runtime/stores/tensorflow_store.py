@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import io
 from typing import Any, BinaryIO, cast
 
 import tensorflow as tf
 
 from tfdist.runtime.stores.remote_file_calls import as_os_error, bounded_call
-from tfdist.storage.object_store import Content, ObjectStatus
+from tfdist.storage.object_store import MOST_WHOLE_BYTES, Content, ObjectStatus
 
 BLOCK_BYTES = 4 << 20
 """Bytes of a file that are read or written at a time."""
@@ -84,6 +85,10 @@ class _Reader(io.RawIOBase):
         return int(bounded_call(self._url, self._file.tell))
 
     def readall(self) -> bytes:
+        size = int(bounded_call(self._url, self._file.size))
+        if size > MOST_WHOLE_BYTES:
+            said = f"its {size:,} bytes are too many to be read as a whole. Expected at most {MOST_WHOLE_BYTES:,}"
+            raise OSError(errno.EFBIG, said, self._url)
         content: bytes = bounded_call(self._url, self._file.read)
         return content
 
