@@ -27,8 +27,8 @@ from tfdist.checkpoint.parts.folder_agreement import all_reach
 from tfdist.checkpoint.parts.part_saving import PartSaving
 from tfdist.checkpoint.parts.parted_file import is_parted, opened_weights
 from tfdist.checkpoint.retention_policy import RetentionPolicy
-from tfdist.checkpoint.temporary_folder import temporary_folder
 from tfdist.errors import RunDirError
+from tfdist.rundir.temp_names import temporary_folder
 from tfdist.runtime.collectives.decisions import broadcast
 from tfdist.runtime.stores.object_stores import path_of
 from tfdist.runtime.transport.chief_broadcast import opened_file_from_chief, text_from_chief
@@ -283,7 +283,7 @@ class CheckpointManager:
             yield Path(found) / name
             return
         place = path_of(found) if is_remote(found) else Path(found)
-        with temporary_folder() as folder:
+        with temporary_folder("checkpoint") as folder:
             with (_opened(place, name) if self._is_chief else contextlib.nullcontext()) as source:
                 is_there = opened_file_from_chief(source, folder / name, self._strategy)
             if not is_there:

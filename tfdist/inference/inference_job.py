@@ -81,7 +81,7 @@ def run_inference_job(
         quantization,
         pruning,
     )
-    with open_folder(None, f"tfdist-{verb}-") as folder:
+    with open_folder(None, verb) as folder:
         run_dir = folder.path / "run"
         code = _run(_job(model, request, membership, run_dir, options))
         if code and code not in STOPPED:

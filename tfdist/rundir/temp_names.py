@@ -1,7 +1,8 @@
 """Names of temporary files, and the removal of those that killed writers have left behind.
 
 A name identifies its writer: `.STEM.HOST.PID-START-RANDOM.tmp` and the suffix. So the next writer can tell files of a
-process that was killed from those that another one is writing now.
+process that was killed from those that another one is writing now. A `temporary_folder` is for what lies elsewhere: its
+name is `tfdist-PURPOSE.HOST.PID-START-RANDOM`, in the system's folder for temporary files.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import re
 import secrets
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tfdist.rundir.process_presence import is_gone, start_ticks
@@ -20,14 +21,17 @@ from tfdist.rundir.process_presence import is_gone, start_ticks
 TEMPORARY_GLOB = ".*.tmp*"
 """Matches every such name, and possibly others."""
 
-_SIGNATURE = r"\.(?P<host>[0-9a-f]{8})\.(?P<pid>\d+)-(?P<start>\d+)-[0-9a-f]{8}\.tmp"
+_PROCESS = r"\.(?P<host>[0-9a-f]{8})\.(?P<pid>\d+)-(?P<start>\d+)-[0-9a-f]{8}"
+_SIGNATURE = rf"{_PROCESS}\.tmp"
+_FOLDER = rf"tfdist-[^.]+{_PROCESS}"
+_KEPT = ".kept"
+"""A file in a temporary folder that nobody removes."""
 _NAME = re.compile(rf"\..+{_SIGNATURE}(?:\.[^.]+)?")
 
 
 def temp_path(path: Path) -> Path:
     """A new path beside `path` with its suffix, by which Keras chooses a format. Nothing is created."""
-    process = f"{os.getpid()}-{start_ticks(os.getpid()) or 0}"
-    return path.with_name(f".{path.stem}.{_host()}.{process}-{secrets.token_hex(4)}.tmp{path.suffix}")
+    return path.with_name(f".{path.stem}.{_process()}.tmp{path.suffix}")
 
 
 def remove_abandoned(path: Path) -> None:
@@ -44,6 +48,42 @@ def remove_all_abandoned(directory: Path, suffix: str) -> None:
     _remove_abandoned(directory, rf"\..+{_SIGNATURE}{re.escape(suffix)}")
 
 
+@contextlib.contextmanager
+def temporary_folder(purpose: str) -> Iterator[Path]:
+    """Yields an empty folder, readable for this user alone, that is removed when the block ends, unless it is kept.
+
+    What killed processes of this machine left is removed by the next one, whatever it was for.
+
+    Args:
+        purpose: What it is for, in a word or two: it is part of the name.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    # Imported here: they take milliseconds, which a launcher that is only asked for its help need not spend.
+    import shutil
+    import tempfile
+
+    place = Path(tempfile.gettempdir())
+    _remove_abandoned(place, _FOLDER)
+    folder = place / f"tfdist-{purpose}.{_process()}"
+    os.mkdir(folder, 0o700)
+    try:
+        yield folder
+    finally:
+        if not (folder / _KEPT).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def keep(folder: Path) -> None:
+    """Has a temporary folder stay for good, also if the process is killed later.
+
+    Raises:
+        OSError: It is gone, or full.
+    """
+    (folder / _KEPT).touch()
+
+
 def _remove_abandoned(directory: Path, pattern: str) -> None:
     name = re.compile(pattern)
     entries: list[Path] = []
@@ -53,7 +93,8 @@ def _remove_abandoned(directory: Path, pattern: str) -> None:
         match = name.fullmatch(entry.name)
         if match and match["host"] == _host() and is_gone(int(match["pid"]), int(match["start"])):
             with contextlib.suppress(OSError):  # another user's, for example: the others are still removed
-                _remove(entry)
+                if not (entry / _KEPT).exists():
+                    _remove(entry)
 
 
 def remove_all(directories: Iterable[Path]) -> None:
@@ -76,6 +117,11 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
+
+
+def _process() -> str:
+    """What makes a name new, and tells whose it is."""
+    return f"{_host()}.{os.getpid()}-{start_ticks(os.getpid()) or 0}-{secrets.token_hex(4)}"
 
 
 def _host() -> str:

@@ -16,10 +16,10 @@ import tensorflow as tf
 
 from tfdist.checkpoint.checkpoint_files import WEIGHTS
 from tfdist.checkpoint.parts.parted_file import is_parted, opened_weights
-from tfdist.checkpoint.temporary_folder import temporary_folder
 from tfdist.data.pipeline import Batches
 from tfdist.errors import DataError, RunDirError
 from tfdist.keras_repairs.files.training_state import build
+from tfdist.rundir.temp_names import temporary_folder
 from tfdist.runtime.stores.object_stores import path_of
 from tfdist.runtime.transport.chief_broadcast import opened_file_from_chief
 from tfdist.runtime.workers import worker_count, worker_rank
@@ -109,7 +109,7 @@ def copy_of_chiefs(source: str, strategy: tf.distribute.Strategy) -> Iterator[Pa
         if is_alone and file is not None:
             yield file
             return
-        with temporary_folder() as folder:
+        with temporary_folder("weights") as folder:
             # Keras chooses the format by the ending.
             copy = folder / os.path.basename(source)
             if not opened_file_from_chief(file, copy, strategy):

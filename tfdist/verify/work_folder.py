@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from tfdist.errors import UsageError
+from tfdist.rundir.temp_names import keep as keep_folder
+from tfdist.rundir.temp_names import temporary_folder
 
 
 @dataclass
@@ -22,28 +22,31 @@ class WorkFolder:
 
     def keep(self) -> None:
         """Keeps the run directories, for their logs."""
+        if not self.kept:
+            with contextlib.suppress(OSError):  # on a full disk: what is reported matters more
+                keep_folder(self.path)
         self.kept = True
 
 
 @contextlib.contextmanager
-def open_folder(keep: str | None, prefix: str = "tfdist-verify-") -> Iterator[WorkFolder]:
+def open_folder(keep: str | None, purpose: str = "verify") -> Iterator[WorkFolder]:
     """A temporary folder, removed at the end, or `keep`, which stays. Raises `UsageError` if that cannot be used."""
     if keep is None:
-        folder = WorkFolder(Path(tempfile.mkdtemp(prefix=prefix)), kept=False)
+        with temporary_folder(purpose) as path:
+            yield WorkFolder(path, kept=False)
     else:
-        folder = WorkFolder(Path(keep), kept=True)
-        try:
-            folder.path.mkdir(parents=True, exist_ok=True)
-            entries = os.listdir(folder.path)
-        except OSError as error:
-            raise UsageError(f"--keep {keep} cannot be used: {error}. Expected a new or an empty directory.") from error
-        if entries:
-            raise UsageError(
-                f"--keep expects a new or an empty directory for the run directories. Received: --keep {keep} with "
-                f"{', '.join(sorted(entries)[:3])}."
-            )
+        _check_empty(keep)
+        yield WorkFolder(Path(keep), kept=True)
+
+
+def _check_empty(keep: str) -> None:
     try:
-        yield folder
-    finally:
-        if not folder.kept:
-            shutil.rmtree(folder.path, ignore_errors=True)
+        Path(keep).mkdir(parents=True, exist_ok=True)
+        entries = os.listdir(keep)
+    except OSError as error:
+        raise UsageError(f"--keep {keep} cannot be used: {error}. Expected a new or an empty directory.") from error
+    if entries:
+        raise UsageError(
+            f"--keep expects a new or an empty directory for the run directories. Received: --keep {keep} with "
+            f"{', '.join(sorted(entries)[:3])}."
+        )

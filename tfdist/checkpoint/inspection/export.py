@@ -10,10 +10,10 @@ from tfdist.checkpoint.checkpoint_contents import weights_fault
 from tfdist.checkpoint.checkpoint_files import WEIGHTS, StoredPath
 from tfdist.checkpoint.inspection.checkpoint_entries import CheckpointEntry, damages
 from tfdist.checkpoint.parts.parted_file import is_parted, opened_weights
-from tfdist.checkpoint.temporary_folder import temporary_folder
 from tfdist.errors import DataError, UsageError
 from tfdist.rundir import atomic_files
 from tfdist.rundir.layout import RunDir
+from tfdist.rundir.temp_names import temporary_folder
 
 _WEIGHTS_SUFFIX = ".weights.h5"
 _MODEL_SUFFIX = ".keras"
@@ -72,7 +72,7 @@ def _model(run: RunDir, entry: CheckpointEntry, load_model: Callable[[RunDir, An
             return load_model(run, source / WEIGHTS)
         with opened_weights(source) as file:
             return load_model(run, file)
-    with temporary_folder() as folder:
+    with temporary_folder("weights") as folder:
         copy = folder / WEIGHTS
         with copy.open("wb") as file:
             file.writelines(_blocks(source))

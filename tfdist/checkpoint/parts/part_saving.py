@@ -15,9 +15,9 @@ from tfdist.checkpoint.parts.folder_agreement import agreed_staging
 from tfdist.checkpoint.parts.part_job import PartJob
 from tfdist.checkpoint.parts.part_streams import send_parts
 from tfdist.checkpoint.parts.staging_folder import Staging, make_folder
-from tfdist.checkpoint.temporary_folder import temporary_folder
 from tfdist.errors import RunDirError
 from tfdist.rundir import atomic_files
+from tfdist.rundir.temp_names import temporary_folder
 from tfdist.runtime.collectives.decisions import broadcast
 from tfdist.runtime.workers import worker_count, worker_rank
 
@@ -97,7 +97,7 @@ class PartSaving:
         self._spools.close()
         spool = None
         if self._worker == 0 and staging.folder is None:
-            spool = self._spools.enter_context(temporary_folder())
+            spool = self._spools.enter_context(temporary_folder("checkpoint"))
         sent = send_parts(weights.content(), staging.folder or spool, self._strategy)
         if isinstance(sent, OSError):
             staging.discard()

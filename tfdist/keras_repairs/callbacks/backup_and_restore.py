@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import tensorflow as tf
 
 from tfdist.keras_repairs.optimizer.accumulator_reduction import reduce_before_checkpoint
 from tfdist.keras_repairs.sharded_optimizer.wholes_on_demand import take_part
+from tfdist.rundir.temp_names import temporary_folder
 from tfdist.runtime.collectives.decisions import all_reduce, broadcast
 from tfdist.runtime.transport.chief_broadcast import file_from_chief
 from tfdist.runtime.workers import worker_count, worker_rank
@@ -75,7 +75,7 @@ def clean_up(original: Function) -> Function:
 def _restore(callback: Any, strategy: tf.distribute.Strategy) -> OSError | None:
     """Restores from copies of the chief's files; returns why it could not, on every worker when one could not."""
     error = None
-    with tempfile.TemporaryDirectory(prefix="tfdist-backup-") as folder, _looking_in(callback, Path(folder)) as paths:
+    with temporary_folder("backup") as folder, _looking_in(callback, folder) as paths:
         for source, copy in paths:
             file_from_chief(source, copy, strategy)
         try:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from tfdist.errors import UsageError
+from tfdist.rundir.temp_names import temporary_folder
 from tfdist.runtime.stores.object_stores import store_of
 from tfdist.storage.transfers import download, upload
 from tfdist.url_schemes import OF_TENSORFLOW, fault_of, is_bucket, scheme_of
@@ -44,12 +44,12 @@ def write_through(write: Callable[..., Any], naming: Naming, url: str, *args: An
         UsageError: The store refuses or does not answer.
     """
     parent, _, name = url.rstrip("/").rpartition("/")
-    with tempfile.TemporaryDirectory(prefix="tfdist-model-") as folder:
-        target = Path(folder) / name
+    with temporary_folder("model") as folder:
+        target = folder / name
         with naming(url, target):
             result = write(str(target), *args, **kwargs)
         try:
-            upload(Path(folder), store_of(url), parent, last=lambda path: path.suffix == ".json")
+            upload(folder, store_of(url), parent, last=lambda path: path.suffix == ".json")
         except OSError as error:
             raise UsageError(f"{url} could not be saved: {error.strerror or error}.") from error
     return result
@@ -72,9 +72,9 @@ def copied_here(args: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
             f"{url} names the files of weights that were saved in several. Expected one file, .keras or .weights.h5. "
             "Copy all of them here, and load those."
         )
-    with tempfile.TemporaryDirectory(prefix="tfdist-model-") as folder:
+    with temporary_folder("model") as folder:
         try:
-            (copy,) = download(store_of(url), [url], Path(folder))
+            (copy,) = download(store_of(url), [url], folder)
         except OSError as error:
             raise UsageError(f"{url} cannot be loaded: {error.strerror or error}.") from error
         yield tuple(str(copy) if value is url else value for value in args)

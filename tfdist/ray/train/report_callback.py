@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import keras
 import ray.train
 
+from tfdist.rundir.temp_names import temporary_folder
 from tfdist.training.api import callbacks as run_callbacks
 from tfdist.training.api import is_chief
 from tfdist.training.metric_values import numbers
@@ -34,10 +33,10 @@ class ReportCallback(keras.callbacks.Callback):
         if not self._has_model:
             ray.train.report(metrics)
             return
-        with tempfile.TemporaryDirectory() as folder:
+        with temporary_folder("ray") as folder:
             # On all workers, as parts of a model may lie on each; the chief writes.
-            self.model.save(Path(folder) / MODEL_FILE)
-            checkpoint = ray.train.Checkpoint.from_directory(folder) if is_chief() else None
+            self.model.save(folder / MODEL_FILE)
+            checkpoint = ray.train.Checkpoint.from_directory(str(folder)) if is_chief() else None
             ray.train.report(metrics, checkpoint=checkpoint)
 
 

@@ -7,7 +7,6 @@ import json
 import signal
 import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfdist.errors import UnsupportedError, WorkerFailedError
+from tfdist.rundir.temp_names import temporary_folder
 from tfdist.training.artifacts.artifact_formats import RUNTIME_NAMES
 from tfdist.training.artifacts.call_times import Arrays, CallTimes
 from tfdist.training.artifacts.runtime_process import ANSWER, INPUTS, OUTPUTS, REQUEST
@@ -61,8 +61,7 @@ def run_artifact(
         compare_output("output", model.predict(images), run.outputs["output"], "argmax")
     """
     title = RUNTIME_NAMES[runtime]
-    with tempfile.TemporaryDirectory(prefix="tfdist-artifact-") as name:
-        folder = Path(name)
+    with temporary_folder("artifact") as folder:
         request: dict[str, Any] = {
             "runtime": runtime,
             "path": str(path.absolute()),

@@ -24,11 +24,13 @@ def answer(make: Callable[[Any], Any]) -> None:
     import tensorflow as tf
 
     from tfdist.config.dotted_path import search_in
+    from tfdist.training.session.generated_code import generated_code_apart
 
     # A run may be using the GPUs. As in a worker, a dotted path is looked for in the working directory.
     tf.config.set_visible_devices([], "GPU")
     search_in(os.getcwd())
-    made = make(pickle.loads(content))
+    with generated_code_apart():
+        made = make(pickle.loads(content))
     with open(answers, "w", encoding="utf-8") as file:
         file.write(json.dumps(made))
     sys.stdout.flush()

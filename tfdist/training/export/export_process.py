@@ -46,8 +46,10 @@ def _answer(request: ExportRequest, answers: TextIO) -> None:
     try:
         # Imported here, as it takes seconds.
         from tfdist.training.export.export_steps import export
+        from tfdist.training.session.generated_code import generated_code_apart
 
-        tell(result=export(request, lambda text: tell(say=text)))
+        with generated_code_apart():
+            tell(result=export(request, lambda text: tell(say=text)))
     except BaseException as error:  # noqa: BLE001 - the other end tells the user
         from tfdist.training.supervision.exception_causes import explain
 

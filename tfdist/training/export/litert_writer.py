@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
+from tfdist.rundir.temp_names import temporary_folder
 from tfdist.training.artifacts.artifact_runtimes import SIGNATURE
 from tfdist.training.export.saved_model_writer import write_saved_model
 from tfdist.training.export.serving_function import ServingFunction
@@ -29,9 +29,9 @@ def write_litert(serving: ServingFunction, file: Path, **settings: Any) -> None:
     Raises:
         UnsupportedError: LiteRT lacks an operation, whose layer is named.
     """
-    with tempfile.TemporaryDirectory(prefix="tfdist-litert-") as folder:
-        write_saved_model(serving, Path(folder))
-        converter = tf.lite.TFLiteConverter.from_saved_model(folder, signature_keys=[SIGNATURE])
+    with temporary_folder("litert") as folder:
+        write_saved_model(serving, folder)
+        converter = tf.lite.TFLiteConverter.from_saved_model(str(folder), signature_keys=[SIGNATURE])
         converter.experimental_enable_resource_variables = True
         for name, value in settings.items():
             setattr(converter, name, value)

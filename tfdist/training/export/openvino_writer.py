@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 from tfdist.errors import UnsupportedError
+from tfdist.rundir.temp_names import temporary_folder
 from tfdist.training.export.saved_model_writer import write_saved_model
 from tfdist.training.export.serving_function import ServingFunction
 from tfdist.training.export.unsupported_layers import kinds_in, lacking
@@ -23,10 +23,10 @@ def write_openvino(serving: ServingFunction, folder: Path) -> None:
     """
     import openvino
 
-    with tempfile.TemporaryDirectory(prefix="tfdist-openvino-") as saved_model:
-        write_saved_model(serving, Path(saved_model))
+    with temporary_folder("openvino") as saved_model:
+        write_saved_model(serving, saved_model)
         try:
-            converted = openvino.convert_model(saved_model)
+            converted = openvino.convert_model(str(saved_model))
             openvino.save_model(converted, str(folder / MODEL_FILE), compress_to_fp16=False)
         except Exception as error:  # its frontends raise classes of their own, and bare RuntimeErrors
             raise _explained(error, serving) from error

@@ -11,9 +11,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfdist.checkpoint.temporary_folder import temporary_folder
 from tfdist.data.pipeline import OpenedDataset
 from tfdist.rundir import atomic_files
+from tfdist.rundir.temp_names import temporary_folder
 from tfdist.runtime.outside_strategy import outside_strategy
 from tfdist.training.announcements import Announce
 from tfdist.training.inference.first_sample import first_sample
@@ -54,7 +54,7 @@ def measure_pruned(
     """
     asked = request.pruning
     assert asked is not None, "a pruning is asked for"
-    with temporary_folder() as folder:
+    with temporary_folder("pruning") as folder:
         before = after = None
         kept: Mapping[str, str] = {}
         if session.is_chief:

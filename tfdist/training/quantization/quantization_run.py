@@ -11,10 +11,10 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfdist.checkpoint.temporary_folder import temporary_folder
 from tfdist.data.pipeline import OpenedDataset
 from tfdist.errors import UnsupportedError
 from tfdist.rundir import atomic_files
+from tfdist.rundir.temp_names import temporary_folder
 from tfdist.runtime.outside_strategy import outside_strategy
 from tfdist.runtime.transport.chief_broadcast import text_from_chief
 from tfdist.training.announcements import Announce
@@ -63,7 +63,7 @@ def quantize(
     asked = request.quantization
     assert asked is not None, "a quantization is asked for"
     method = _method(asked)
-    with temporary_folder() as folder:
+    with temporary_folder("quantization") as folder:
         files = None
         if session.is_chief:
             with outside_strategy() as default:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+from collections.abc import Iterator
 from typing import Any
 
 from tensorflow.python.autograph.pyct import loader
+
+from tfdist.launch.worker.generated_code_dir import generated_code_dir
 
 
 class _TempfileIn:
@@ -37,3 +40,14 @@ def keep_generated_code_in(folder: str | None) -> None:
     # TensorFlow has no setting for it. Where another version of it makes its files otherwise, they stay where it does.
     if folder is not None and getattr(loader, "tempfile", None) is not None:
         loader.tempfile = _TempfileIn(folder)
+
+
+@contextlib.contextmanager
+def generated_code_apart() -> Iterator[None]:
+    """Keeps them in a folder that goes at the end of the block, in a process that no launcher has given one.
+
+    Those of a process that ends without its exit handlers, or is killed, would stay.
+    """
+    with generated_code_dir() as folder:
+        keep_generated_code_in(folder)
+        yield
