@@ -16,6 +16,8 @@ from tests.ports import free_ports
 from tests.waiting import until
 
 _SECONDS = 60.0
+_SOCKETS = Path("/tmp")
+"""Where SeaweedFS has a socket for each of its ports, whatever TMPDIR says, which it leaves behind."""
 _SEAWEED_FLAGS = [f"{part}.port{kind}" for part in ("master", "volume", "filer", "s3") for kind in ("", ".grpc")]
 
 
@@ -124,6 +126,8 @@ def seaweed_store(folder: Path) -> Iterator[RunningStore]:
         finally:
             process.kill()
             process.wait(_SECONDS)
+            for socket in (socket for port in ports.values() for socket in _SOCKETS.glob(f"seaweedfs-*-{port}.sock")):
+                socket.unlink()
 
 
 def _takes_objects(store: RunningStore, process: subprocess.Popen[bytes]) -> bool:
