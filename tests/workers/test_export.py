@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 
@@ -60,6 +61,22 @@ def test_what_differs_ends_with_6_and_is_not_kept(made: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+def test_a_model_of_nan_is_not_taken_for_the_same(made: Path) -> None:
+    model = keras.models.load_model(made / "trained.keras")
+    model.layers[-1].bias.assign(np.full(10, np.nan))
+    model.save(made / "nan.keras")
+    done = tfdist("export", "nan.keras", "--format", "savedmodel", "-o", "of-nan", cwd=made, timeout=200)
+    assert done.returncode == 6, done.stderr
+    assert "whatever was written would pass, as the output" in done.stderr and "NaN or infinite in all" in done.stderr
+    assert not (made / "of-nan").exists()
+    options = ["--data", "data.yaml", "--batch-size", 60, "--max-drop", "1%", "-o", "small.keras"]
+    done = tfdist("quantize", "nan.keras", *options, cwd=made, timeout=200)
+    assert done.returncode == 6, done.stderr
+    assert "No budget could be exceeded, and nothing was made." in done.stdout
+    assert not (made / "small.keras").exists()
+
+
 def test_integers_that_cost_too_much_are_not_kept(made: Path) -> None:
     """Calibrated by samples of another scale, for which all of these are cut off."""
     with np.load(ROOT / "examples" / "data" / "digits.npz") as digits:

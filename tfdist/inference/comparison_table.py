@@ -39,8 +39,9 @@ def drop_words(result: Result) -> str:
     drop = f"{result['metric']} is {abs(result['drop']):.4g} {'worse' if result['drop'] > 0 else 'better'}"
     if result["drop"] == 0:
         drop = f"{result['metric']} is the same"
+    nothing = f" This shows nothing: {result['shows_nothing']}." if result["shows_nothing"] else ""
     budget = "" if result["max_drop"] is None else f", with a budget of {result['max_drop']}"
-    return f"{drop}{budget}, on {format_count(result['samples'], 'sample')}."
+    return f"{drop}{budget}, on {format_count(result['samples'], 'sample')}.{nothing}"
 
 
 def _numbers(name: str, before: float, after: float) -> list[str]:

@@ -45,5 +45,7 @@ def _verdict(result: Result) -> Iterator[str]:
     yield drop_words(result)
     if result["held"]:
         yield f"{result['mode']}: {result['output']}, {format_bytes(result['after']['bytes'])}"
+    elif result["shows_nothing"]:
+        yield "No budget could be exceeded, and nothing was made. Quantize a trained model."
     else:
         yield "The budget cannot be held, and nothing was made."

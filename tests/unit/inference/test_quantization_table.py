@@ -30,6 +30,7 @@ def result(**changes: Any) -> dict[str, Any]:
         "drop": 0.01,
         "max_drop": None,
         "held": True,
+        "shows_nothing": "",
         "output": "/a/int8.keras",
         "layers": [layer("conv", "Conv2D", 4000, "not covered"), layer("dense", "Dense", 1000)],
         **changes,
@@ -75,3 +76,10 @@ def test_layers_alone_and_a_budget_that_is_exceeded() -> None:
         "The budget cannot be held, and nothing was made.",
     ]
     assert "accuracy is the same, on" in render(result(drop=0.0)) and "is 0.1 better" in render(result(drop=-0.1))
+
+
+def test_a_budget_that_nothing_could_exceed() -> None:
+    why = "the output 'p' is NaN or infinite in all 32 samples"
+    said = render(result(max_drop="1%", held=False, output=None, drop=0.0, shows_nothing=why))
+    assert f"accuracy is the same, with a budget of 1%, on 360 samples. This shows nothing: {why}." in said
+    assert said.endswith("No budget could be exceeded, and nothing was made. Quantize a trained model.")

@@ -136,8 +136,8 @@ def export(ctx: click.Context, /, model: str, form: str, output: str | None, **o
         click.echo(export_table.render(result, target.shown))
     if result["differs"]:
         click.echo(
-            f"error: what was written is not what Keras computes: {export_table.excess(result)}. Nothing was kept as "
-            f"{target.shown}. {export_table.next_step(result, FORMATS[form])}",
+            f"error: {export_table.excess(result)}. Nothing was kept as {target.shown}. "
+            f"{export_table.next_step(result, FORMATS[form])}",
             err=True,
         )
         ctx.exit(DIFFERS)

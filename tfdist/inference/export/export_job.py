@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import pickle
 import select
@@ -22,6 +23,7 @@ from tfdist.checkpoint.inspection.model_choice import ModelChoice
 from tfdist.config.load import source_to_dict
 from tfdist.errors import TfdistError, UsageError, WorkerFailedError
 from tfdist.inference.data_choice import DataChoice
+from tfdist.inference.export.export_table import is_beyond
 from tfdist.inference.export.export_target import ExportTarget
 from tfdist.rundir import atomic_files
 from tfdist.rundir.temp_names import remove_abandoned
@@ -80,8 +82,8 @@ def run_export(
         verbose: Whether the errors of code that is not tfdist's show their tracebacks.
 
     Returns:
-        What came of it, as `described` in `artifact_judgement`, with `differs`: whether it is beyond the tolerance, and
-        nothing was kept.
+        What came of it, as `described` in `artifact_judgement`, with `differs`: whether it is beyond the tolerance, or
+        whatever was written would be within it, and nothing was kept.
 
     Raises:
         TfdistError: It cannot be exported; nothing is left behind.
@@ -109,9 +111,8 @@ def run_export(
     try:
         with _ended_by_signals():
             result = _result_of_process(request, seconds, say, verbose)
-            # A NaN is no number below the tolerance.
-            differs = not all(one["difference"] <= result["tolerance"] for one in result["outputs"])
-            differs |= not result.get("held", True)
+            is_bounded = calibration is not None or math.isfinite(result["tolerance"])
+            differs = is_beyond(result) or (is_bounded and bool(result["shows_nothing"]))
             if not differs:
                 _keep(target)
         return {**result, "differs": differs}

@@ -17,11 +17,24 @@ def render(result: Mapping[str, Any], shown: str) -> str:
         f"{shown}: {format_bytes(result['bytes'])}, of {format_bytes(result['weights_bytes'])} of weights\n"
         f"{format_count(result['samples'], 'sample')} {whence}, in {result['runtime']} beside Keras:"
     )
-    return "\n".join([head, *_outputs(result), *_metrics(result), *_times(result), *_floats(result)])
+    tables = [*_outputs(result), *_metrics(result), *_times(result), *_floats(result)]
+    return "\n".join([head, *tables, *_warning(result)])
 
 
 def excess(result: Mapping[str, Any]) -> str:
-    """What is beyond what is allowed, in words."""
+    """What is beyond what is allowed, in words, or why nothing can be."""
+    if is_beyond(result):
+        return f"what was written is not what Keras computes: {_difference_beyond(result)}"
+    return f"whatever was written would pass, as {result['shows_nothing']}"
+
+
+def is_beyond(result: Mapping[str, Any]) -> bool:
+    """Whether something differs by more than is allowed. A NaN is no number below the tolerance."""
+    is_close = all(one["difference"] <= result["tolerance"] for one in result["outputs"])
+    return not is_close or not result.get("held", True)
+
+
+def _difference_beyond(result: Mapping[str, Any]) -> str:
     if not result.get("held", True):
         drop = f"{result['metric']} is {abs(result['drop']):.4g} worse than Keras's"
         return f"{drop}, beyond --max-drop {result['max_drop']}"
@@ -30,6 +43,8 @@ def excess(result: Mapping[str, Any]) -> str:
 
 def next_step(result: Mapping[str, Any], form: ArtifactFormat) -> str:
     """What to do about that."""
+    if not is_beyond(result):
+        return "Export a trained model, or give samples of which its outputs differ by --data."
     choice = "another --format"
     if form.finer and not result.get("held", True):
         choice = f"--format {form.finer}, which rounds less"
@@ -85,6 +100,11 @@ def _floats(result: Mapping[str, Any]) -> list[str]:
     """Layers of an artefact in integers that are not quite."""
     layers = ", ".join(result.get("float_layers", ()))
     return [f"  an operation of {layers} is computed in float: LiteRT has none in integers"] if layers else []
+
+
+def _warning(result: Mapping[str, Any]) -> list[str]:
+    """What is said where the comparison is none."""
+    return [f"  this shows nothing: {result['shows_nothing']}"] if result["shows_nothing"] else []
 
 
 def _times(result: Mapping[str, Any]) -> list[str]:

@@ -41,5 +41,7 @@ def _verdict(result: Result) -> Iterator[str]:
     if result["held"]:
         size = format_bytes(result["after"]["bytes"])
         yield f"{result['structure']}, sparsity {result['sparsity']:.1%}: {result['output']}, {size}"
+    elif result["shows_nothing"]:
+        yield "No budget could be exceeded, and nothing was made. Prune a trained model."
     else:
         yield "The budget is exceeded, and nothing was made. Prune less, or train longer with --epochs."

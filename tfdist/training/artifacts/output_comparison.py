@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -35,6 +36,22 @@ class OutputComparison:
     same_labels: int | None = None
     labels: int = 0
     remark: str = ""
+
+
+def shows_nothing(outputs: Mapping[str, NDArray], inputs: Iterable[NDArray]) -> str:
+    """Why none of a model's outputs shows what is computed, in words; empty where one does.
+
+    A model whose outputs are all integers may well give one label to all samples.
+
+    Args:
+        outputs: Name -> [samples, ...].
+        inputs: What they are of, [samples, ...].
+    """
+    differ = any(bool(np.any(array != array[:1])) for array in inputs)
+    why = {name: _shows_nothing(output, differ) for name, output in outputs.items()}
+    if not why or not all(why.values()) or all(_kind(output) != "float" for output in outputs.values()):
+        return ""
+    return "; ".join(f"the output {name!r} is {reason}" for name, reason in why.items())
 
 
 def compare_output(name: str, keras: NDArray, found: NDArray, rule: LabelRule | None = None) -> OutputComparison:
@@ -83,6 +100,13 @@ def label_rule(output: NDArray, loss: str = "", activation: str = "") -> LabelRu
     if "binary" in loss:
         return "half" if output.size and output.min() >= 0 and output.max() <= 1 else "sign"
     return None
+
+
+def _shows_nothing(output: NDArray, inputs_differ: bool) -> str:
+    where = f" in all {len(output):,} samples" if len(output) > 1 else ""
+    if _kind(output) == "float" and output.size and not np.any(np.isfinite(output.astype(np.float64))):
+        return f"NaN or infinite{where}"
+    return f"the same{where}" if inputs_differ and np.all(output == output[:1]) else ""
 
 
 def _are_probabilities(output: NDArray) -> bool:

@@ -21,6 +21,7 @@ from tfdist.config.section import build
 from tfdist.errors import UnsupportedError, UsageError
 from tfdist.training.artifacts.artifact_formats import FORMATS, ArtifactFormat
 from tfdist.training.artifacts.artifact_run import run_artifact
+from tfdist.training.artifacts.output_comparison import shows_nothing
 from tfdist.training.export.artifact_judgement import compare_outputs, default_tolerance, described, half_precision
 from tfdist.training.export.export_request import ExportRequest
 from tfdist.training.export.full_integer.calibration_samples import calibration_samples
@@ -93,6 +94,7 @@ def export(request: ExportRequest, say: Say) -> dict[str, Any]:
     losses = None if request.config is None else request.config.compile.loss
     comparisons = compare_outputs(reference, run.outputs, serving, losses)
     facts = {"samples": count, "key": request.key, "tolerance": _tolerance(request, model), "inputs": _inputs(serving)}
+    facts["shows_nothing"] = shows_nothing(_first(reference, count), _first(inputs, count).values())
     if labelled is not None:
         facts |= _in_integers(request, labelled, artifact, _first(reference, count), _first(run.outputs, count))
     return described(comparisons, run, times, Path(request.target), model, **facts)

@@ -5,5 +5,5 @@
 as `output_columns`, and keeps them by a `prediction_sink` in a `part_store`: files that are whole or not there, and a
 `part_manifest`, by which a later start goes on. `throughput` tells how far it is. At the end the parts become one
 file, in one of the formats in `outputs/`, or a folder of kept outputs: logits or probabilities, as
-`output_activations` says. By the `first_sample` a model is timed.
+`output_activations` says. By the `first_samples` a model is timed.
 """

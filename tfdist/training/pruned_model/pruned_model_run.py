@@ -16,7 +16,7 @@ from tfdist.rundir import atomic_files
 from tfdist.rundir.temp_names import temporary_folder
 from tfdist.runtime.outside_strategy import outside_strategy
 from tfdist.training.announcements import Announce
-from tfdist.training.inference.first_sample import first_sample
+from tfdist.training.inference.first_samples import first_samples
 from tfdist.training.inference.inference_request import InferenceRequest
 from tfdist.training.pruned_model.layer_rows import layer_rows, sparsity
 from tfdist.training.pruned_model.pruning_request import PruningRequest
@@ -27,6 +27,7 @@ from tfdist.training.quantization.file_evaluation import FileEvaluation
 from tfdist.training.quantization.layer_quantization import weight_bytes
 from tfdist.training.quantization.quantized_files import without_slots
 from tfdist.training.quantization.sample_time import model_seconds
+from tfdist.training.quantization.shown_outputs import SAMPLES, model_shows_nothing
 from tfdist.training.session.session import LaunchedSession
 
 Load = Callable[[str, tf.distribute.Strategy], keras.Model]
@@ -70,8 +71,12 @@ def measure_pruned(
         announce(f"after: {metric.name} {now[metric.name]:.6g}")
         if before is None or after is None:
             return {}
+        with outside_strategy() as default:
+            why = _shows_nothing(before, first_samples(request, SAMPLES, session.seed, default))
+            sample = first_samples(request, 1, session.seed, default)
         drop = metric.drop(was[metric.name], now[metric.name])
-        held = asked.max_drop is None or drop <= DropBudget.of(asked.max_drop).allowed(was[metric.name])
+        is_within = asked.max_drop is None or drop <= DropBudget.of(asked.max_drop).allowed(was[metric.name])
+        held = is_within and (asked.max_drop is None or not why)
         result: dict[str, Any] = {
             "samples": opened.samples,
             "metric": metric.name,
@@ -79,15 +84,20 @@ def measure_pruned(
             "drop": drop,
             "max_drop": asked.max_drop,
             "held": held,
+            "shows_nothing": why,
             "structure": asked.structure,
             "output": asked.path if held else None,
             "kept_channels": dict(kept),
         }
-        with outside_strategy() as default:
-            result |= _facts(before, after, was, now, first_sample(request, session.seed, default))
+        with outside_strategy():
+            result |= _facts(before, after, was, now, sample)
         if held:
             _keep(after, asked)
         return result
+
+
+def _shows_nothing(file: Path, samples: Any) -> str:
+    return model_shows_nothing(keras.models.load_model(file, compile=False), samples)
 
 
 def _without_channels(model: keras.Model, asked: PruningRequest) -> tuple[keras.Model, Mapping[str, str]]:

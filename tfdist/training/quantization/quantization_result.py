@@ -23,12 +23,21 @@ class Measured:
         before: What the float model has.
         metric: The metric that was judged by.
         choice: The layers that were chosen, and what came of them.
+        shows_nothing: Why no metric could become worse, in words; empty where one could.
+        is_bounded: Whether there is a budget.
     """
 
     samples: int
     before: Metrics
     metric: JudgedMetric
     choice: LayerChoice
+    shows_nothing: str = ""
+    is_bounded: bool = False
+
+    @property
+    def is_held(self) -> bool:
+        """Whether there is no budget, or one that is held and could be exceeded."""
+        return self.choice.is_held and not (self.is_bounded and self.shows_nothing)
 
     def drop(self, after: Metrics) -> float:
         """How much worse `after` is than the float model."""
@@ -43,7 +52,8 @@ class Measured:
             "before": {"metrics": dict(self.before)},
             "after": {"metrics": dict(self.choice.after)},
             "drop": self.drop(self.choice.after),
-            "held": self.choice.is_held,
+            "held": self.is_held,
+            "shows_nothing": self.shows_nothing,
         }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Set
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from tfdist.rundir.temp_names import temporary_folder
 from tfdist.runtime.outside_strategy import outside_strategy
 from tfdist.runtime.transport.chief_broadcast import text_from_chief
 from tfdist.training.announcements import Announce
-from tfdist.training.inference.first_sample import first_sample
+from tfdist.training.inference.first_samples import first_samples
 from tfdist.training.inference.inference_request import InferenceRequest
 from tfdist.training.quantization.calibration_run import calibrate
 from tfdist.training.quantization.drop_budget import DropBudget, choose_metric
@@ -34,6 +35,7 @@ from tfdist.training.quantization.quantization_request import QuantizationReques
 from tfdist.training.quantization.quantization_result import Measured, layer_rows
 from tfdist.training.quantization.quantized_files import QuantizedFiles
 from tfdist.training.quantization.sample_time import model_seconds
+from tfdist.training.quantization.shown_outputs import SAMPLES, model_shows_nothing
 from tfdist.training.session.session import LaunchedSession
 
 
@@ -95,7 +97,10 @@ def quantize(
         measured = Measured(opened.samples, before, metric, choice)
         kept = frozenset(files.names) - frozenset(layers)
         with outside_strategy() as default:
-            sample = first_sample(request, session.seed, default)
+            samples = first_samples(request, SAMPLES, session.seed, default)
+            why = model_shows_nothing(keras.models.load_model(files.float_file, compile=False), samples)
+            measured = replace(measured, shows_nothing=why, is_bounded=budget is not None)
+            sample = first_samples(request, 1, session.seed, default)
             result = _finish(files, asked, request.shown_model, measured, kept, sample)
             return result | {"calibration": _calibration(asked, calibrated)}
 
@@ -159,13 +164,13 @@ def _finish(
         **measured.to_json(),
         "mode": asked.mode,
         "max_drop": asked.max_drop,
-        "output": asked.path if choice.is_held else None,
+        "output": asked.path if measured.is_held else None,
         "layers": layer_rows(files, model, measured, kept),
     }
     for moment, file, loaded in (("before", files.float_file, of_float), ("after", written, model)):
         facts = {"bytes": file.stat().st_size, "weight_bytes": weight_bytes(loaded)}
         result[moment] |= {**facts, "sample_ms": model_seconds(loaded, sample) * 1e3}
-    if choice.is_held:
+    if measured.is_held:
         with atomic_files.replacing(Path(asked.path), named_by="--output") as temporary:
             shutil.copyfile(written, temporary)
     return result

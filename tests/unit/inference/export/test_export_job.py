@@ -26,9 +26,9 @@ request = pickle.loads(os.read(0, int.from_bytes(os.read(0, 8), "big")))
 target = pathlib.Path(request.target)
 def tell(**message):
     print(json.dumps(message), flush=True)
-def output(difference):
+def output(difference, nothing="", tolerance=0.1):
     tell(say="written")
-    tell(result={"tolerance": 0.1, "outputs": [{"difference": difference}]})
+    tell(result={"tolerance": tolerance, "outputs": [{"difference": difference}], "shows_nothing": nothing})
 """
 WRITES = 'target.write_text("model")\n'
 MODEL = ModelChoice("/models/a.keras", True, "a.keras")
@@ -71,6 +71,14 @@ def test_what_is_the_same_gets_its_name(process: Path) -> None:
 def test_what_differs_is_not_kept(difference: str, process: Path) -> None:
     process.write_text(READ + WRITES + f"output({difference})")
     assert export()["differs"] and left(process) == []
+
+
+@pytest.mark.parametrize(("tolerance", "is_kept"), [("0.1", False), ("float('inf')", True)])
+def test_a_comparison_that_nothing_could_fail_keeps_nothing_where_there_is_a_bound(
+    tolerance: str, is_kept: bool, process: Path
+) -> None:
+    process.write_text(READ + WRITES + f"output(0, 'the output is NaN', {tolerance})")
+    assert export()["differs"] != is_kept and left(process) == ["a.onnx"] * is_kept
 
 
 def test_what_came_into_being_meanwhile_stays(process: Path) -> None:

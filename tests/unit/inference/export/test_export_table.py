@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfdist.inference.export.export_table import excess, render
+from tfdist.inference.export.export_table import excess, next_step, render
+from tfdist.training.artifacts.artifact_formats import FORMATS
 
 
 def result(**changes: Any) -> dict[str, Any]:
@@ -25,6 +26,7 @@ def result(**changes: Any) -> dict[str, Any]:
         "drop": 0.1,
         "max_drop": "1%",
         "held": False,
+        "shows_nothing": "",
         "float_layers": ["'norm' (LayerNormalization)"],
         **changes,
     }
@@ -46,7 +48,20 @@ def test_metrics_of_both() -> None:
     ]
 
 
+OTHER = "what was written is not what Keras computes: "
+
+
 def test_what_is_beyond_the_budget_or_the_tolerance() -> None:
-    assert excess(result()) == "accuracy is 0.1 worse than Keras's, beyond --max-drop 1%"
+    assert excess(result()) == f"{OTHER}accuracy is 0.1 worse than Keras's, beyond --max-drop 1%"
     beyond = excess(result(held=True, tolerance=0.01))
-    assert beyond == "the output 'label' differs most: 0.03 in sample 4, beyond the tolerance of 0.01"
+    assert beyond == f"{OTHER}the output 'label' differs most: 0.03 in sample 4, beyond the tolerance of 0.01"
+
+
+def test_what_nothing_could_be_beyond() -> None:
+    why = "the output 'label' is NaN or infinite in all 10 samples"
+    found = result(held=True, shows_nothing=why)
+    assert f"  this shows nothing: {why}" in render(found, "made.tflite").splitlines()
+    assert excess(found) == f"whatever was written would pass, as {why}"
+    assert next_step(found, FORMATS["litert"]).startswith("Export a trained model, or give samples")
+    # A difference that is one is said first.
+    assert excess({**found, "tolerance": 0.01}).startswith(OTHER)

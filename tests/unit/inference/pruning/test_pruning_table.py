@@ -30,6 +30,7 @@ def result(**changes: Any) -> dict[str, Any]:
         "drop": 0.01,
         "max_drop": "2%",
         "held": True,
+        "shows_nothing": "",
         "output": "/a/pruned.keras",
         "kept_channels": {"last": "is read by the operation add"},
         "layers": [layer("wide", [4, 8], [4, 4], 32, 16), layer("last", [8, 3], [8, 3], 24, 12)],

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tfdist.training.artifacts.output_comparison import LabelRule, compare_output, label_rule
+from tfdist.training.artifacts.output_comparison import LabelRule, compare_output, label_rule, shows_nothing
 
 PROBABILITIES = np.array([[0.7, 0.3], [0.4, 0.6], [0.1, 0.9]], np.float32)
 
@@ -63,3 +63,34 @@ def test_widths_of_numbers_may_differ() -> None:
 )
 def test_what_is_a_classifier(output: np.ndarray, loss: str, activation: str, rule: LabelRule | None) -> None:
     assert label_rule(output, loss, activation) == rule
+
+
+NAN = np.full((3, 2), math.nan)
+SAME = np.ones((3, 2))
+
+
+@pytest.mark.parametrize(
+    ("outputs", "said"),
+    [
+        ({"p": NAN}, "the output 'p' is NaN or infinite in all 3 samples"),
+        ({"p": NAN[:1]}, "the output 'p' is NaN or infinite"),
+        ({"p": SAME, "q": NAN}, "the output 'p' is the same in all 3 samples; the output 'q' is NaN or infinite"),
+        ({"p": SAME.astype(np.float16)}, "the output 'p' is the same in all 3 samples"),
+        ({"p": SAME, "q": PROBABILITIES}, ""),
+        ({"p": np.where(np.eye(3), math.nan, 1.0)}, ""),
+        ({"p": NAN, "label": np.array([1, 2, 1])}, ""),
+        ({"label": np.array([1, 1, 1])}, ""),
+        ({"p": SAME[:1]}, ""),
+        ({}, ""),
+    ],
+)
+def test_outputs_that_show_nothing(outputs: dict[str, np.ndarray], said: str) -> None:
+    inputs = [np.arange(count) for count in {len(array) for array in outputs.values()}]
+    inputs = [np.arange(1)] if outputs.get("p") is not None and len(outputs["p"]) == 1 else inputs
+    found = shows_nothing(outputs, inputs)
+    assert found.startswith(said) and bool(found) == bool(said)
+
+
+def test_constant_outputs_of_constant_inputs_show_as_much_as_can_be() -> None:
+    assert shows_nothing({"p": SAME}, [np.zeros((3, 4))]) == ""
+    assert shows_nothing({"p": NAN}, [np.zeros((3, 4))])

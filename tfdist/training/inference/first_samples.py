@@ -1,4 +1,4 @@
-"""The first sample of an inference's data, by which a model is timed."""
+"""The first samples of an inference's data, by which a model is timed, and looked at."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from tfdist.config.section import build
 from tfdist.training.inference.inference_request import InferenceRequest
 
 
-def first_sample(request: InferenceRequest, seed: int, default: tf.distribute.Strategy) -> Any:
-    """The inputs of a batch of one sample, read by this worker alone.
+def first_samples(request: InferenceRequest, count: int, seed: int, default: tf.distribute.Strategy) -> Any:
+    """The inputs of a batch of so many samples, or of all if there are fewer, read by this worker alone.
 
     Args:
         request: Which data.
+        count: How many.
         seed: The session's.
         default: The default strategy, in force.
     """
     section = build(SourceConfig, dict(request.section), request.key)
-    opened = data.from_config(section, 1, seed, default, request.key)
+    opened = data.from_config(section, count, seed, default, request.key)
     return keras.utils.unpack_x_y_sample_weight(next(iter(opened.batches)))[0]
