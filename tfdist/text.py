@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 WIDTH = 120
 """Columns of a line that is wrapped."""
@@ -58,6 +58,24 @@ def wrap(text: str, head: str = "", indent: int | None = None) -> str:
 def printable(line: str) -> str:
     """A line without what would move the cursor or clear the screen, whatever a message or a name holds."""
     return "".join(letter if letter.isprintable() else "?" for letter in line)
+
+
+def safe_str(value: object) -> str:
+    """`str` of an object that a user's code has made; where its own `__str__` raises, a text that says so."""
+    return _safely(str, value)
+
+
+def safe_repr(value: object) -> str:
+    """`repr` of an object that a user's code has made; where its own `__repr__` raises, a text that says so."""
+    return _safely(repr, value)
+
+
+def _safely(text_of: Callable[[object], str], value: object) -> str:
+    try:
+        # A subclass of str may have methods of its own, which raise later.
+        return str.__str__(text_of(value))
+    except (Exception, SystemExit) as error:  # Whatever the user's code raises.
+        return f"<{type(value).__qualname__} without a text: its __{text_of.__name__}__ raises {type(error).__name__}>"
 
 
 def format_bytes(count: float, *, binary: bool = False) -> str:

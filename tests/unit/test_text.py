@@ -15,6 +15,8 @@ from tfdist.text import (
     format_time,
     format_zone,
     printable,
+    safe_repr,
+    safe_str,
     table,
     wrap,
 )
@@ -151,3 +153,17 @@ def test_one_and_many() -> None:
 )
 def test_ranges(numbers: tuple[int, ...], text: str) -> None:
     assert format_ranges(numbers) == text
+
+
+class _Unprintable:
+    def __str__(self) -> str:
+        raise SystemExit("no text")
+
+    def __repr__(self) -> str:
+        return 1  # type: ignore[return-value]
+
+
+def test_an_object_whose_texts_fail_is_named() -> None:
+    assert safe_str(_Unprintable()) == "<_Unprintable without a text: its __str__ raises SystemExit>"
+    assert safe_repr(_Unprintable()) == "<_Unprintable without a text: its __repr__ raises TypeError>"
+    assert (safe_str("a"), safe_repr("a")) == ("a", "'a'")

@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from tfdist.config.field_errors import FieldError, nearest
+from tfdist.text import safe_str
 
 
 def search_in(directory: str) -> None:
@@ -48,7 +49,8 @@ def _has(parent: Any, name: str, path: str, key: str) -> bool:
         return hasattr(parent, name)
     except Exception as error:
         # From a package that imports its parts lazily.
-        raise FieldError(key, f"looking for {name} raised {type(error).__name__}: {error}. Received: {path}") from error
+        said = safe_str(error)
+        raise FieldError(key, f"looking for {name} raised {type(error).__name__}: {said}. Received: {path}") from error
 
 
 def _import(module: str, path: str, key: str, missing_is_fine: bool = False) -> ModuleType | None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tfdist.errors import ConfigError
+from tfdist.text import safe_str
 
 
 class FieldError(ConfigError):
@@ -67,7 +68,7 @@ def _in_yaml(value: Any) -> str:
         return "{" + ", ".join(f"{_in_yaml(key)}: {_in_yaml(entry)}" for key, entry in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_in_yaml, value)) + "]"
-    return json.dumps(value) if value is None or isinstance(value, str | int | float) else str(value)
+    return json.dumps(value) if value is None or isinstance(value, str | int | float) else safe_str(value)
 
 
 def nearest(name: str, valid: Iterable[str]) -> str | None:

@@ -17,6 +17,7 @@ from tfdist.errors import UsageError
 from tfdist.notebook.call_folder import CallFolder, writing
 from tfdist.notebook.kernel_state import KernelState, register_objects, registered_objects
 from tfdist.rundir.atomic_files import replacing
+from tfdist.text import safe_str
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,9 @@ class FunctionCall:
         name, value = next(self._culprits(), (getattr(self.function, "__name__", "the function"), self.function))
         return (
             f"The function cannot be handed to the workers, which are new processes: {name} cannot be pickled "
-            f"({type(error).__name__}: {error}). Expected what the function uses to be data, functions and classes. "
-            f"Received: {name}, a {type(value).__module__}.{type(value).__qualname__}. Make it inside of the function."
+            f"({type(error).__name__}: {safe_str(error)}). Expected what the function uses to be data, functions and "
+            f"classes. Received: {name}, a {type(value).__module__}.{type(value).__qualname__}. "
+            "Make it inside of the function."
         )
 
     def _culprits(self) -> Iterator[tuple[str, Any]]:
@@ -88,7 +90,7 @@ def write_result(folder: CallFolder, result: Any) -> None:
     try:
         content = cloudpickle.dumps((result, None))
     except Exception as error:
-        content = cloudpickle.dumps((None, f"{type(result).__qualname__} ({type(error).__name__}: {error})"))
+        content = cloudpickle.dumps((None, f"{type(result).__qualname__} ({type(error).__name__}: {safe_str(error)})"))
     with replacing(folder.result, durable=False) as path:
         path.write_bytes(content)
 
@@ -105,7 +107,7 @@ def read_result(folder: CallFolder) -> Any:
     except FileNotFoundError:
         return None
     except Exception as error:
-        problem = f"it cannot be loaded ({type(error).__name__}: {error})"
+        problem = f"it cannot be loaded ({type(error).__name__}: {safe_str(error)})"
     if problem is None:
         return result
     raise UsageError(

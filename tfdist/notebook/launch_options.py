@@ -10,6 +10,7 @@ from typing import Any
 from tfdist.cluster.discover import discover
 from tfdist.errors import UsageError
 from tfdist.launch.job_spec import JobSpec
+from tfdist.text import safe_repr
 
 NAMES = (
     "batch_norm",
@@ -75,11 +76,12 @@ def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
         if value is None:
             del checked[name]
         elif name in _COUNTS and (not _is_whole(value) or value < _COUNTS[name]):
-            raise UsageError(f"{name} expected a whole number of at least {_COUNTS[name]}. Received: {value!r}")
+            expected = f"a whole number of at least {_COUNTS[name]}"
+            raise UsageError(f"{name} expected {expected}. Received: {safe_repr(value)}")
         elif name in _FLAGS and not isinstance(value, bool):
-            raise UsageError(f"{name} expected True or False. Received: {value!r}")
+            raise UsageError(f"{name} expected True or False. Received: {safe_repr(value)}")
         elif name in _SECONDS and (isinstance(value, bool) or not isinstance(value, int | float)):
-            raise UsageError(f"{name} expected a number of seconds. Received: {value!r}")
+            raise UsageError(f"{name} expected a number of seconds. Received: {safe_repr(value)}")
         elif name == "devices":
             checked[name] = _device_list(value)
         elif name == "run_dir":
@@ -111,11 +113,11 @@ def _is_whole(value: Any) -> bool:
 
 def _device_list(value: Any) -> list[int]:
     if not isinstance(value, list | tuple) or not value or not all(_is_whole(device) for device in value):
-        raise UsageError(f"devices expected a list of indices of GPUs, such as [0, 1]. Received: {value!r}")
+        raise UsageError(f"devices expected a list of indices of GPUs, such as [0, 1]. Received: {safe_repr(value)}")
     return list(value)
 
 
 def _path(value: Any) -> str:
     if not isinstance(value, str | os.PathLike):
-        raise UsageError(f"run_dir expected a path. Received: {value!r}")
+        raise UsageError(f"run_dir expected a path. Received: {safe_repr(value)}")
     return os.fspath(value)

@@ -21,6 +21,7 @@ from tfdist.notebook.call_folder import CallFolder, call_folder, writing
 from tfdist.notebook.function_call import FunctionCall, read_result
 from tfdist.notebook.job_outcome import JobOutcome
 from tfdist.notebook.launch_options import checked_options, job_of
+from tfdist.text import safe_repr
 
 _POLL_SECONDS = 0.5
 _LAST_OUTPUT_SECONDS = 2.0
@@ -92,12 +93,14 @@ def _check(function: Any, args: Any, nproc: Any) -> None:
     if not callable(function):
         raise UsageError(
             "notebook_launcher expected a function to call in every worker. Received: "
-            f"{function!r}, a {type(function).__qualname__}. Pass `train`, not `train()`."
+            f"{safe_repr(function)}, a {type(function).__qualname__}. Pass `train`, not `train()`."
         )
     if not isinstance(args, list | tuple):
-        raise UsageError(f"args expected a tuple of the function's arguments, such as (3,). Received: {args!r}")
+        raise UsageError(
+            f"args expected a tuple of the function's arguments, such as (3,). Received: {safe_repr(args)}"
+        )
     if isinstance(nproc, bool) or not isinstance(nproc, int) or nproc < 1:
-        raise UsageError(f"nproc expected a whole number of workers, at least 1. Received: {nproc!r}")
+        raise UsageError(f"nproc expected a whole number of workers, at least 1. Received: {safe_repr(nproc)}")
 
 
 def _run_launcher(folder: CallFolder, grace: float) -> int:

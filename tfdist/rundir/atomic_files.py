@@ -16,6 +16,7 @@ from typing import Any
 
 from tfdist.errors import RunDirError
 from tfdist.rundir.temp_names import remove_abandoned, temp_path
+from tfdist.text import safe_str
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -88,7 +89,7 @@ def write_error(
         temporary: The name under which `path` was written, which a user need not know.
     """
     name = os.fspath(path)
-    received = str(error) if temporary is None else _named(error, temporary, name)
+    received = safe_str(error) if temporary is None else _named(error, temporary, name)
     if is_full(error):
         return RunDirError(
             f"The disk is full: {name} could not be written, and nothing half-written was left behind. "
@@ -125,13 +126,13 @@ def _named(error: BaseException, temporary: Path, name: str) -> str:
     """The text of an error, with the name of the file in the place of its temporary one."""
     if isinstance(error, OSError) and error.strerror and error.filename == os.fspath(temporary):
         return f"{error.strerror}: {name!r}"
-    return str(error).replace(os.fspath(temporary), name)
+    return safe_str(error).replace(os.fspath(temporary), name)
 
 
 def is_full(error: BaseException) -> bool:
     """Whether a full disk or an exceeded quota caused an error."""
     # h5py and TensorFlow report a full disk by exceptions of their own, without errno but with the system's text.
-    return getattr(error, "errno", None) in _FULL or any(os.strerror(code) in str(error) for code in _FULL)
+    return getattr(error, "errno", None) in _FULL or any(os.strerror(code) in safe_str(error) for code in _FULL)
 
 
 def sync(path: Path) -> None:

@@ -14,6 +14,7 @@ from tfdist.rundir import RunDir
 from tfdist.rundir.atomic_files import write_error
 from tfdist.rundir.run_dir_creation import Resume
 from tfdist.runtime.strategy_settings import BatchNorm, settings_of
+from tfdist.text import safe_repr
 from tfdist.training.checkpoints.checkpoint_options import (
     EVERY_MINUTES,
     KEEP,
@@ -47,7 +48,8 @@ def strategy(*, batch_norm: BatchNorm | None = None, gather: bool | None = None)
     """
     if batch_norm not in (None, *get_args(BatchNorm)):
         raise UsageError(
-            f"tfdist.strategy(batch_norm=...) is one of {', '.join(get_args(BatchNorm))}. Received: {batch_norm!r}"
+            f"tfdist.strategy(batch_norm=...) is one of {', '.join(get_args(BatchNorm))}. Received: "
+            f"{safe_repr(batch_norm)}"
         )
     found = session.current().strategy
     if batch_norm is not None:

@@ -23,6 +23,7 @@ from tfdist.rundir.temp_names import temporary_folder
 from tfdist.runtime.stores.object_stores import path_of
 from tfdist.runtime.transport.chief_broadcast import opened_file_from_chief
 from tfdist.runtime.workers import worker_count, worker_rank
+from tfdist.text import safe_str
 from tfdist.url_schemes import is_url
 
 _BLOCK_BYTES = 1 << 20
@@ -142,5 +143,5 @@ def _open(source: str) -> contextlib.AbstractContextManager[BinaryIO | None]:
 
 def one_line(error: BaseException) -> str:
     """The text of an error as a sentence in one line."""
-    text = " ".join(str(error).split())
+    text = " ".join(safe_str(error).split())
     return text if text.endswith(".") else f"{text}."

@@ -23,6 +23,7 @@ from tfdist.data.sequential.sequential_reader import SampleStream, SequentialRea
 from tfdist.errors import DataError, UsageError
 from tfdist.order.sequential_order import SHUFFLE_BUFFER, Lanes
 from tfdist.plan.plan_inputs import FileSizes, SequentialRead, SourceSizes
+from tfdist.text import safe_str
 
 Leaves = tuple[NDArray, ...]
 """A sample's arrays, flattened."""
@@ -164,7 +165,7 @@ class GeneratorSamples:
                 for leaf, spec in zip(tf.nest.flatten(sample), self._specs, strict=True)
             )
         except (TypeError, ValueError, OverflowError) as error:
-            raise self._misfit(lane, number, str(error).splitlines()[0].rstrip(".")) from error
+            raise self._misfit(lane, number, safe_str(error).splitlines()[0].rstrip(".")) from error
         for leaf, spec in zip(leaves, self._specs, strict=True):
             if not spec.shape.is_compatible_with(leaf.shape):
                 raise self._misfit(lane, number, f"an array has the shape {leaf.shape} and not {tuple(spec.shape)}")

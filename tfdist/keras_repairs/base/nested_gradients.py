@@ -12,6 +12,7 @@ from tensorflow.python.eager import record
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, replica_count
+from tfdist.text import safe_str
 
 _INSTEAD = (
     "Compute the penalty inside of a function of its own, tfdist.gathered(penalty)(x), which takes it of the rows of "
@@ -33,7 +34,7 @@ _UNEQUAL = (
 
 def is_of_unequal_shares(error: BaseException) -> bool:
     """Whether an exception is that of `where_shares_are_equal`."""
-    return _UNEQUAL in str(error)
+    return _UNEQUAL in safe_str(error)
 
 
 def where_shares_are_equal(upstream: tf.Tensor, step: ReplicaStep) -> tf.Tensor:

@@ -18,6 +18,7 @@ from tfdist.keras_repairs.coupling.trials.replica_trial import is_in_replica_tri
 from tfdist.keras_repairs.coupling.trials.trial_scope import share_on_trial
 from tfdist.keras_repairs.forward.gathered_metrics import GatheredMetric
 from tfdist.runtime.transport import replica_sums
+from tfdist.text import safe_repr
 
 
 def gathered(what: Any) -> Any:
@@ -145,7 +146,7 @@ def _declared(what: Any, declared: Declared, expected: str) -> Callable[..., Any
         return DeclaredLoss(what, declared)
     if isinstance(what, type | keras.layers.Layer | keras.metrics.Metric) or not callable(what):
         raise UsageError(
-            f"tfdist.{declared.value}(...) takes {expected}. Received: {what!r}. Give an instance, such as "
+            f"tfdist.{declared.value}(...) takes {expected}. Received: {safe_repr(what)}. Give an instance, such as "
             "keras.metrics.AUC() for 'auc' and keras.losses.Dice() for 'dice'."
         )
     return DeclaredFunction(what, declared)

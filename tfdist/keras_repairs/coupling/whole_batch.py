@@ -19,6 +19,7 @@ from tfdist.keras_repairs.coupling.gather_rows import all_rows, dense_rows, sum_
 from tfdist.keras_repairs.coupling.output_rows import of_call
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport.compiled_sums import CompiledSums
+from tfdist.text import safe_repr
 
 Backward = Callable[[tf.Tensor], tf.Tensor]
 OwnGradient = Callable[[tf.Tensor, Backward, bool], tf.Tensor]
@@ -174,7 +175,7 @@ def whole_batch_for_rows(value: Any, known: Sequence[bool] | None = None) -> Who
     if first is None:
         raise UnsupportedError(
             "tfdist.gathered(...) was called without a tensor that has rows. Expected tensors whose first dimension is "
-            f"the samples. Received: {value!r}"
+            f"the samples. Received: {safe_repr(value)}"
         )
     values, places = _gathered(value, own_gradient, is_gathered)
     return WholeBatch(

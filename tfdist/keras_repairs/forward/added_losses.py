@@ -13,6 +13,7 @@ import keras
 
 from tfdist.keras_repairs.base.replica_step import current_step
 from tfdist.keras_repairs.coupling.collected_losses import Losses, collected
+from tfdist.text import safe_repr
 
 Function = Callable[..., Any]
 
@@ -28,7 +29,7 @@ def add_loss(original: Function) -> Function:
         terms = keras.tree.flatten(loss)
         for term in terms:
             if not keras.ops.is_tensor(term):
-                raise ValueError(f"add_loss() takes tensors. Received: {term!r} of type {type(term).__name__}")
+                raise ValueError(f"add_loss() takes tensors. Received: {safe_repr(term)} of type {type(term).__name__}")
         losses.setdefault(id(self), []).extend(terms)
 
     return repaired

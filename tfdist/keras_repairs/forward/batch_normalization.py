@@ -20,6 +20,7 @@ from tfdist.keras_repairs.forward.batch_moments import has_samples, of_global_ba
 from tfdist.keras_repairs.forward.xla import MeetingInXla
 from tfdist.keras_repairs.model_checks import refusals
 from tfdist.keras_repairs.model_checks.batch_norm_choice import is_synchronized
+from tfdist.text import safe_str
 
 Function = Callable[..., Any]
 
@@ -42,7 +43,7 @@ def moments(original: Function) -> Function:
                 return _of_masked(inputs, mask, self._reduction_axes)
             return _of_all(inputs, self._reduction_axes, as_of_constant_mean=not self.synchronized)
         except RuntimeError as error:
-            if "merge_call" not in str(error):
+            if "merge_call" not in safe_str(error):
                 raise
             raise refusals.statistics_in_a_loop(self) from error
 

@@ -24,6 +24,7 @@ from tfdist.keras_repairs.base.replica_step import alone, tried_out
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.forward.metric_draws import WEIGHT, CannotBeDrawn, Draw, Drawer
 from tfdist.keras_repairs.writes.noted_writes import noting_writes
+from tfdist.text import safe_str
 
 _TOLERANCE = 1e-4
 """Relative, above what float32 rounds; coarser predictions have a coarser one."""
@@ -141,7 +142,7 @@ class _Trial:
         if not self.possible:
             return Verdict(Merge.GATHERED, reason="is no sum over samples")
         if len(self.moved) < len(self.metric.variables):
-            why = f" ({type(error).__name__}: {error})" if error is not None else ""
+            why = f" ({type(error).__name__}: {safe_str(error)})" if error is not None else ""
             return Verdict(Merge.GATHERED, reason=f"showed nothing on made-up values{why}")
         if not self._adds_nothing_for_no_sample(weighted=given):
             return Verdict(Merge.GATHERED, reason="is no number, or fails, where a replica has no sample")

@@ -25,6 +25,7 @@ from tfdist.keras_repairs.coupling.whole_batch import NeedsAllRows
 from tfdist.keras_repairs.forward import xla_loops
 from tfdist.keras_repairs.forward.xla_logits import Logits, logits_behind, with_logits
 from tfdist.keras_repairs.sharded_embeddings.table_variable import tables_of
+from tfdist.text import safe_str
 
 Function = Callable[..., Any]
 
@@ -134,7 +135,7 @@ def _compiled(layer: Any, run: Function, args: Any, kwargs: Any, step: ReplicaSt
         outputs, masks_made, state, losses, behind = xla_loops.call(compiled, values, tensors, masks, logits)
         made = _Made(outputs, masks_made, state, losses, behind, means)
     except RuntimeError as error:
-        if "merge_call" not in str(error):
+        if "merge_call" not in safe_str(error):
             raise
         raise MeetingInXla from error
     return _taken_over(made, [*variables, *of_metrics], step, pads=pads)

@@ -48,6 +48,7 @@ from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport import replica_sums
 from tfdist.runtime.transport.compiled_sums import CannotBeCompiled, CompiledSums
 from tfdist.runtime.workers import local_replicas, worker_count
+from tfdist.text import safe_str
 
 Function = Callable[..., Any]
 Observer = Callable[[Any], None]
@@ -220,7 +221,7 @@ class _Step:
             try:
                 outputs = self._function(data)
             except RuntimeError as error:
-                if "merge_call" not in str(error):
+                if "merge_call" not in safe_str(error):
                     raise
                 if isinstance(settings_of(self._strategy).sums, CompiledSums):
                     raise CannotBeCompiled("TensorFlow would leave the replica in it") from error

@@ -29,6 +29,7 @@ from tfdist.runtime.collectives.decisions import all_reduce
 from tfdist.runtime.strategy_settings import settings_of, shares_of
 from tfdist.runtime.transport.compiled_sums import CannotBeCompiled, CompiledSums
 from tfdist.runtime.workers import local_replicas, worker_count, worker_rank
+from tfdist.text import safe_str
 
 Function = Callable[..., Any]
 
@@ -122,7 +123,7 @@ class WholeStep:
                 stage="hlo",
             )
         except (ValueError, tf.errors.OpError) as error:
-            return _reason_in(str(error))
+            return _reason_in(safe_str(error))
         # Each worker would have as many rows as its own data leave, and sums and gathers need equally many.
         return "a size in it depends on values of the data" if DYNAMIC_SIZE.search(program.decode()) else ""
 
@@ -187,7 +188,7 @@ class WholeSteps:
             raise UnsupportedError(
                 f"XLA failed to compile or to start the step of {self._model.name!r} as a whole, with the sums over "
                 "the workers. Train with --jit off, and report the model that shows it. TensorFlow says: "
-                f"{str(error).splitlines()[0]}"
+                f"{safe_str(error).splitlines()[0]}"
             ) from error
 
     def _try_out(self, batch: Any, piece: ReplicaBatch) -> bool:
@@ -196,7 +197,7 @@ class WholeSteps:
             self.run_whole.trace(batch)
             refusal = self._whole.refusal(piece)
         except CannotBeCompiled as error:
-            refusal = str(error)
+            refusal = safe_str(error)
         refused = bool(all_reduce(float(bool(refusal)), "max", self._model.distribute_strategy))
         self._verdicts.append((_spec_of(batch), not refused))
         say_once(

@@ -22,6 +22,7 @@ from tfdist.launch.signals import LauncherStopped
 from tfdist.net.dial_outcome import DialOutcome
 from tfdist.net.hello import Hello
 from tfdist.net.line_socket import LineError, LineSocket, Message, encode
+from tfdist.text import safe_str
 
 OVERVIEW_SECONDS = 2.0
 """How often the chief's launcher tells the others who is here."""
@@ -217,9 +218,9 @@ def abort(error: Exception, host: str) -> Message:
 
 
 def _reason(error: Exception, host: str) -> Message:
-    code, text = FormingError.exit_code, f"A launcher failed: {type(error).__name__}: {error}"
+    code, text = FormingError.exit_code, f"A launcher failed: {type(error).__name__}: {safe_str(error)}"
     if isinstance(error, TfdistError | LauncherStopped):
-        code, text = error.exit_code, str(error)
+        code, text = error.exit_code, safe_str(error)
     return {"code": code, "text": text, "host": host, **({"late": True} if isinstance(error, LateError) else {})}
 
 

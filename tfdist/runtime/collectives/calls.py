@@ -8,6 +8,7 @@ from typing import Literal, cast
 
 from tfdist.errors import UsageError
 from tfdist.runtime.collectives.wire.engine import Reduction
+from tfdist.text import safe_repr
 
 Kind = Literal[
     "all_reduce", "reduce", "broadcast", "scatter", "gather", "all_gather", "reduce_scatter", "all_to_all", "send"
@@ -120,5 +121,5 @@ def check_reduction(op: object, call: str) -> str:
         UsageError: There is no such reduction.
     """
     if op not in REDUCTIONS:
-        raise UsageError(f"{call} expects op to be one of {sorted(REDUCTIONS)}. Received: op={op!r}")
+        raise UsageError(f"{call} expects op to be one of {sorted(REDUCTIONS)}. Received: op={safe_repr(op)}")
     return str(op)

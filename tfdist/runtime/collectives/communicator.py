@@ -32,6 +32,7 @@ from tfdist.runtime.collectives.wire.tensorflow_engine import TensorFlowEngine
 from tfdist.runtime.collectives.wire.transfers import flats_of, transfer
 from tfdist.runtime.collectives.wire.wire_dtypes import LARGEST_WORD, check_reducible
 from tfdist.runtime.local_variables import local_variables
+from tfdist.text import safe_repr
 
 Noted = Callable[[], contextlib.AbstractContextManager[Any]]
 
@@ -120,7 +121,7 @@ class Communicator:
     def _checked_group(self, call: object, group: Group | None) -> Group:
         name = str(call)
         if group is not None and not isinstance(group, Group):
-            raise UsageError(f"{name} expects group=tfdist.group([0, 2]). Received: group={group!r}")
+            raise UsageError(f"{name} expects group=tfdist.group([0, 2]). Received: group={safe_repr(group)}")
         chosen = self.everyone if group is None else group
         if chosen.workers[-1] >= len(self.everyone):
             raise UsageError(f"{name}: the group {chosen.workers} is one of a larger job. Make it by tfdist.group.")

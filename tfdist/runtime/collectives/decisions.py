@@ -20,6 +20,7 @@ from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport.object_exchange import ObjectExchange
 from tfdist.runtime.transport.worker_sums import sum_over_workers
 from tfdist.runtime.workers import worker_count, worker_rank
+from tfdist.text import safe_repr
 
 _REDUCTIONS: dict[str, Callable[..., Any]] = {"sum": np.sum, "max": np.max, "min": np.min, "mean": np.mean}
 
@@ -64,7 +65,7 @@ def all_reduce(value: Any, op: str = "sum", strategy: tf.distribute.Strategy | N
         UsageError: `op` is none of the four; or see `all_gather`.
     """
     if op not in _REDUCTIONS:
-        raise UsageError(f"all_reduce expects op to be one of {sorted(_REDUCTIONS)}. Received: op={op!r}")
+        raise UsageError(f"all_reduce expects op to be one of {sorted(_REDUCTIONS)}. Received: op={safe_repr(op)}")
     return np.asarray(_REDUCTIONS[op](all_gather(value, strategy), axis=0))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tfdist.errors import UsageError
+from tfdist.text import safe_repr
 
 EVERYONE = 742_000
 """The key of the group of all workers; far above those that TensorFlow counts up, and other than the ring's."""
@@ -45,11 +46,12 @@ def make_group(workers: Iterable[int], count: int) -> Group:
         found = sorted(operator.index(worker) for worker in workers)
     except TypeError as error:
         raise UsageError(
-            f"tfdist.group expects indices of workers, such as tfdist.group([0, 2]). Received: {workers!r}"
+            f"tfdist.group expects indices of workers, such as tfdist.group([0, 2]). Received: {safe_repr(workers)}"
         ) from error
     if not found or len(set(found)) < len(found) or not 0 <= found[0] <= found[-1] < count:
         raise UsageError(
-            f"tfdist.group expects one or more of the workers 0 to {count - 1}, each once. Received: {workers!r}"
+            f"tfdist.group expects one or more of the workers 0 to {count - 1}, each once. Received: "
+            f"{safe_repr(workers)}"
         )
     return Group(tuple(found))
 
@@ -85,7 +87,8 @@ def check_root(name: str, root: object, group: Group, call: str) -> int:
         found = -1
     if found not in group:
         raise UsageError(
-            f"{call} expects {name} to be one of the workers {_texts(group.workers)}. Received: {name}={root!r}"
+            f"{call} expects {name} to be one of the workers {_texts(group.workers)}. Received: "
+            f"{name}={safe_repr(root)}"
         )
     return found
 

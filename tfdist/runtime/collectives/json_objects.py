@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from tfdist.errors import UsageError
+from tfdist.text import safe_repr
 
 
 def encoded(value: Any, call: str) -> bytes:
@@ -37,8 +38,8 @@ def _check(value: Any, call: str, place: str, above: tuple[int, ...]) -> None:
         for key, part in value.items():
             if type(key) is not str:
                 raise UsageError(
-                    f"{call} expects keys that are texts, as JSON has no others. Received: {key!r} in {place}. Use "
-                    "str(key), or a list of pairs."
+                    f"{call} expects keys that are texts, as JSON has no others. Received: "
+                    f"{safe_repr(key)} in {place}. Use str(key), or a list of pairs."
                 )
             _check(part, call, f"{place}[{key!r}]", (*above, id(value)))
         return

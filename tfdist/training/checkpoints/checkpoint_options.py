@@ -13,6 +13,7 @@ from tfdist.errors import UsageError
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import RunDir
 from tfdist.rundir.run_dir_creation import Resume
+from tfdist.text import safe_repr
 from tfdist.training.run_record_callback import RunRecordCallback
 
 EVERY_MINUTES = 10.0
@@ -53,12 +54,12 @@ class CheckpointOptions:
         for name in ("every_steps", "keep"):
             value = getattr(self, name)
             if not (value is None and name == "every_steps") and not (_is_number(value, int) and value > 0):
-                raise UsageError(f"{name}: expected a whole number above 0. Received: {value!r}")
+                raise UsageError(f"{name}: expected a whole number above 0. Received: {safe_repr(value)}")
         minutes = self.every_minutes
         if minutes is not None and not (_is_number(minutes, int | float) and 0 < minutes < math.inf):
-            raise UsageError(f"every_minutes: expected a number above 0, or None. Received: {minutes!r}")
+            raise UsageError(f"every_minutes: expected a number above 0, or None. Received: {safe_repr(minutes)}")
         if self.resume not in ("auto", "must", "never"):
-            raise UsageError(f"resume must be auto, must or never. Received: {self.resume!r}")
+            raise UsageError(f"resume must be auto, must or never. Received: {safe_repr(self.resume)}")
 
     def folder(self, fit: int) -> Path:
         """Where the checkpoints of the `fit` number `fit` of the directory lie, counted from 0."""

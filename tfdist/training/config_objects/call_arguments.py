@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfdist.config.field_errors import FieldError, dotted, nearest, one_error, shown
+from tfdist.text import safe_str
 from tfdist.training.config_objects.problems import UserCodeError
 from tfdist.training.supervision.user_frames import is_raised_by_user, user_place_of
 
@@ -108,4 +109,4 @@ def _name(function: Any) -> str:
 
 def _line(error: Exception) -> str:
     """An error's text on one line, without its full stop; its type where it says nothing."""
-    return " ".join(str(error).split()).rstrip(".") or type(error).__name__
+    return " ".join(safe_str(error).split()).rstrip(".") or type(error).__name__

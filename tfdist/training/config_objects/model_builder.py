@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tfdist.config import CompileConfig, ModelConfig, RunConfig, resolve_callable
 from tfdist.config.field_errors import FieldError, dotted
+from tfdist.text import safe_str
 from tfdist.training.config_objects.call_arguments import call
 from tfdist.training.config_objects.object_maker import (
     Make,
@@ -79,7 +80,7 @@ def _compile(model: keras.Model, arguments: Mapping[str, Any]) -> None:
     try:
         model.compile(**arguments)
     except (ValueError, TypeError) as error:
-        raise FieldError("compile", f"Keras refuses it: {' '.join(str(error).split()).rstrip('.')}") from error
+        raise FieldError("compile", f"Keras refuses it: {' '.join(safe_str(error).split()).rstrip('.')}") from error
 
 
 def _built(section: ModelConfig) -> keras.Model:

@@ -14,6 +14,7 @@ from tfdist.data.format_registry import sample_specs
 from tfdist.data.sample_source import ArraySpec, SampleSpecs
 from tfdist.errors import DataError, UsageError
 from tfdist.keras_repairs.distillation.distilled_loss import labels_of
+from tfdist.text import safe_str
 from tfdist.training.config_objects.problems import Problems
 from tfdist.training.supervision.exception_causes import explain
 
@@ -38,7 +39,7 @@ def check_samples(
         try:
             specs = sample_specs(source)
         except (DataError, UsageError) as error:
-            problems.add(key, str(error), error.exit_code)
+            problems.add(key, safe_str(error), error.exit_code)
             continue
         if specs is None or specs in fitting or model is None or not model.built:
             continue
@@ -178,4 +179,4 @@ def _shown(values: Any) -> str:
 
 def _line(error: Exception) -> str:
     """Keras's text on one line, without a full stop."""
-    return " ".join(str(error).split()).rstrip(".")
+    return " ".join(safe_str(error).split()).rstrip(".")

@@ -17,6 +17,7 @@ import threading
 import traceback
 from typing import Any, TextIO
 
+from tfdist.text import safe_str
 from tfdist.training.export.export_request import ExportRequest
 
 LENGTH_BYTES = 8
@@ -54,7 +55,7 @@ def _answer(request: ExportRequest, answers: TextIO) -> None:
         from tfdist.training.supervision.exception_causes import explain
 
         known = explain(error, has_peers=False)
-        said = str(known) if known is not None else f"{type(error).__name__}: {error}"
+        said = str(known) if known is not None else f"{type(error).__name__}: {safe_str(error)}"
         tell(error=said, code=known.exit_code if known is not None else None, traceback=traceback.format_exc())
 
 

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
 from tfdist.rundir.temp_names import temporary_folder
+from tfdist.text import safe_str
 from tfdist.training.artifacts.artifact_runtimes import SIGNATURE
 from tfdist.training.export.saved_model_writer import write_saved_model
 from tfdist.training.export.serving_function import ServingFunction
@@ -43,7 +44,7 @@ def write_litert(serving: ServingFunction, file: Path, **settings: Any) -> None:
 
 
 def _explained(error: Exception, serving: ServingFunction) -> UnsupportedError:
-    message = str(error)
+    message = safe_str(error)
     kinds = kinds_in(message, _PATTERNS, serving)
     lists = {kind for kind in kinds if kind.startswith(_LISTS)}
     if kinds - lists or lists:

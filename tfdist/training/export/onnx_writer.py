@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tfdist.errors import UnsupportedError
+from tfdist.text import safe_str
 from tfdist.training.export.serving_function import ServingFunction
 from tfdist.training.export.unsupported_layers import lacking
 
@@ -47,8 +48,8 @@ def write_onnx(serving: ServingFunction, file: Path) -> Any:
         )
     except (ValueError, KeyError, TypeError, AttributeError, NotImplementedError, RuntimeError) as error:
         raise UnsupportedError(
-            f"tf2onnx does not convert the model: {' '.join(str(error).split())} Expected layers that ONNX has. Choose "
-            "another --format: savedmodel has what TensorFlow has."
+            f"tf2onnx does not convert the model: {' '.join(safe_str(error).split())} Expected layers that ONNX has. "
+            "Choose another --format: savedmodel has what TensorFlow has."
         ) from error
     _check_operators(model, serving)
     _name_batch(model, serving)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tfdist.errors import UnsupportedError
 from tfdist.rundir.temp_names import temporary_folder
+from tfdist.text import safe_str
 from tfdist.training.export.saved_model_writer import write_saved_model
 from tfdist.training.export.serving_function import ServingFunction
 from tfdist.training.export.unsupported_layers import kinds_in, lacking
@@ -33,10 +34,10 @@ def write_openvino(serving: ServingFunction, folder: Path) -> None:
 
 
 def _explained(error: Exception, serving: ServingFunction) -> UnsupportedError:
-    kinds = kinds_in(str(error), _PATTERNS, serving)
+    kinds = kinds_in(safe_str(error), _PATTERNS, serving)
     if kinds:
         return lacking("OpenVINO", kinds, serving)
     return UnsupportedError(
-        f"OpenVINO does not convert the model: {' '.join(str(error).split())[:600]} Expected layers that it has. "
+        f"OpenVINO does not convert the model: {' '.join(safe_str(error).split())[:600]} Expected layers that it has. "
         "Choose another --format: savedmodel has what TensorFlow has."
     )

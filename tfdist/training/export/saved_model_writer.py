@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
+from tfdist.text import safe_str
 from tfdist.training.export.serving_function import ServingFunction
 
 ENDPOINT = "serve"
@@ -27,6 +28,6 @@ def write_saved_model(serving: ServingFunction, folder: Path) -> None:
         archive.write_out(str(folder), verbose=False)
     except (ValueError, TypeError, AssertionError, tf.errors.OpError) as error:
         raise UnsupportedError(
-            f"TensorFlow does not write the model as a SavedModel: {' '.join(str(error).split())} Expected that its "
-            "layers hold their variables and tables as attributes."
+            f"TensorFlow does not write the model as a SavedModel: {' '.join(safe_str(error).split())} Expected that "
+            "its layers hold their variables and tables as attributes."
         ) from error

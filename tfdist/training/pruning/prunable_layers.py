@@ -11,6 +11,7 @@ import keras
 from tfdist.config.field_errors import nearest
 from tfdist.errors import UsageError
 from tfdist.keras_repairs.model_checks.model_layers import layers_of
+from tfdist.text import safe_repr
 from tfdist.training.pruning.structure import CHANNELS, Structure
 
 _CONVOLUTIONS = (keras.layers.Conv1D, keras.layers.Conv2D, keras.layers.Conv3D)
@@ -116,7 +117,7 @@ def _name_of(name: str, known: dict[str, keras.layers.Layer]) -> str | None:
 
 def _check_names(option: str, names: Sequence[str], known: dict[str, keras.layers.Layer]) -> None:
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-        raise UsageError(f"Expected {option} to be a list of names of layers. Received: {option}={names!r}")
+        raise UsageError(f"Expected {option} to be a list of names of layers. Received: {option}={safe_repr(names)}")
     for name in names:
         if _name_of(name, known) is None:
             near = nearest(name, list(known))

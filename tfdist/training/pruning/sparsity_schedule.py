@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tfdist.errors import UsageError
+from tfdist.text import safe_repr
 
 SCHEDULES = ("polynomial", "constant")
 
@@ -37,8 +38,8 @@ class SparsitySchedule:
     def __post_init__(self) -> None:
         if self.kind not in SCHEDULES:
             raise UsageError(
-                f"There is no schedule {self.kind!r} of a pruning. Expected one of {', '.join(SCHEDULES)}. Received: "
-                f"schedule={self.kind!r}"
+                f"There is no schedule {safe_repr(self.kind)} of a pruning. Expected one of {', '.join(SCHEDULES)}. "
+                f"Received: schedule={safe_repr(self.kind)}"
             )
         _check_whole("begin", self.begin, 0)
         _check_whole("end", self.end, 0)
@@ -50,10 +51,10 @@ class SparsitySchedule:
         if not 0 <= self.initial <= self.sparsity:
             raise UsageError(
                 f"A pruning begins at an initial sparsity from 0 to the last one, {self.sparsity:g}. Received: "
-                f"initial_sparsity={self.initial!r}"
+                f"initial_sparsity={safe_repr(self.initial)}"
             )
         if not self.power > 0:
-            raise UsageError(f"Expected a power above 0, such as 3. Received: power={self.power!r}")
+            raise UsageError(f"Expected a power above 0, such as 3. Received: power={safe_repr(self.power)}")
 
     def last_change(self, step: int) -> int | None:
         """The last step up to `step` after which the masks change; None before the first."""
@@ -83,4 +84,4 @@ class SparsitySchedule:
 
 def _check_whole(name: str, value: object, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise UsageError(f"Expected a whole number of steps, {least} or more. Received: {name}={value!r}")
+        raise UsageError(f"Expected a whole number of steps, {least} or more. Received: {name}={safe_repr(value)}")

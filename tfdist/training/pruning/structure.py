@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from tfdist.errors import UsageError
+from tfdist.text import safe_repr
 
 UNSTRUCTURED, CHANNELS = "unstructured", "channels"
 
@@ -42,7 +43,8 @@ class Structure:
             return cls(name)
         found = _PATTERN.fullmatch(name) if isinstance(name, str) else None
         if found is None:
-            raise UsageError(f"There is no structure {name!r} of a pruning. {_EXPECTED} Received: {name!r}")
+            received = safe_repr(name)
+            raise UsageError(f"There is no structure {received} of a pruning. {_EXPECTED} Received: {received}")
         kept, group = int(found[1]), int(found[2])
         if not 0 < kept < group <= MOST_OF_PATTERN:
             raise UsageError(
@@ -77,12 +79,12 @@ class Structure:
             hint = f" For {asked:g} % write {asked / 100:g}." if _is_percentage(asked) else ""
             raise UsageError(
                 f"A sparsity is the share that is pruned. Expected a number between 0 and 1, such as 0.8.{hint} "
-                f"Received: sparsity={asked!r}"
+                f"Received: sparsity={safe_repr(asked)}"
             )
         if own is not None and abs(asked - own) > 1e-9:
             raise UsageError(
                 f"The pattern {self.name} prunes {own:g} of the weights, and nothing else. Expected sparsity={own:g}, "
-                f"or none. Received: sparsity={asked!r}"
+                f"or none. Received: sparsity={safe_repr(asked)}"
             )
         return float(asked)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import keras
 
 from tfdist.errors import UnsupportedError, UsageError
+from tfdist.text import safe_str
 from tfdist.training.quantization.layer_quantization import (
     LayerFacts,
     facts_of,
@@ -98,8 +99,8 @@ class QuantizedFiles:
         except (TypeError, ValueError, ImportError, AttributeError) as error:
             raise UnsupportedError(
                 f"{self._shown} was written to a .keras file, and Keras cannot read that again: "
-                f"{' '.join(str(error).split())[:500]} Expected layers with a get_config from which they can be made. "
-                "Register your own with keras.saving.register_keras_serializable()."
+                f"{' '.join(safe_str(error).split())[:500]} Expected layers with a get_config from which they can be "
+                "made. Register your own with keras.saving.register_keras_serializable()."
             ) from error
 
     def _nothing_to_quantize(self) -> str:

@@ -10,6 +10,7 @@ import keras
 from tfdist.config.field_errors import nearest
 from tfdist.errors import UsageError
 from tfdist.keras_repairs.model_checks.model_layers import layers_of
+from tfdist.text import safe_repr
 from tfdist.training.quantization_aware.fake_quantization import FakeQuantization, can_be_rounded
 
 
@@ -49,7 +50,8 @@ class QuantizationAware(keras.callbacks.Callback):
         super().__init__()
         for option, names in (("layers", layers or ()), ("skip", skip)):
             if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-                raise UsageError(f"Expected {option} to be a list of names of layers. Received: {option}={names!r}")
+                received = f"{option}={safe_repr(names)}"
+                raise UsageError(f"Expected {option} to be a list of names of layers. Received: {received}")
         self._names, self._skip = layers, skip
         self._rounding: list[FakeQuantization] = []
 

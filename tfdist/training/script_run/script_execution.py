@@ -11,6 +11,8 @@ import traceback
 import types
 from collections.abc import Sequence
 
+from tfdist.text import safe_str
+
 
 def execute_script(target: str, args: Sequence[str], *, is_module: bool) -> int:
     """Executes a script or module with argv, `__main__` and `sys.path[0]` as python sets them.
@@ -67,5 +69,5 @@ def _exit_code(end: SystemExit) -> int:
         return 0
     if isinstance(end.code, int):
         return end.code & 0xFF
-    print(end.code, file=sys.stderr, flush=True)
+    print(safe_str(end.code), file=sys.stderr, flush=True)
     return 1

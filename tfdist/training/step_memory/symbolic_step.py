@@ -22,6 +22,7 @@ from tfdist.keras_repairs.sharded_embeddings.embedding_layers import is_sharded_
 from tfdist.keras_repairs.sharded_optimizer.cut_kinds import kind_of
 from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import updating_optimizers
 from tfdist.plan.memory.step_sizes import StepSizes, TensorSize, WeightSizes
+from tfdist.text import safe_str
 from tfdist.training.config_objects.model_builder import build_model
 from tfdist.training.config_objects.object_maker import make_optimizer
 from tfdist.training.step_memory.live_bytes import LiveBytes, live_bytes
@@ -188,7 +189,7 @@ def _slots(model: keras.Model, section: Any) -> tuple[list[tuple[TensorSize, ...
     try:
         cut, why = kind_of(_updating(model.optimizer)), ""
     except UnsupportedError as error:
-        cut, why = None, str(error)
+        cut, why = None, safe_str(error)
 
     def make() -> Any:
         return _updating(make_optimizer(section, "compile.optimizer"))

@@ -7,12 +7,13 @@ import socket
 import time
 from pathlib import Path
 
-from tfdist.errors import RunDirError, WorkerFailedError
+from tfdist.errors import RunDirError, TfdistError, WorkerFailedError
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import Failure, RunDir, State
 from tfdist.rundir.bounded_disk import BoundedDisk
 from tfdist.rundir.failure import kind_of_error
 from tfdist.rundir.regular_files import open_to_append
+from tfdist.text import safe_str
 from tfdist.training.supervision.launcher_link import link_of
 from tfdist.training.supervision.user_frames import script_traceback
 
@@ -23,9 +24,7 @@ def report(error: BaseException, assignment: Assignment) -> int:
     Returns:
         The exit code.
     """
-    from tfdist.training.supervision.exception_causes import explain
-
-    known = explain(error, has_peers=assignment.num_workers > 1)
+    known = _explained(error, assignment)
     code = known.exit_code if known is not None else WorkerFailedError.exit_code
     shown = known or error
     link = link_of(assignment)
@@ -36,9 +35,9 @@ def report(error: BaseException, assignment: Assignment) -> int:
         pid=os.getpid(),
         exit_code=code,
         kind=kind_of_error(code),
-        type=f"{type(shown).__module__}.{type(shown).__qualname__}".removeprefix("builtins."),
-        message=str(shown),
-        traceback=script_traceback(error),
+        type=f"{safe_str(type(shown).__module__)}.{type(shown).__qualname__}".removeprefix("builtins."),
+        message=safe_str(shown),
+        traceback=_traceback_of(error),
         time=time.time(),
         epoch=None if reached is None else reached.epoch,
         step=None if reached is None else reached.step,
@@ -52,6 +51,22 @@ def report(error: BaseException, assignment: Assignment) -> int:
             link.channel.failed(failure.error_content())
     link.heartbeat.finish(State.FAILED)
     return code
+
+
+def _explained(error: BaseException, assignment: Assignment) -> TfdistError | None:
+    from tfdist.training.supervision.exception_causes import explain
+
+    try:
+        return explain(error, has_peers=assignment.num_workers > 1)
+    except Exception:  # Of a class of the user's that is not as others are: it is the user's own, and named.
+        return None
+
+
+def _traceback_of(error: BaseException) -> str:
+    try:
+        return script_traceback(error)
+    except Exception as unprinted:  # As above: its place is lost, its name is not.
+        return f"{type(error).__qualname__}, whose traceback cannot be printed: {safe_str(unprinted)}\n"
 
 
 def _write(failure: Failure, run: RunDir, attempt: int) -> None:

@@ -7,6 +7,7 @@ import sys
 import traceback
 
 from tfdist.errors import DeviceMemoryError, TfdistError, UnsupportedError, UsageError, WorkerFailedError
+from tfdist.text import safe_str
 from tfdist.training.supervision.user_frames import RUNPY, starts_scripts, user_place_of
 
 _PEER_TYPES = ("UnavailableError", "DeadlineExceededError", "AbortedError", "CancelledError")
@@ -55,7 +56,7 @@ def _memory_error_in(error: BaseException) -> TfdistError | None:
     """The error for a tensor that did not fit into a device's memory."""
     if not (type(error).__module__.startswith("tensorflow.") and type(error).__name__ == "ResourceExhaustedError"):
         return None
-    lines = str(error).splitlines()
+    lines = safe_str(error).splitlines()
     text = next((line for line in lines if any(words in line.lower() for words in _NO_MEMORY)), None)
     if text is None:
         return None
@@ -73,7 +74,7 @@ def _peers_error_in(error: BaseException) -> TfdistError | None:
 
 def _sum_error_in(error: BaseException) -> TfdistError | None:
     """The error of a sum in memory that workers share, which TensorFlow hands on as a text."""
-    raised = _OF_SUM.search(str(error)) if type(error).__module__.startswith("tensorflow.") else None
+    raised = _OF_SUM.search(safe_str(error)) if type(error).__module__.startswith("tensorflow.") else None
     if raised is None:
         return None
     kind = WorkerFailedError if raised["type"] == WorkerFailedError.__name__ else UsageError
@@ -85,7 +86,7 @@ def _disagreement_in(error: BaseException) -> TfdistError | None:
     from tfdist.runtime.collectives.calls import CUTS
     from tfdist.runtime.collectives.traced_agreement import DISAGREEMENT
 
-    said = re.search(rf"assertion failed: \[((?:{DISAGREEMENT}|[^\[\]\n]* {CUTS}).*)\]", str(error))
+    said = re.search(rf"assertion failed: \[((?:{DISAGREEMENT}|[^\[\]\n]* {CUTS}).*)\]", safe_str(error))
     if said is None or type(error).__name__ != "InvalidArgumentError":
         return None
     return UsageError(said[1].replace("] [", " "))
@@ -94,7 +95,7 @@ def _disagreement_in(error: BaseException) -> TfdistError | None:
 def _peer_error_in(error: BaseException) -> TfdistError | None:
     """The error for a collective that broke because another worker ended or is out of reach."""
     is_tensorflow = type(error).__module__.startswith("tensorflow.")
-    if is_tensorflow and (type(error).__name__ in _PEER_TYPES or _COORDINATION in str(error)):
+    if is_tensorflow and (type(error).__name__ in _PEER_TYPES or _COORDINATION in safe_str(error)):
         return WorkerFailedError(
             "This worker waited for the others in a collective, and it broke off: another worker ended, hung for "
             f"longer than --step-timeout or cannot be reached any more. TensorFlow says: {_gist(error)}"
@@ -104,14 +105,14 @@ def _peer_error_in(error: BaseException) -> TfdistError | None:
 
 def _gist(error: BaseException) -> str:
     """The one line of TensorFlow's text that says why; pages about the place in the graph come before it."""
-    lines = str(error).strip().splitlines() or [type(error).__name__]
+    lines = safe_str(error).strip().splitlines() or [type(error).__name__]
     why = next((line for line in lines if _ABORTED in line), lines[0])
     return why.rpartition(_ABORTED)[2]
 
 
 def _own_loop_error_in(error: BaseException) -> TfdistError | None:
     """The error for a gradient that a script takes outside of the replicas, where TensorFlow has no variable for it."""
-    if isinstance(error, ValueError) and "DistributedVariable.handle is not available outside" in str(error):
+    if isinstance(error, ValueError) and "DistributedVariable.handle is not available outside" in safe_str(error):
         return UnsupportedError(
             "A loop of the script's own computes gradients outside of the replicas, where every replica would train on "
             "all data and none would take work off another. Expected fit(), train_on_batch(), or a step that "

@@ -49,3 +49,30 @@ def test_an_error_says_at_which_step(assignment: Assignment) -> None:
     code, record, state = left_of(DataError("record 3 is damaged"), assignment)
     assert (code, record.type) == (5, "tfdist.errors.DataError")
     assert (record.epoch, record.step) == (state.epoch, state.step) == (1, 14)
+
+
+class Unprintable(Exception):
+    """One whose texts raise, as those of a class do that looks at an attribute which it does not have."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+    __repr__ = __str__
+
+
+class Nameless(RuntimeError):
+    """One of a class that does not say its module, as a class made at run time may not."""
+
+    __module__ = None  # type: ignore[assignment]
+
+
+def test_an_error_without_a_text_is_named_all_the_same(assignment: Assignment) -> None:
+    code, record, _ = left_of(Unprintable(), assignment)
+    assert (code, record.type) == (4, f"{__name__}.Unprintable")
+    assert record.message == "<Unprintable without a text: its __str__ raises RuntimeError>"
+    assert "raise error" in record.traceback
+
+
+def test_an_error_of_a_class_unlike_others_is_named_all_the_same(assignment: Assignment) -> None:
+    code, record, _ = left_of(Nameless("why"), assignment)
+    assert (code, record.type, record.message) == (4, "None.Nameless", "why")

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tfdist.keras_repairs.coupling.trials.part_comparison import Kind, comparable, is_of_own_rows, is_same, kinds
 from tfdist.keras_repairs.writes.noted_writes import Write, unshared_write
+from tfdist.text import safe_str
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def output_values(outputs: Any) -> list[Any]:
 
 def not_tried(error: Exception) -> CallVerdict:
     """The verdict where the code that is tried out raises `error`, whatever it is."""
-    text = f"{type(error).__name__}: {error}".splitlines()[0]
+    text = f"{type(error).__name__}: {safe_str(error)}".splitlines()[0]
     return CallVerdict(f"it could not be tried out ({text})")
 
 

@@ -22,6 +22,7 @@ from tfdist.keras_repairs.coupling.trials.part_comparison import (
 )
 from tfdist.keras_repairs.coupling.trials.trial_scope import in_trial, on_part
 from tfdist.keras_repairs.writes.noted_writes import Write, noting_writes, unshared_write
+from tfdist.text import safe_str
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def _verdict(loss: keras.losses.Loss, y_true: Any, y_pred: Any) -> Verdict:
         try:
             possible &= _kinds(loss, kept, *made_up_labels.drawn(y_true, y_pred, draw))
         except Exception as error:  # Whatever the user's code raises on values that are not its own.
-            failure = f" ({type(error).__name__}: {error})".splitlines()[0]
+            failure = f" ({type(error).__name__}: {safe_str(error)})".splitlines()[0]
         if draw < made_up_labels.IGNORING_DRAWS:
             possible &= _kinds_of_ignored_labels(loss, kept, y_true, y_pred, draw)
         if not possible:

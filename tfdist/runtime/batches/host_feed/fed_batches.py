@@ -22,6 +22,7 @@ from tfdist.runtime.batches.host_feed.drawing import Drawing
 from tfdist.runtime.batches.host_feed.host_feed import FeedChannel, HostFeed
 from tfdist.runtime.batches.host_feed.piece_cutter import PieceCutter
 from tfdist.runtime.workers import local_replicas
+from tfdist.text import safe_str
 
 KEPT_FUNCTIONS = 64
 """Kinds of elements whose functions are kept: those of the data of some models."""
@@ -162,7 +163,7 @@ def _raising(error: Exception) -> Iterator[list[NDArray]]:
 def _failure_of(error: Exception) -> FailureNote:
     if isinstance(error, tf.errors.OpError):
         return FailureNote(error.error_code, error.message)
-    return FailureNote(None, f"{type(error).__name__}: {error}")
+    return FailureNote(None, f"{type(error).__name__}: {safe_str(error)}")
 
 
 def _error_of(failure: FailureNote) -> Exception:

@@ -12,6 +12,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfdist.errors import UnsupportedError
+from tfdist.text import safe_str
 from tfdist.training.artifacts.artifact_runtimes import SIGNATURE, litert_interpreter
 from tfdist.training.export.full_integer.integer_forms import integer_forms
 from tfdist.training.export.litert_writer import write_litert
@@ -69,7 +70,7 @@ def write_integers(
 
 def _of_whole_numbers(error: UnsupportedError, serving: ServingFunction) -> UnsupportedError:
     """Says what a converter to int16 means by a tensor without ranges: it takes any addition for one of activations."""
-    found = re.search(r"Empty min/max for tensor (\S+)", str(error))
+    found = re.search(r"Empty min/max for tensor (\S+)", safe_str(error))
     if found is None:
         return error
     layer = layer_at(found.group(1), serving)

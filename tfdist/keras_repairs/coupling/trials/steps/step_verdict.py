@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from tfdist.keras_repairs.base.replica_step import KnownUpdate
 from tfdist.keras_repairs.coupling.trials.replica_trial import Mode
+from tfdist.text import safe_str
 
 
 class Cause(enum.Enum):
@@ -51,7 +52,7 @@ class StepVerdict:
 
 def failed(error: Exception) -> StepVerdict:
     """The verdict on a step that cannot be tried out."""
-    lines = [line.strip() for line in str(error).strip().splitlines()] or [""]
+    lines = [line.strip() for line in safe_str(error).strip().splitlines()] or [""]
     # Where a graph was traced, TensorFlow puts the place first.
     text = lines[-1] if lines[0].startswith("in user code") else lines[0]
     return StepVerdict(Cause.FAILED, f"{type(error).__name__}: {text}")
