@@ -180,6 +180,14 @@ tfdist.notebook_launcher(fail, nproc=2, quiet=True)
     assert "a mistake" not in cell.printed
 
 
+def test_a_function_that_ends_its_worker_has_not_returned(kernel: Kernel) -> None:
+    cell = kernel.run("tfdist.notebook_launcher(os._exit, [0], quiet=True)")
+    assert cell.error is not None
+    name, text = cell.error
+    assert name == "WorkerFailedError"
+    assert "The function ended its worker by" in text
+
+
 def test_what_cannot_be_handed_on_is_named_before_anything_starts(kernel: Kernel) -> None:
     cell = kernel.run("""
 dataset = tf.data.Dataset.range(3)

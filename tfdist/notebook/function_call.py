@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from tfdist.errors import UsageError
+from tfdist.errors import UsageError, WorkerFailedError
 from tfdist.notebook.call_folder import CallFolder, writing
 from tfdist.notebook.kernel_state import KernelState, register_objects, registered_objects
 from tfdist.rundir.atomic_files import replacing
@@ -96,16 +96,17 @@ def write_result(folder: CallFolder, result: Any) -> None:
 
 
 def read_result(folder: CallFolder) -> Any:
-    """What the function returned on the chief; None where the chief ended by `sys.exit()`.
+    """What the function returned on the chief, of a job that has ended without a failure.
 
     Raises:
+        WorkerFailedError: It did not return: the chief's process has ended in it.
         UsageError: It could not be pickled, or cannot be loaded here.
     """
     try:
         with folder.result.open("rb") as file:
             result, problem = pickle.load(file)
     except FileNotFoundError:
-        return None
+        raise WorkerFailedError(ended_by("sys.exit(0) or os._exit(0)")) from None
     except Exception as error:
         problem = f"it cannot be loaded ({type(error).__name__}: {safe_str(error)})"
     if problem is None:
@@ -114,6 +115,14 @@ def read_result(folder: CallFolder) -> Any:
         "The job has ended without a failure, but what the function returned cannot be brought into the notebook. "
         f"Expected numbers, arrays, lists or dicts, such as `history.history`. Received: {problem}. Save a model in "
         "the function by `model.save(path)` and load it here."
+    )
+
+
+def ended_by(what: str) -> str:
+    """Of a function that neither returned nor raised, but ended its process."""
+    return (
+        f"The function ended its worker by {what}, before it returned. Expected it to return, or to raise. Use "
+        "`return` where it is done, and look at the end of its output above for where it was."
     )
 
 

@@ -12,6 +12,7 @@ from tfdist.errors import DataError, TfdistError, UsageError, WorkerFailedError
 from tfdist.launch.run_dir.failure_report import render_report
 from tfdist.launch.run_result import RunResult
 from tfdist.notebook.call_folder import CallFolder
+from tfdist.notebook.function_call import ended_by
 from tfdist.rundir.atomic_files import write_json
 
 _ERRORS = "tfdist.errors."
@@ -40,7 +41,8 @@ class JobOutcome:
         if result.stop is not None:
             return cls(result.code, TfdistError.__name__, render_report(result, verbose=verbose))
         if not result.failures:
-            text = f"The function ended the workers by sys.exit({result.code}). Expected it to return, or to raise."
+            # With 0 it may have returned, which the result tells.
+            text = ended_by(f"sys.exit({result.code})")
             return cls(result.code, *((WorkerFailedError.__name__, text) if result.code else ()))
         first = result.failures[0]
         by_kind = _BY_KIND.get(first.kind, WorkerFailedError).__name__

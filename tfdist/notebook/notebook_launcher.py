@@ -51,13 +51,14 @@ def notebook_launcher(function: Callable[..., Any], args: Sequence[Any] = (), np
             `max_restarts=3`, `step_timeout=60`, `show="all"`, `seed=1` and so on.
 
     Returns:
-        What the function returned on the chief; None where that is nothing. It is pickled: return numbers, arrays or
+        What the function returned on the chief. It is pickled: return numbers, arrays or
         `history.history` rather than models.
 
     Raises:
         UsageError: An argument or option cannot be used as given, cloudpickle is not installed, or what the function
             uses or returns cannot be pickled. Also called in a worker.
-        WorkerFailedError: A worker raised, was killed or hung; the text names the worker, the cause and its log.
+        WorkerFailedError: A worker raised, was killed or hung; the text names the worker, the cause and its log. Or the
+            function ended the chief's process before it returned, even with exit code 0.
         DataError: The data cannot be read or does not fit the model.
         RunDirError: The run directory, or the folder for temporary files, cannot be written or is full.
         TfdistError: What else `tfdist train` says.

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tfdist.errors import RunDirError, UsageError
+from tfdist.errors import RunDirError, UsageError, WorkerFailedError
 from tfdist.notebook.call_folder import CallFolder, call_folder
 from tfdist.notebook.function_call import FunctionCall, read_result, write_result
 
@@ -50,7 +50,8 @@ def test_what_cannot_be_pickled_is_named(tmp_path: Path, offset: Any, args: tupl
 
 
 def test_a_result_comes_back(tmp_path: Path) -> None:
-    assert read_result(CallFolder(tmp_path)) is None
+    with pytest.raises(WorkerFailedError, match=r"sys.exit\(0\) or os._exit\(0\), before it returned"):
+        read_result(CallFolder(tmp_path))
     write_result(CallFolder(tmp_path), {"loss": [0.5]})
     assert read_result(CallFolder(tmp_path)) == {"loss": [0.5]}
 
