@@ -152,7 +152,7 @@ def losing_its_chief(launches: Launches, starts: int) -> tuple[Launch, list[Path
     marks = [launches.folder / f"mark-{attempt}" for attempt in range(starts - 1)]
     act = [f"0@{attempt}:touch:{mark}" for attempt, mark in enumerate(marks)]
     act += [f"*@{attempt}:train:0.05" for attempt in range(starts - 1)]
-    options = ["--grace", 2, "--min-workers", 2, "--rejoin-timeout", 20, "--connect-timeout", 5]
+    options = ["--grace", 2, "--min-workers", 2, "--rejoin-timeout", 20, "--connect-timeout", 15]
     launch = launches.launch(*options, "--show", "all", "train.py", *act, f"*@{starts - 1}:print:done")
     until(marks[0].exists)
     return launch, marks
@@ -195,7 +195,7 @@ def test_an_elastic_run_that_loses_the_chiefs_host_starts_again_when_that_is_bac
 @pytest.mark.slow
 def test_an_elastic_run_whose_chief_does_not_come_back_ends(ssh_hosts: MakeHosts) -> None:
     launches = ssh_hosts(3)
-    launch = in_training(launches, "--grace", 2, "--min-workers", 2, "--rejoin-timeout", 4, "--connect-timeout", 2)
+    launch = in_training(launches, "--grace", 2, "--min-workers", 2, "--rejoin-timeout", 4, "--connect-timeout", 15)
     launches.servers.hosts["h1"].kill()
     assert launch.end() == 4, launch.err
     assert launch.err.count("error: ") == 1, launch.err

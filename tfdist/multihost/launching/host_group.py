@@ -19,7 +19,7 @@ from tfdist.net.bounded_wait import Source
 AT_ONCE = 32
 """Connections that are being made at the same time."""
 CHECK_SECONDS = 30.0
-"""How long a host that is connected may take to check."""
+"""How long a host that has answered may take to check."""
 _PAUSE = 0.5
 
 Connect = Callable[[Host], HostLink]
@@ -60,7 +60,8 @@ class LaunchHost:
         host: Its name and slots.
         state: How far it is.
         link: Its connection; None before there is one.
-        since: When it was made, by the monotonic clock.
+        since: When it was made, or the host has answered, by the monotonic clock.
+        has_answered: Whether the host has said that it is there.
         facts: What it has found.
         problem: Why it is lost.
         code: What `tfdist train` ended with.
@@ -72,6 +73,7 @@ class LaunchHost:
     state: HostState = HostState.WAITING
     link: HostLink | None = None
     since: float = 0.0
+    has_answered: bool = False
     facts: HostFacts | None = None
     problem: HostProblem | None = None
     code: int | None = None
@@ -93,6 +95,7 @@ class LaunchHost:
             self.link.close()
         self.link, self.since, self.state = link, time.monotonic(), HostState.CONNECTING
         self.facts = self.problem = self.code = self.formed = None
+        self.has_answered = False
 
 
 class HostGroup:
@@ -125,7 +128,7 @@ class HostGroup:
         Args:
             connect: Starts a connection.
             explain: Says why a host has not answered.
-            seconds: How long each may take to connect.
+            seconds: How long each may take to answer.
 
         Returns:
             Host -> what is wrong with it; nothing where all can start.
@@ -172,7 +175,9 @@ class HostGroup:
     def take_answer(host: LaunchHost, heard: Heard) -> None:
         """Takes what a host that is being connected to has found, or refuses for."""
         for said in heard.answers:
-            if "refused" in said:
+            if "here" in said and host.state is HostState.CONNECTING and not host.has_answered:
+                host.has_answered, host.since = True, time.monotonic()
+            elif "refused" in said:
                 host.lose(problem_of(said["refused"]))
             elif "checked" in said and host.state is HostState.CONNECTING:
                 try:
@@ -187,8 +192,12 @@ class HostGroup:
         if host.is_over or host.link is None:
             return
         code = host.link.poll()
-        late = host.state is HostState.CONNECTING and time.monotonic() - host.since > seconds + CHECK_SECONDS
-        if code is not None or late:
+        bound = CHECK_SECONDS if host.has_answered else seconds
+        is_late = host.state is HostState.CONNECTING and time.monotonic() - host.since > bound
+        if code is None and is_late and host.has_answered:
+            what = f"has answered, and has not said within {CHECK_SECONDS:g} s whether it can start"
+            host.lose(HostProblem(what, "See there what does not answer: a disk, or a driver of GPUs (nvidia-smi)"))
+        elif code is not None or is_late:
             host.lose(explain(host.host, host.link, code))
 
 

@@ -1,7 +1,7 @@
 """Messages between `tfdist launch` and the remote end on a host: lines of JSON, on the stdin and stdout of ssh.
 
     launch -> host    a `HostSpec`, then {"start": {...}}, {"signal": N}, {"leave": true}, empty lines as signs of life
-    host -> launch    {"checked": {...}} or {"refused": {...}}, {"formed": DIR}, {"ended": CODE}
+    host -> launch    {"here": true}, {"checked": {...}} or {"refused": {...}}, {"formed": DIR}, {"ended": CODE}
 
 What a host says comes behind a marker, since login scripts may print before it, and `tfdist train` prints between.
 The host stops all it has started when its stdin ends, or when nothing has come for `SILENCE_SECONDS`.

@@ -57,6 +57,8 @@ class RemoteEnd:
             if spec is None:
                 return _LOST
             self._nonce = spec.nonce
+            # What a check takes is no part of the time to answer.
+            self._answer(here=True)
             try:
                 facts = find_facts(spec, ports, self._reached)
             except TfdistError as error:
