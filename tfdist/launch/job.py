@@ -34,6 +34,7 @@ from tfdist.launch.signals import LauncherStopped, Signals
 from tfdist.launch.worker.config_handover import handed_over
 from tfdist.launch.worker.core_binding import CoreBinding
 from tfdist.launch.worker.generated_code_dir import generated_code_dir
+from tfdist.launch.worker.orphans import Orphans
 from tfdist.net.port_lease import PortLease, lease_ports
 from tfdist.rundir.completion import completion_text
 
@@ -173,6 +174,7 @@ def _run_group(
         observe=effects.observe,
         progress=effects.progress,
         judge_stop=effects.judge_stop,
+        orphans=Orphans(),
     )
     lifecycle.call(effects.enter)
     with generated_code_dir() as code_dir:

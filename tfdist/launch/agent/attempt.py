@@ -111,6 +111,9 @@ class GroupAttempt:
             return self._result()
         finally:
             kill_all(self._workers.values(), self._clock, self._pause)
+            if self._dependencies.orphans is not None:
+                # Before the outputs are closed, which they may hold open.
+                self._dependencies.orphans.end(self._pids())
             for worker in self._workers.values():
                 worker.close()
 
@@ -139,6 +142,8 @@ class GroupAttempt:
     def _observe(self) -> None:
         for worker in self._workers.values():
             self._poll(worker)
+        if self._dependencies.orphans is not None:
+            self._dependencies.orphans.reap(self._pids())
         events = self._coordinator.events()
         while events and self._state is AttemptState.WORKING:
             self._hear(events.pop(0))
@@ -151,6 +156,9 @@ class GroupAttempt:
             self._stopping.request(Stop(128 + received[0], describe_signal(received[0])), self._working())
         elif asked is not None and self._state is AttemptState.WORKING and self._trains():
             self._stopping.request(Stop(128 + signal.SIGTERM, asked), self._working())
+
+    def _pids(self) -> set[int]:
+        return {worker.pid for worker in self._workers.values()}
 
     def _look(self) -> None:
         """Shows the states of all workers, where some are new, to those that watch them."""

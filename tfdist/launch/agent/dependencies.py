@@ -13,6 +13,7 @@ from tfdist.launch.environment import Assignment
 from tfdist.launch.peers.coordinator import Coordinator
 from tfdist.launch.peers.messages import Stop
 from tfdist.launch.signals import Signals
+from tfdist.launch.worker.orphans import Orphans
 from tfdist.launch.worker.worker_handle import Worker
 from tfdist.net.bounded_wait import Source, wait_for
 from tfdist.rundir.failure import Failure
@@ -40,6 +41,7 @@ class Dependencies:
             training has ended.
         judge_stop: The stop as the job ends by it, from the stop that was asked for and the greatest step that a worker
             has reached; asked by the leader when the job ends.
+        orphans: The processes that workers leave behind; None where they are left alone.
         clock: Seconds, monotonic.
         wait: Waits for the first of some sources.
     """
@@ -53,5 +55,6 @@ class Dependencies:
     observe: Callable[[Mapping[int, WorkerState]], None] = lambda states: None
     progress: Callable[[Mapping[str, Any] | None], None] = lambda told: None
     judge_stop: Callable[[Stop, int], Stop] = lambda stop, step: stop
+    orphans: Orphans | None = None
     clock: Callable[[], float] = time.monotonic
     wait: WaitForSources = wait_for

@@ -4,27 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import IO
 
+from tfdist.launch.worker.orphans import end_children, reap
+
 _PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
-_PROC = Path("/proc")
-_KILL_SECONDS = 5.0
 _EXTRA_SECONDS = 15.0
 """How much longer than its grace `tfdist train` may take to end before it is killed."""
-
-
-def adopt_orphans() -> None:
-    """Makes this process the parent of all that lose theirs among its descendants, so that none of them gets away."""
-    with contextlib.suppress(AttributeError, OSError):
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 class RemoteChild:
@@ -69,7 +60,8 @@ class RemoteChild:
     def poll(self) -> int | None:
         """Its exit code, 128 + N after signal N; None while it runs. Kills it where it has not stopped in time."""
         if self._deadline is not None and time.monotonic() > self._deadline:
-            kill_descendants()
+            end_children(own={self.pid})
+        reap({self.pid})
         code = self._process.poll()
         return code if code is None or code >= 0 else 128 - code
 
@@ -83,33 +75,6 @@ class RemoteChild:
         """Sets the time by which it must have ended, by itself or not."""
         if self._deadline is None:
             self._deadline = time.monotonic() + self._grace + _EXTRA_SECONDS
-
-
-def kill_descendants() -> None:
-    """Kills all descendants of this process, and those that they leave to it, within a bounded time."""
-    deadline = time.monotonic() + _KILL_SECONDS
-    while (found := descendants(os.getpid())) and time.monotonic() < deadline:
-        for pid in found:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(0.05)
-
-
-def descendants(root: int) -> list[int]:
-    """The processes below one, those that have ended and wait to be reaped left out."""
-    parents: dict[int, int] = {}
-    for process in _PROC.glob("[0-9]*"):
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            # The name is in brackets and may contain any character.
-            fields = (process / "stat").read_text(errors="replace").rpartition(")")[2].split()
-            if fields[0] not in "ZX":
-                parents[int(process.name)] = int(fields[1])
-    found: list[int] = []
-    level = {root}
-    while level:
-        level = {pid for pid, parent in parents.items() if parent in level}
-        found += level
-    return found
 
 
 def _end_with_parent() -> None:

@@ -21,10 +21,11 @@ from tfdist.cluster.passed_environment import environment_with, ssh_server_addre
 from tfdist.errors import TfdistError, UsageError
 from tfdist.launch.job_phases import JobPhase
 from tfdist.launch.signals import Signals
+from tfdist.launch.worker.orphans import adopt_orphans, end_children
 from tfdist.multihost.launching.protocol import MOST_ANSWER_BYTES, HostFacts, HostSpec, StartOrder, answer
 from tfdist.multihost.remote.control_input import ControlInput
 from tfdist.multihost.remote.host_checks import find_facts, refusal
-from tfdist.multihost.remote.remote_child import RemoteChild, adopt_orphans, kill_descendants
+from tfdist.multihost.remote.remote_child import RemoteChild
 from tfdist.net.bounded_wait import wait_for
 from tfdist.net.port_lease import PortLease
 from tfdist.rundir.layout import RunDir
@@ -107,7 +108,7 @@ class RemoteEnd:
         code = self._watch(child, spec)
         if code is None:
             return 0
-        kill_descendants()
+        end_children()
         self._answer(ended=code, output=_last_output(spec))
         return code
 

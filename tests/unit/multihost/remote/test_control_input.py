@@ -1,29 +1,11 @@
-"""The process of a remote end and its control, with real processes."""
+"""The control of a remote end."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import time
 
-from tests.waiting import until
 from tfdist.multihost.remote.control_input import ControlInput
-from tfdist.multihost.remote.remote_child import descendants
-
-_TREE = "import subprocess, sys; subprocess.run(['sleep', '60'], start_new_session=True)"
-
-
-def test_descendants_are_found_in_whatever_session_they_are() -> None:
-    child = subprocess.Popen([sys.executable, "-c", _TREE])
-    try:
-        until(lambda: len(descendants(child.pid)) == 1)
-        assert {child.pid, *descendants(child.pid)} <= set(descendants(os.getpid()))
-    finally:
-        for pid in descendants(child.pid):
-            os.kill(pid, 9)
-        child.kill()
-        child.wait()
 
 
 def test_control_is_read_line_by_line() -> None:
