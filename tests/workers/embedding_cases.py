@@ -87,6 +87,39 @@ def adam(samples: int) -> dict[str, Any]:
 
 
 @case
+def drawn_behind_the_table(samples: int) -> dict[str, Any]:
+    """The last batch is smaller: its size is not known when the step is traced."""
+    words = keras.Input((LENGTH,))
+    table = layers.SpatialDropout1D(0.2)(layers.Embedding(ROWS, DIM)(words))
+    flat = layers.Dropout(0.3)(layers.Dense(7, "tanh")(layers.Flatten()(table)))
+    read = layers.GaussianNoise(0.1)(layers.GRU(3, dropout=0.2)(table))
+    model = keras.Model(words, layers.Dense(3, activation="softmax")(layers.Concatenate()([flat, read])))
+    return trained(optimizers.SGD(0.5), samples, model)
+
+
+@case
+def drawn_behind_the_table_with_xla(samples: int) -> dict[str, Any]:
+    table = layers.Embedding(ROWS, DIM)
+    model = keras.Sequential([keras.Input((LENGTH,)), table, layers.Flatten(), layers.Dropout(0.3), layers.Dense(3)])
+    return trained(optimizers.SGD(0.05), samples, model, jit_compile=True)
+
+
+@case
+def drawn_behind_distinct_rows(samples: int) -> dict[str, Any]:
+    """A table that is read once for each id that occurs, as programs do by themselves where ids come often."""
+
+    class Distinct(layers.Embedding):
+        def call(self, ids: Any) -> Any:
+            distinct, places = tf.unique(tf.reshape(ids, [-1]))
+            rows = tf.gather(super().call(distinct), places)
+            return tf.reshape(rows, tf.concat([tf.shape(ids), [DIM]], 0))
+
+    hidden = [layers.Flatten(), layers.Dropout(0.3), layers.Dense(7, "tanh"), layers.Dropout(0.3)]
+    table, last = Distinct(ROWS, DIM), layers.Dense(3, activation="softmax")
+    return trained(optimizers.SGD(0.5), samples, keras.Sequential([keras.Input((LENGTH,)), table, *hidden, last]))
+
+
+@case
 def lazy_adam(samples: int) -> dict[str, Any]:
     return trained(tfdist.optimizers.LazyAdam(0.05, global_clipnorm=0.1), samples)
 

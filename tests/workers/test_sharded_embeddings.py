@@ -24,7 +24,7 @@ SCRIPTS = Path(__file__).parent / "scripts"
 SLOW = bool(os.environ.get("TFDIST_SLOW_TESTS"))
 BOUND = 2400 if SLOW else 400
 
-NAMES = list(CASES) if SLOW else ["momentum_and_clipnorm", "adagrad"]
+NAMES = list(CASES) if SLOW else ["momentum_and_clipnorm", "adagrad", "drawn_behind_the_table"]
 # One sample more than batches have, so that workers get uneven shares of the last one and some get none.
 # In shared memory the test of what is saved compares the numbers, too, and slowly that of `verify`.
 JOBS = [(3, 65, "ring")]

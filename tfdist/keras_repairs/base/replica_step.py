@@ -62,7 +62,7 @@ class ReplicaStep:
             XLA compiles a layer for padded ones.
         first: Scalar int64 tensor, the place of the first of the samples in the global batch.
         static_rows: `rows` where the tensors' shapes say it while the step is traced, else None.
-        sized_by_rows: The ids of operations whose results' sizes do not depend on the values of the data.
+        sized_by_rows: Results of operations that do not depend on the values of the data, or whose sizes do not.
         stacks: Whether draws of several times the rows are of batches that the step has put one after the other.
         sums_at_tape: Whether gradients by variables are summed over the replicas where a tape gives them.
         is_whole: Whether every replica runs the whole step, on the rows of all replicas.
@@ -110,7 +110,7 @@ class ReplicaStep:
     ) -> None:
         self.samples = samples
         self.rows = rows
-        self.sized_by_rows: set[int] = set()
+        self.sized_by_rows: set[tuple[int, int, bool]] = set()
         self.first = first
         self.static_rows = static_rows
         self.total = total

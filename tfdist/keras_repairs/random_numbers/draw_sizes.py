@@ -218,7 +218,9 @@ def _first_of_samples(sizes: Sequence[Size]) -> int | None:
     )
 
 
-def _axis_of_unknown(sizes: Sequence[Size], sized_by_rows: set[int], name: str) -> int | None:
+def _axis_of_unknown(
+    sizes: Sequence[Size], sized_by_rows: set[tuple[int, int, bool]], name: str
+) -> int | None:
     """The size that is not known before a draw runs, and is that of the batch; None where there is none."""
     unknown = [
         axis for axis, size in enumerate(sizes) if isinstance(size, tf.Tensor) and not is_of_other_dimension(size)

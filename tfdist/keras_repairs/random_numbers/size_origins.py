@@ -32,32 +32,98 @@ columns that occur, has the rows that the sum is taken for.
 """
 
 
+_UNIQUE = {"Unique", "UniqueV2", "UniqueWithCounts", "UniqueWithCountsV2"}
+
+_BY_SIZES = {
+    *("Identity", "EnsureShape", "Cast", "StopGradient", "PreventGradient", "CheckNumerics", "SelectV2"),
+    *("Add", "AddV2", "Sub", "Mul", "RealDiv", "DivNoNan", "Maximum", "Minimum", "Pow", "Neg", "Abs", "Square", "Sqrt"),
+    *("Rsqrt", "Exp", "Log", "Erf", "Erfc", "Sin", "Cos", "Tanh", "Sigmoid", "Softplus", "Relu", "Relu6", "LeakyRelu"),
+    *("Elu", "Selu", "Softmax", "LogSoftmax", "BiasAdd", "MatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum"),
+}
+"""Operations whose result has sizes that follow from those of their inputs, whatever the values are."""
+
+_SIZED_AS = "_tfdist_sized_as"
+"""The attribute of an operation with the tensor whose sizes are those of its result; see `sized_as`."""
+
 _NO_DATA = {"Const", "ReadVariableOp", "NoOp", "RngReadAndSkip", "StatelessRandomGetAlg", "EmptyTensorList"}
 """Operations without inputs, or of variables alone, whose results are not those of a batch."""
 
 
-def depends_on_data(size: Any, known: set[int]) -> bool:
+def sized_as(result: Any, given: Any) -> Any:
+    """Marks a tensor of which tfdist knows that its sizes follow from those of another tensor, however it was computed.
+
+    Args:
+        result: Of the graph being traced; it is returned. A tensor outside of graphs has numbers for sizes.
+        given: A tensor of the same graph.
+    """
+    if hasattr(result, "graph"):
+        setattr(result.op, _SIZED_AS, given)
+    return result
+
+
+def depends_on_data(size: Any, known: set[tuple[int, int, bool]]) -> bool:
     """Whether a tensor that is a size is computed with an operation that selects by values.
 
     Args:
         size: A scalar tensor of the graph being traced.
-        known: The ids of operations that are known not to; those that are found not to are added.
+        known: The results of operations that are known not to; those that are found not to are added.
     """
     if not hasattr(size, "op"):
         return False
-    waiting, found = [size.op], set()
+    waiting, found = [(size, False)], set()
     while waiting:
-        operation = waiting.pop()
-        if id(operation) in known or id(operation) in found:
+        tensor, is_sized = waiting.pop()
+        operation = tensor.op
+        place = (id(operation), tensor.value_index, is_sized)
+        if place in known or place in found:
             continue
-        if operation.type in _SELECTING:
+        found.add(place)
+        marked = getattr(operation, _SIZED_AS, None)
+        given = [(marked, is_sized)] if marked is not None else _what_sizes(tensor) if is_sized else None
+        if given is None and operation.type in _SELECTING:
             return True
-        found.add(id(operation))
-        sizing = _SIZED_BY.get(operation.type)
-        waiting.extend(tensor.op for tensor in (operation.inputs if sizing is None else [operation.inputs[sizing]]))
-        waiting.extend(_outside(operation))
+        waiting.extend(_what_makes(operation) if given is None else given)
+        waiting.extend((outside, is_sized) for outside in _outside(operation))
     known |= found
     return False
+
+
+def _what_makes(operation: tf.Operation) -> list[tuple[Any, bool]]:
+    """The tensors from which an operation is computed, each with whether its sizes alone count."""
+    if operation.type in ("Shape", "ShapeN", "Size"):
+        return [(tensor, True) for tensor in operation.inputs]
+    sizing = _SIZED_BY.get(operation.type)
+    return [(tensor, False) for tensor in (operation.inputs if sizing is None else [operation.inputs[sizing]])]
+
+
+def _what_sizes(tensor: Any) -> list[tuple[Any, bool]] | None:
+    """What makes the sizes of a tensor, as `_what_makes`; None where all does from which it is computed."""
+    operation = tensor.op
+    if operation.type in _BY_SIZES:
+        return [(given, True) for given in operation.inputs]
+    if operation.type in _UNIQUE and tensor.value_index == 1:
+        # The place of each value among those that differ.
+        return [(operation.inputs[0], True)]
+    if operation.type == "GatherV2" and not any(size is None for size in operation.inputs[0].shape[1:] or [None]):
+        return [(operation.inputs[1], True)]
+    if operation.type == "Reshape":
+        left = [(operation.inputs[0], True)] if _leaves_a_size_open(operation.inputs[1]) else []
+        return [(operation.inputs[1], False), *left]
+    return None
+
+
+def _leaves_a_size_open(shape: Any) -> bool:
+    """Whether a shape may have a -1, for the size that is left."""
+    operation = _without_casts(shape)
+    value = tf.get_static_value(shape)
+    if value is not None:
+        return bool((value < 0).any())
+    if operation.type in ("Pack", "ConcatV2"):
+        parts = operation.inputs if operation.type == "Pack" else operation.inputs[:-1]
+        return any(map(_leaves_a_size_open, parts))
+    if operation.type == "StridedSlice":
+        return _leaves_a_size_open(operation.inputs[0])
+    return operation.type != "Shape"
 
 
 def is_of_other_dimension(size: Any) -> bool:
@@ -89,7 +155,7 @@ def depends_on_batch(tensor: Any) -> bool:
         if not inputs and not outer and operation.type not in _NO_DATA and not _is_handle(tensor):
             return True
         waiting.extend(inputs)
-        waiting.extend(outside.outputs[0] for outside in outer)
+        waiting.extend(outer)
     return False
 
 
@@ -164,9 +230,9 @@ def _without_casts(tensor: Any) -> Any:
     return operation
 
 
-def _outside(operation: tf.Operation) -> list[tf.Operation]:
+def _outside(operation: tf.Operation) -> list[Any]:
     """What a placeholder of a function takes its value from, outside of it."""
     if operation.type != "Placeholder":
         return []
     captures = getattr(operation.graph, "captures", ())
-    return [outer.op for outer, inner in captures if inner is operation.outputs[0] and hasattr(outer, "op")]
+    return [outer for outer, inner in captures if inner is operation.outputs[0] and hasattr(outer, "op")]

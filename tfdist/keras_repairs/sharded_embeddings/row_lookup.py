@@ -13,6 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfdist.keras_repairs.base.replica_step import is_tried_out, note_gathering
+from tfdist.keras_repairs.random_numbers.size_origins import sized_as
 from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport.row_exchange import exchange_rows
@@ -45,7 +46,8 @@ def look_up(table: TableVariable, ids: Any) -> Any:
         vectors = _connected(table, flat, tf.stop_gradient(_fetched(table, flat)))
     dim = table.cut.row_size
     found = tf.reshape(vectors, tf.concat([tf.shape(ids), [dim]], 0))
-    return tf.ensure_shape(found, [*ids.shape, dim])
+    # Whatever other workers send, each id has its row.
+    return sized_as(tf.ensure_shape(found, [*ids.shape, dim]), ids)
 
 
 def no_vectors(ids: Any, dim: int) -> Any:
