@@ -96,7 +96,7 @@ class Trainer:
         activity = ActivityTracker(Limits(600.0, 600.0))
         activity.resume(0, begun)
         ledger = LedgerWriter(RunDir(Path(self._assignment.run_dir)).ledger_file, self._assignment.attempt, activity)
-        with activity.calling(trains=True):
+        with activity.calling("fit"):
             for _ in range(begun, steps):
                 activity.begin_batches()
                 self._told.wait(0.01)

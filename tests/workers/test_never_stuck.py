@@ -66,9 +66,11 @@ def test_a_script_that_ends_early_on_one_worker_is_an_error(tmp_path: Path) -> N
     if index == 0:
         model.fit(np.zeros((8, 4)), np.zeros((8, 2)), verbose=0)
     """
-    code, said = run(tmp_path, body, "--first-step-timeout", "5")
+    code, said = run(tmp_path, body)
     assert code == 4
     assert "error: worker 0" in said
+    assert "waits in fit, at " in said and "script.py line 12 in <module>, for worker 1, whose script has ended" in said
+    assert "Is this one under tfdist.is_chief()" in said and "Thread MainThread" not in said
 
 
 @pytest.mark.slow

@@ -63,6 +63,8 @@ class WorkerState(JsonRecord):
             several; 0 while unknown.
         step_seconds: Seconds that a step takes in all over the last steps, of which `busy` is a part; 0 while unknown.
         started: When its process started, by `process_presence.start_ticks` of that machine; None where unknown.
+        calls: How often it has begun a `fit`, `evaluate` or `predict`, those inside of another one not counted.
+        call: Which of them it is in, the outermost; empty outside of them.
 
     Raises:
         ValueError: `state` is none of `State`.
@@ -85,16 +87,18 @@ class WorkerState(JsonRecord):
     begun: int = 0
     step_seconds: float = 0.0
     started: int | None = None
+    calls: int = 0
+    call: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "state", State(self.state))
 
     def check(self) -> None:
-        counts = [self.index, self.pid, self.attempt, self.epoch, self.step, self.moves, self.begun]
+        counts = [self.index, self.pid, self.attempt, self.epoch, self.step, self.moves, self.begun, self.calls]
         counts += [] if self.started is None else [self.started]
         numbers = [self.time, self.moved, self.rate, self.busy, self.step_seconds]
         numbers += [] if self.limit is None else [self.limit]
-        are_texts = isinstance(self.host, str) and isinstance(self.address, str | None)
+        are_texts = isinstance(self.host, str) and isinstance(self.address, str | None) and isinstance(self.call, str)
         if not are_texts or not all(isinstance(count, int) for count in counts) or not all(map(is_finite, numbers)):
             raise ValueError("expected texts for where it runs and numbers for how far it is")
 

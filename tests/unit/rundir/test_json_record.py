@@ -30,7 +30,7 @@ def test_state_file_keys(tmp_path: Path) -> None:
     content = json.loads((tmp_path / "worker-1.json").read_text())
     where = ["index", "address", "host", "pid", "attempt"]
     progress = ["state", "epoch", "step", "time", "moves", "moved", "limit"]
-    pace = ["rate", "busy", "begun", "step_seconds", "started"]
+    pace = ["rate", "busy", "begun", "step_seconds", "started", "calls", "call"]
     assert list(content) == [*where, *progress, *pace]
     assert content["state"] == "step"
 

@@ -6,5 +6,5 @@
   `restart_policy` decides whether there is another attempt
 - it stops: `coordinated_stop`, after the same batch on all workers
 - it fails: `failure_diagnosis` with `oom_detection` for one worker, `first_failure` for the whole job
-- it hangs or is slow: `hang_detection`, `hang_blame`, `stragglers`
+- it hangs or is slow: `hang_detection`, `hang_blame`, `ended_scripts`, `stragglers`
 """

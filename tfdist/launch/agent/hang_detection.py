@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tfdist.errors import RunDirError
+from tfdist.launch.agent.ended_scripts import explain_waits, waits_for_ended
 from tfdist.launch.agent.hang_blame import explain_hang, explain_stall
 from tfdist.launch.peers.beat_interval import beat_seconds
 from tfdist.launch.peers.coordinator import Coordinator
@@ -22,6 +23,9 @@ from tfdist.rundir.worker_state import State, WorkerState
 
 ANSWER_SECONDS = 4.0
 """How long the workers may take to send their stacks; after half of it the silent ones get a signal to dump them."""
+
+ENDED_SECONDS = 3.0
+"""How long there may be no progress where the workers at work seem to wait for one whose script has ended."""
 
 STALL_SECONDS = 2.0
 """How long they may take where the attempt has failed already; less than the leader waits for the others' failures."""
@@ -36,6 +40,7 @@ class ProgressClock:
 
     def __init__(self) -> None:
         self._states: dict[int, WorkerState] = {}
+        self._ended: dict[int, WorkerState] = {}
         self._moved = 0.0
 
     @property
@@ -52,7 +57,15 @@ class ProgressClock:
 
     def forget(self, index: int) -> None:
         """Drops a worker that is done."""
-        self._states.pop(index, None)
+        state = self._states.pop(index, None)
+        if state is not None and state.state is State.FINISHED:
+            self._ended[index] = state
+
+    def waits_for_ended(self, now: float) -> Mapping[int, int]:
+        """The workers that wait for one whose script has ended, and for which; none while any makes progress."""
+        if not self._ended or now - self._moved < ENDED_SECONDS:
+            return {}
+        return waits_for_ended(self._states.values(), self._ended.values())
 
     def hangs_since(self, now: float) -> float | None:
         """Seconds without progress, when they exceed the limit of every worker; else None."""
@@ -161,7 +174,7 @@ class HangDetector:
         """Advances the detection; returns the failures once the workers hang and have had time to say where."""
         now = self._clock()
         if self._request is None:
-            if self._coordinator.leads and self._progress.hangs_since(now) is not None:
+            if self._coordinator.leads and self._holds(now):
                 self._coordinator.tell(DumpStacks())
                 self._ask(self.states)
             return ()
@@ -173,12 +186,19 @@ class HangDetector:
         if not self._request.is_over(now):
             return ()
         request, self._request = self._request, None
+        waits = self._progress.waits_for_ended(now) if self._coordinator.leads else {}
+        if waits:
+            return explain_waits(self.states, waits, request.answers)
         seconds = self._progress.hangs_since(now)
         if not self._coordinator.leads or seconds is None:
             # There was progress meanwhile: nobody hangs.
             return ()
         logs = {index: str(worker.log) for index, worker in self._workers.items()}
         return explain_hang(self.states, request.answers, logs, seconds, self._silences(request))
+
+    def _holds(self, now: float) -> bool:
+        """Whether the workers have made no progress for too long, or none can come."""
+        return self._progress.hangs_since(now) is not None or bool(self._progress.waits_for_ended(now))
 
     def ask_for_stalls(self, asked: Iterable[int]) -> None:
         """Asks workers of this launcher whether they still run, when those of others have failed for no other cause."""
@@ -228,4 +248,4 @@ class HangDetector:
 
 def _what_counts(state: WorkerState) -> tuple[object, ...]:
     """What the leader has to know of at once."""
-    return state.state, state.limit, state.attempt, state.pid
+    return state.state, state.limit, state.attempt, state.pid, state.calls

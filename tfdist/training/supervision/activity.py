@@ -50,14 +50,19 @@ class _Call:
     """A `fit`, `evaluate` or `predict` under way.
 
     Attributes:
-        trains: Whether it is a `fit`.
+        name: Which of them.
         stepped: Whether it has done a batch.
         evaluated: Whether an evaluation inside of it has done a batch.
     """
 
-    trains: bool
+    name: str
     stepped: bool = False
     evaluated: bool = False
+
+    @property
+    def trains(self) -> bool:
+        """Whether it is a `fit`."""
+        return self.name == "fit"
 
 
 class Activity:
@@ -80,10 +85,11 @@ class Activity:
         moves: How often it made progress.
         moved: When it last did.
         has_begun: Whether any batch has begun.
+        calls: How often a `fit`, `evaluate` or `predict` has begun, those inside of another one not counted.
     """
 
     def __init__(self, limits: Limits, now: float) -> None:
-        self.epoch = self.step = self.begun = self.moves = 0
+        self.epoch = self.step = self.begun = self.moves = self.calls = 0
         self.moved = now
         self.has_begun = False
         self._limits = limits
@@ -147,12 +153,18 @@ class Activity:
         self._is_forming = False
         self.move(now)
 
-    def begin_call(self, *, trains: bool, now: float) -> None:
+    @property
+    def call(self) -> str:
+        """The `fit`, `evaluate` or `predict` that it is in, the outermost; empty outside of them."""
+        return self._calls[0].name if self._calls else ""
+
+    def begin_call(self, name: str, now: float) -> None:
         """It begins a `fit`, or an `evaluate` or `predict`, maybe inside of another call."""
         self._charge(now)
+        self.calls += not self._calls
         # An evaluation inside of a fit compiles once for all.
-        compiled = not trains and bool(self._calls) and self._calls[-1].evaluated
-        self._calls.append(_Call(trains, stepped=compiled))
+        compiled = name != "fit" and bool(self._calls) and self._calls[-1].evaluated
+        self._calls.append(_Call(name, stepped=compiled))
         self.move(now)
 
     def end_call(self, now: float) -> None:

@@ -28,6 +28,8 @@ class ActivitySnapshot:
         rate: Samples a second of the global batch; 0 while not known.
         busy: Seconds a step that are this worker's own; 0 while not known.
         step_seconds: Seconds that a step takes in all; 0 while not known.
+        calls: How often a `fit`, `evaluate` or `predict` has begun, those inside of another one not counted.
+        call: Which of them it is in, the outermost; empty outside of them.
     """
 
     state: State
@@ -40,6 +42,8 @@ class ActivitySnapshot:
     rate: float
     busy: float
     step_seconds: float
+    calls: int
+    call: str
 
 
 class ActivityTracker:
@@ -112,6 +116,8 @@ class ActivityTracker:
                 self._rate,
                 self._busy,
                 self._step_seconds,
+                activity.calls,
+                activity.call,
             )
 
     def _see_traced(self) -> None:
@@ -159,10 +165,10 @@ class ActivityTracker:
                 activity.end_forming(self.clock())
 
     @contextlib.contextmanager
-    def calling(self, *, trains: bool) -> Iterator[None]:
-        """Around a call of `fit` (`trains`), `evaluate` or `predict`."""
+    def calling(self, call: str) -> Iterator[None]:
+        """Around a call of `fit`, `evaluate` or `predict`."""
         with self._changing() as activity:
-            activity.begin_call(trains=trains, now=self.clock())
+            activity.begin_call(call, now=self.clock())
         try:
             yield
         finally:

@@ -128,4 +128,6 @@ class Heartbeat:
             begun=activity.begun,
             step_seconds=activity.step_seconds,
             started=self._started,
+            calls=activity.calls,
+            call=activity.call,
         )

@@ -47,7 +47,7 @@ class TrainingMonitor:
         """Around a `fit`, `evaluate` or `predict`."""
         trains = call == "fit"
         with (
-            self._activity.calling(trains=trains),
+            self._activity.calling(call),
             self._stop_requests.during_fit() if trains else contextlib.nullcontext(),
         ):
             try:

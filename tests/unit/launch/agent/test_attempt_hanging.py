@@ -10,7 +10,7 @@ import pytest
 from tests.unit.launch.fakes import beat
 from tests.unit.launch.scripted_attempt import ASKED, run_attempt, training
 from tfdist.launch.agent.first_failure import is_consequence
-from tfdist.launch.agent.hang_detection import ANSWER_SECONDS, STALL_SECONDS
+from tfdist.launch.agent.hang_detection import ANSWER_SECONDS, ENDED_SECONDS, STALL_SECONDS
 from tfdist.launch.agent.process_termination import TERM_SECONDS
 from tfdist.launch.peers.messages import AttemptEnded
 from tfdist.launch.run_result import RunResult
@@ -41,6 +41,33 @@ def test_no_worker_hangs_while_one_makes_progress() -> None:
 def test_no_worker_hangs_outside_of_fit() -> None:
     outside = {"says": [(1.0, beat(5, limit=None, state=State.STARTING)), (500.0, {"finished": 0})]}
     assert run_attempt(outside, outside).result.code == 0
+
+
+IN_FIT = {"state": State.COMPILING, "call": "fit", "limit": 1800.0}
+
+
+@pytest.mark.parametrize(
+    "waiting",
+    [
+        {**IN_FIT, "calls": 3},
+        {"state": State.EXCHANGING, "call": "", "calls": 2, "limit": 600.0},
+        {"state": State.STEP, "call": "fit", "calls": 2, "begun": 6, "limit": 600.0},
+    ],
+)
+def test_a_worker_that_waits_for_one_whose_script_has_ended_is_named_at_once(waiting: dict[str, Any]) -> None:
+    ended = {"says": [(1.0, beat(5, state=State.FINISHED, begun=5, calls=2)), (1.1, {"finished": 0})]}
+    attempt = run_attempt({"says": [(2.0, beat(5, **waiting))], "answers": ASKED}, ended)
+    (failure,) = attempt.result.failures
+    assert (failure.index, failure.kind, failure.step, attempt.result.code) == (0, "hang", 5, 4)
+    what = waiting["call"] or "a collective"
+    assert f"waits in {what}, at train.py line 3 in main, for worker 1, whose script has ended" in failure.message
+    assert attempt.seconds < 2 + ENDED_SECONDS + TERM_SECONDS + 1
+
+
+def test_a_worker_with_more_to_do_for_itself_may_go_on_when_another_script_has_ended() -> None:
+    ended = {"says": [(1.0, beat(5, state=State.FINISHED, begun=5, calls=2)), (1.1, {"finished": 0})]}
+    last = beat(5, state=State.CALLBACK, call="fit", begun=5, calls=2, limit=600.0)
+    assert run_attempt({"says": [(2.0, last), (60.0, {"finished": 0})], "answers": ASKED}, ended).result.code == 0
 
 
 def test_the_longest_limit_counts() -> None:

@@ -26,7 +26,7 @@ def seen(activity: Activity, now: float) -> tuple[State, float | None]:
 
 def test_a_fit(activity: Activity) -> None:
     assert seen(activity, 0) == (State.STARTING, None)
-    activity.begin_call(trains=True, now=1)
+    activity.begin_call("fit", now=1)
     assert seen(activity, 1) == (State.COMPILING, FIRST)
     activity.begin_batches(50)
     assert seen(activity, 50) == (State.COMPILING, FIRST)
@@ -37,6 +37,16 @@ def test_a_fit(activity: Activity) -> None:
     activity.end_call(61)
     assert seen(activity, 61) == (State.STARTING, None)
     assert activity.step == 3
+
+
+def test_calls_are_counted_without_those_inside_of_them(activity: Activity) -> None:
+    for call in ("fit", "predict"):
+        activity.begin_call(call, now=1)
+        activity.begin_call("evaluate", now=2)
+        assert activity.call == call
+        activity.end_call(3)
+        activity.end_call(4)
+    assert (activity.calls, activity.call) == (2, "")
 
 
 def test_a_cluster_that_forms(activity: Activity) -> None:
@@ -63,12 +73,12 @@ def test_a_collective_that_the_script_calls(activity: Activity) -> None:
     activity.begin_exchange(3)
     activity.end_exchange(4)
     assert activity.state(4) is State.EXCHANGING
-    activity.begin_call(trains=True, now=5)
+    activity.begin_call("fit", now=5)
     assert seen(activity, 5) == (State.COMPILING, FIRST)
 
 
 def test_what_takes_long_between_batches_is_a_callback(activity: Activity) -> None:
-    activity.begin_call(trains=True, now=0)
+    activity.begin_call("fit", now=0)
     step(activity, now=1)
     assert activity.state(1 + SHORT_SECONDS / 2) is State.STEP
     assert activity.state(1 + 2 * SHORT_SECONDS) is State.CALLBACK
@@ -77,22 +87,22 @@ def test_what_takes_long_between_batches_is_a_callback(activity: Activity) -> No
 
 
 def test_the_first_evaluation_of_a_fit_compiles_and_no_other(activity: Activity) -> None:
-    activity.begin_call(trains=True, now=0)
+    activity.begin_call("fit", now=0)
     step(activity, now=1)
-    activity.begin_call(trains=False, now=2)
+    activity.begin_call("evaluate", now=2)
     assert seen(activity, 2) == (State.COMPILING, FIRST)
     step(activity, now=3, trained=0)
     assert seen(activity, 3) == (State.EVALUATING, STEP)
     activity.end_call(4)
     assert seen(activity, 4) == (State.STEP, STEP)
-    activity.begin_call(trains=False, now=5)
+    activity.begin_call("evaluate", now=5)
     assert seen(activity, 5) == (State.EVALUATING, STEP)
     assert activity.step == 1
 
 
 def test_an_evaluation_by_itself(activity: Activity) -> None:
     for _ in range(2):
-        activity.begin_call(trains=False, now=0)
+        activity.begin_call("evaluate", now=0)
         assert seen(activity, 0) == (State.COMPILING, FIRST)
         step(activity, now=1, trained=0)
         assert seen(activity, 1) == (State.EVALUATING, STEP)
@@ -103,7 +113,7 @@ def test_saving_may_be_inside_of_saving_and_keeps_the_limit(activity: Activity) 
     activity.begin_part(CHECKPOINT, 0)
     assert seen(activity, 0) == (State.SAVING, None)
     activity.end_part(1)
-    activity.begin_call(trains=True, now=1)
+    activity.begin_call("fit", now=1)
     step(activity, now=2)
     activity.begin_part(CHECKPOINT, 3)
     activity.begin_part(CHECKPOINT, 3)
@@ -130,7 +140,7 @@ def test_batches_outside_of_any_call_are_steps_without_a_limit(activity: Activit
 
 
 def test_every_event_is_a_move(activity: Activity) -> None:
-    activity.begin_call(trains=True, now=1)
+    activity.begin_call("fit", now=1)
     step(activity, now=2)
     activity.begin_part(CHECKPOINT, 3)
     activity.end_part(4)

@@ -19,7 +19,7 @@ def tracker(clock: Clock) -> ActivityTracker:
 
 def around(tracker: ActivityTracker, what: str) -> AbstractContextManager[None]:
     return {
-        "calling": lambda: tracker.calling(trains=True),
+        "calling": lambda: tracker.calling("fit"),
         "saving": tracker.saving,
         "forming": tracker.forming,
         "spending": lambda: tracker.spending(TimeKind.RESTORE),
@@ -40,7 +40,7 @@ def test_notifies_of_the_start_and_the_end_of_what_it_does(tracker: ActivityTrac
 
 def test_of_all_batches_it_notifies_of_the_first_alone(tracker: ActivityTracker) -> None:
     changed, stepped = threading.Event(), threading.Event()
-    with tracker.calling(trains=True):
+    with tracker.calling("fit"):
         tracker.notify_of_changes(changed)
         tracker.notify_of_first_step(stepped)
         tracker.begin_batches()

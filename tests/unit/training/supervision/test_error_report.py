@@ -42,7 +42,7 @@ def test_an_error_before_any_step_has_none(assignment: Assignment) -> None:
 
 def test_an_error_says_at_which_step(assignment: Assignment) -> None:
     activity = link_of(assignment).activity
-    with activity.calling(trains=True):
+    with activity.calling("fit"):
         activity.begin_epoch(1)
         activity.begin_batches()
         activity.end_batches(trained=14)

@@ -58,7 +58,7 @@ def test_tells_how_it_gets_on_by_itself(
 ) -> None:
     # However late the thread comes to look, what follows the batch is no callback.
     monkeypatch.setattr(activity_module, "SHORT_SECONDS", 600.0)
-    with activity.calling(trains=True):
+    with activity.calling("fit"):
         activity.begin_epoch(3)
         assert next_beat(beats, lambda beat: beat.epoch == 3).state is State.COMPILING
         activity.begin_batches()
@@ -75,7 +75,7 @@ def test_tells_how_it_gets_on_by_itself(
 
 @pytest.mark.usefixtures("heartbeat")
 def test_an_execution_of_several_steps_is_told_while_it_runs(activity: ActivityTracker, beats: Beats) -> None:
-    with activity.calling(trains=True):
+    with activity.calling("fit"):
         activity.begin_batches(training=9)
         assert next_beat(beats, lambda beat: beat.begun == 9).step == 0
         activity.end_batches(trained=9)
@@ -84,7 +84,7 @@ def test_an_execution_of_several_steps_is_told_while_it_runs(activity: ActivityT
 
 @pytest.mark.usefixtures("heartbeat")
 def test_a_long_callback_is_seen_while_it_lasts(activity: ActivityTracker, beats: Beats) -> None:
-    with activity.calling(trains=True):
+    with activity.calling("fit"):
         activity.begin_batches()
         activity.end_batches(trained=1)
         next_beat(beats, lambda beat: beat.state is State.CALLBACK)
@@ -113,7 +113,7 @@ def test_says_nothing_after_its_last_word(
 @pytest.mark.usefixtures("heartbeat")
 def test_counts_from_where_an_earlier_attempt_stopped(activity: ActivityTracker, beats: Beats) -> None:
     activity.resume(epoch=2, step=40)
-    with activity.calling(trains=True):
+    with activity.calling("fit"):
         activity.begin_batches()
         activity.end_batches(trained=1)
     assert next_beat(beats, lambda beat: beat.step == 41).epoch == 2

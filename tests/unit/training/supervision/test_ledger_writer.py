@@ -52,7 +52,7 @@ def test_the_chief_writes_what_its_time_was_spent_on(
     ledger = LedgerWriter(file, 2, activity)
     activity.resume(epoch=0, step=30)
     clock.now = 103.0
-    with activity.calling(trains=True):
+    with activity.calling("fit"):
         activity.begin_batches()
         clock.now = 104.0
         activity.end_batches(3)
@@ -72,7 +72,7 @@ def test_an_interval_ends_with_the_last_step_that_it_counts(
 ) -> None:
     """Where another `fit` of a script resumes at a later step."""
     ledger = LedgerWriter(file, 0, activity)
-    with activity.calling(trains=True):
+    with activity.calling("fit"):
         activity.begin_batches()
         activity.end_batches(1)
         assert written.acquire(timeout=20)
@@ -106,7 +106,7 @@ def test_lines_become_fewer_as_an_attempt_gets_old(age: float, seconds: float) -
 def test_the_chief_alone_writes(tmp_path: Path, index: int, writes: bool) -> None:
     run = create_run_dir(tmp_path / "run", name="n")
     link = link_of(Assignment(str(run.path), 7, index, 2, "script", "x.py", cluster="a:1,b:1"))
-    with link.activity.calling(trains=True):
+    with link.activity.calling("fit"):
         link.activity.end_batches(1)
     if link.ledger is not None:
         link.ledger.close()

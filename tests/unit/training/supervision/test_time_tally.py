@@ -13,11 +13,11 @@ Event = Callable[[Activity, float], None]
 
 
 def fit(activity: Activity, now: float) -> None:
-    activity.begin_call(trains=True, now=now)
+    activity.begin_call("fit", now=now)
 
 
 def evaluate(activity: Activity, now: float) -> None:
-    activity.begin_call(trains=False, now=now)
+    activity.begin_call("evaluate", now=now)
 
 
 def end(activity: Activity, now: float) -> None:
