@@ -14,6 +14,9 @@ _RAISED = re.compile(
     rb"(?:\{\{function_node \S+\}\} )?(?P<first>[A-Za-z_][\w.]*:.*)$"
 )
 _TRACEBACK = b"Traceback (most recent call last):"
+_MODULE = re.compile(rb"^(?:[A-Za-z_]\w*\.)+(?=[A-Za-z_]\w*(?::|$))")
+"""The module of an exception, which its traceback says, and the log's text does not."""
+
 _PLACES = b"\t [["
 _REPORTED = (b"tfdist.errors.WorkerFailedError: ", b"tfdist.errors.UsageError: ")
 """Errors of collectives, which end the worker: it says so itself, without the way through tfdist."""
@@ -97,4 +100,4 @@ class PythonOpErrors:
 
 def _bare(line: bytes) -> bytes:
     """A line without what differs between the log's text and the traceback's: an error without a text has a colon."""
-    return line.rstrip(b": \r\n")
+    return _MODULE.sub(b"", line.rstrip(b": \r\n"))

@@ -212,7 +212,7 @@ def python_error(text: str, line: int = 6, in_pipeline: bool = False) -> bytes:
     frame = f'  File "mine.py", line {line}, in decode\n    raise error\n'
     nodes = "\t [[{{node EagerPyFunc}}]]\n\t [[IteratorGetNext]]\n" if in_pipeline else ""
     traceback = f"Traceback (most recent call last):\n\n{FRAMES}\n{frame}\n{text.removesuffix(': ')}\n\n\n"
-    return f"{head}{status}{text}\n{traceback}{nodes}".encode()
+    return f"{head}{status}{text.removeprefix('mine.')}\n{traceback}{nodes}".encode()
 
 
 def shown_error(text: str, line: int = 6) -> bytes:
@@ -220,7 +220,7 @@ def shown_error(text: str, line: int = 6) -> bytes:
     return f"Traceback (most recent call last):\n{FRAMES}{frame}{text.removesuffix(': ')}\n".encode()
 
 
-@pytest.mark.parametrize("text", ["ValueError: sample 1", "ValueError: sample 1:\nno header\n\nno end", "KeyError: "])
+@pytest.mark.parametrize("text", ["ValueError: sample 1", "mine.Odd: sample 1:\nno header\n\nno end", "KeyError: "])
 @pytest.mark.parametrize("size", [1, 7, 90, 10_000])
 def test_an_error_of_python_code_is_shown_once_for_each_place(text: str, size: int) -> None:
     other = text.replace("1", "2")
@@ -231,6 +231,17 @@ def test_an_error_of_python_code_is_shown_once_for_each_place(text: str, size: i
     log_filter = TfLogFilter()
     shown = b"".join(log_filter.feed(stream[i : i + size]) for i in range(0, len(stream), size))
     assert shown + log_filter.rest() == wanted
+
+
+def test_the_way_of_a_broken_collective_through_tfdist_is_not_shown() -> None:
+    """The worker's failure is reported, beside the cause, by its launcher."""
+    text = "WorkerFailedError: This worker waited for the others, and it broke off: worker 1 has ended."
+    cause = 'Traceback (most recent call last):\n\n  File "links.py", line 1, in wait\nBrokenPipeError: [32]\n\n\n'
+    after = f"{cause}The above exception was the direct cause of the following exception:\n\n\nTraceback (most recent "
+    after += f"call last):\n\n{FRAMES}\ntfdist.errors.{text}\n\n\n"
+    heads = ["op_kernel.cc:1845] UNKNOWN: ", f"local_rendezvous.cc:412] {PIPELINE}UNKNOWN: "]
+    stream = "".join(f"W0000 00:00:1795447726.093367    4321 {head}{text}\n{after}" for head in heads)
+    assert TfLogFilter().feed(f"{stream}\t [[{{{{node tfdist_exchange_2}}}}]]\nmine\n".encode()) == b"mine\n"
 
 
 def test_nothing_is_lost_after_what_only_looks_like_an_error_of_python_code() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import os
+import re
 import selectors
 import threading
 import time
@@ -21,6 +22,7 @@ _READ_BYTES = 65536
 _TAIL_LINES = 20
 _TAIL_LINE_BYTES = 2000
 _IDLE_SECONDS = 0.2
+_STYLE = re.compile(r"\x1b\[[0-9;]*m")
 _LOG_SECONDS = 1.0
 """How long the end of a worker waits for the disk of its log."""
 
@@ -80,8 +82,8 @@ class OutputPump:
         return not self._thread.is_alive()
 
     def last_lines(self) -> tuple[str, ...]:
-        """The newest lines, oldest first, without TensorFlow's own; of a long line the start."""
-        return tuple(line.decode(errors="replace") for line in tuple(self._tail))
+        """The newest lines, oldest first, without TensorFlow's own and without colours; of a long line the start."""
+        return tuple(_STYLE.sub("", line.decode(errors="replace")) for line in tuple(self._tail))
 
     def _run(self) -> None:
         with self._selector as selector:

@@ -8,6 +8,7 @@ from typing import Any
 
 from tfdist.launch.gpus.worker_choice import ONE_PROCESS
 from tfdist.launch.peers.messages import Restart
+from tfdist.launch.run_dir.shown_traceback import shown_traceback
 from tfdist.launch.run_result import RunResult
 from tfdist.launch.worker.channel_protocol import CALLED
 from tfdist.rundir.failure import Failure
@@ -72,7 +73,7 @@ def _first(failure: Failure, verbose: bool) -> list[str]:
     explained = failure.kind in ("usage", "data")
     lines = [f"error: {' '.join(filter(None, (failure.who, 'failed', failure.when)))}: {failure.what}"]
     if failure.traceback and (verbose or not explained):
-        shown = failure.traceback if verbose else _relevant_stacks(failure)
+        shown = failure.traceback if verbose else shown_traceback(_relevant_stacks(failure), failure.what)
         lines.append(textwrap.indent(shown.rstrip(), "  "))
     elif failure.last_lines and not explained:
         lines.append("  the end of its log:")

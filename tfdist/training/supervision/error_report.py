@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import time
 from pathlib import Path
@@ -16,6 +17,8 @@ from tfdist.rundir.regular_files import open_to_append
 from tfdist.text import safe_str
 from tfdist.training.supervision.launcher_link import link_of
 from tfdist.training.supervision.user_frames import script_traceback
+
+_STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def report(error: BaseException, assignment: Assignment) -> int:
@@ -36,8 +39,8 @@ def report(error: BaseException, assignment: Assignment) -> int:
         exit_code=code,
         kind=kind_of_error(code),
         type=f"{safe_str(type(shown).__module__)}.{type(shown).__qualname__}".removeprefix("builtins."),
-        message=safe_str(shown),
-        traceback=_traceback_of(error),
+        message=_without_styles(safe_str(shown)),
+        traceback=_without_styles(_traceback_of(error)),
         time=time.time(),
         epoch=None if reached is None else reached.epoch,
         step=None if reached is None else reached.step,
@@ -67,6 +70,11 @@ def _traceback_of(error: BaseException) -> str:
         return script_traceback(error)
     except Exception as unprinted:  # As above: its place is lost, its name is not.
         return f"{type(error).__qualname__}, whose traceback cannot be printed: {safe_str(unprinted)}\n"
+
+
+def _without_styles(text: str) -> str:
+    """A text without the codes by which Keras has terminals show a part of it bold."""
+    return _STYLE.sub("", text)
 
 
 def _write(failure: Failure, run: RunDir, attempt: int) -> None:

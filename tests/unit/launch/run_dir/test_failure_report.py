@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import textwrap
+from dataclasses import replace
+
 import pytest
 
 from tfdist.launch.agent.failure_diagnosis import from_exit, from_signal
@@ -9,6 +12,8 @@ from tfdist.launch.peers.messages import Stop
 from tfdist.launch.run_dir.failure_report import render_report
 from tfdist.launch.run_result import RunResult
 from tfdist.rundir.failure import Failure, FailureKind
+
+HEAD = "Traceback (most recent call last):\n"
 
 
 def failure(index: int, time: float, type: str = "ValueError", **fields: object) -> Failure:
@@ -23,6 +28,28 @@ def test_the_first_failure_is_blamed_and_the_others_are_listed() -> None:
     assert "  here" in report and "elsewhere" not in report
     assert "/r/logs/worker-1.0.log (on h)" in report
     assert "worker 0 (h): UnavailableError: boom" in report
+
+
+USERS = '  File "/home/u/train.py", line 8, in <module>\n    model.fit(x)\n'
+KERAS = '  File "/venv/lib/python3.11/site-packages/keras/src/t.py", line 122, in fit\n    raise e\n    ^^^^^^^\n'
+
+
+@pytest.mark.parametrize("kind", ["exception", "hang"])
+def test_of_a_traceback_the_users_frames_are_shown_unless_verbose(kind: FailureKind) -> None:
+    head, said = ("Thread MainThread:\n", "") if kind == "hang" else (HEAD, "ValueError: boom\n")
+    first = replace(failure(1, 1.0, traceback=f"{head}{USERS}{KERAS}{said}"), kind=kind)
+    report, whole = render_report(RunResult(4, (first,))), render_report(RunResult(4, (first,)), verbose=True)
+    assert 'train.py", line 8' in report and "keras" not in report.replace(", Keras and", "")
+    assert report.count("boom") == 1 and "shown with --verbose" in report
+    assert textwrap.indent(first.traceback.rstrip(), "  ") in whole
+
+
+def test_a_traceback_without_frames_of_the_users_is_shown_whole_and_what_led_to_it_without_an_empty_part() -> None:
+    bare = failure(1, 1.0, traceback=f"{HEAD}{KERAS}ValueError: boom\n")
+    assert 'keras/src/t.py", line 122' in render_report(RunResult(4, (bare,)))
+    led = f"{HEAD}{KERAS}OSError: no disk\n\nThe above exception was the direct cause of this:\n\n"
+    report = render_report(RunResult(4, (failure(1, 1.0, traceback=f"{led}{HEAD}{USERS}ValueError: boom\n"),)))
+    assert report.count("Traceback") == 1 and "OSError: no disk" in report and "keras/" not in report
 
 
 def test_an_error_of_tfdist_has_a_traceback_only_if_verbose() -> None:
