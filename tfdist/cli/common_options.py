@@ -93,7 +93,22 @@ class TargetVerb(Verb):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         options = [option for option in self.params if isinstance(option, click.Option) and not option.is_flag]
-        return super().parse_args(ctx, separate(args, {name for option in options for name in option.opts}))
+        rest = super().parse_args(ctx, separate(args, {name for option in options for name in option.opts}))
+        self._warn_of_misplaced(ctx)
+        return rest
+
+    def _warn_of_misplaced(self, ctx: click.Context) -> None:
+        module, arguments = ctx.params.get("module"), ctx.params.get("arguments") or ()
+        known = {name for option in self.params if isinstance(option, click.Option) for name in option.opts}
+        if known.isdisjoint(argument.partition("=")[0] for argument in arguments):
+            return
+        # Imported here: most command lines have none.
+        from tfdist.cli.misplaced_options import misplaced_options, misplaced_warning
+
+        misplaced = misplaced_options(module, arguments, known)
+        if misplaced:
+            target = f"-m {module}" if module else arguments[0]
+            click.echo(misplaced_warning(ctx.command_path, target, misplaced), err=True)
 
 
 def target(does: str) -> Decorator:
