@@ -98,7 +98,7 @@ class TargetVerb(Verb):
         return rest
 
     def _warn_of_misplaced(self, ctx: click.Context) -> None:
-        module, arguments = ctx.params.get("module"), ctx.params.get("arguments") or ()
+        module, arguments = ctx.params.get("module"), list(ctx.params.get("arguments") or ())
         known = {name for option in self.params if isinstance(option, click.Option) for name in option.opts}
         if known.isdisjoint(argument.partition("=")[0] for argument in arguments):
             return

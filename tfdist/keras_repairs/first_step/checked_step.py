@@ -142,8 +142,7 @@ class CheckedStep:
             return None, step.trace(batch)
         except UnsupportedError as refusal:
             settings = settings_of(self._strategy)
-            is_last = settings.strict or settings.holds_parts or settings.batch_norm == "replica"
-            if self._sharing.is_whole or is_last:
+            if self._sharing.is_whole or settings.strict or settings.batch_norm == "replica":
                 raise (self._refusal or refusal) from None
             return refusal, None
 

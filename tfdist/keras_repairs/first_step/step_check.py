@@ -146,16 +146,16 @@ class StepCheck:
             CannotBeMadeError: Nor can it be made with the whole batch.
         """
         few = few_rows_of(batch, self._strategy)
-        for few in (few,) if few is batch else (few, batch):
-            data = rows_of_all(few, self._strategy)
-            self._functions = [self._function_of(data, is_of_any_size(few))]
+        for tried in (few,) if few is batch else (few, batch):
+            data = rows_of_all(tried, self._strategy)
+            self._functions = [self._function_of(data, is_of_any_size(tried))]
             expected, error = None, None
             try:
                 expected = self._of_one_device(data)
             except Exception as failure:  # The user's own step, which may take batches of some sizes alone.
                 error = failure
             if not self._is_so_somewhere(error is not None) and expected is not None:
-                return few, data, expected
+                return tried, data, expected
             self._values.write(state)
         raise CannotBeMadeError(f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
 

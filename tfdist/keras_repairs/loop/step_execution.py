@@ -92,7 +92,17 @@ def execution(
 
 
 class _Steps:
-    """The steps of a model, made anew where a check has the replicas share them out in another way."""
+    """The steps of a model, made anew where a check has the replicas share them out in another way.
+
+    Args:
+        model: Compiled.
+        step: One step, as each replica runs it.
+        checked: Checks the first of each kind.
+        uncompiled: The step as each replica runs it where XLA compiles nothing of it.
+    """
+
+    run_one: OneStep | WholeSteps
+    _to_check: OneStep
 
     def __init__(self, model: Any, step: StepFunction, checked: CheckedStep, uncompiled: StepFunction) -> None:
         self._model = model
@@ -122,26 +132,18 @@ class _Steps:
             self._make()
 
 
-class PredictingSteps:
-    """The steps of `predict`, made anew where a check has the replicas share them out in another way."""
-
-    def __init__(self, model: Any, step: StepFunction, checked: CheckedStep, uncompiled: StepFunction) -> None:
-        self._model = model
-        self._step = step
-        self._checked = checked
-        self._uncompiled = uncompiled
-        self._make()
+class PredictingSteps(_Steps):
+    """The steps of `predict`, whose outputs are joined in the order of the rows; see `_Steps`."""
 
     def _make(self) -> None:
-        self._run = OneStep(self._model, self._step, "concat")
+        self.run_one = OneStep(self._model, self._step, "concat")
         is_compiled = bool(self._model.jit_compile)
-        self._to_check = OneStep(self._model, self._uncompiled, "concat") if is_compiled else self._run
+        self._to_check = OneStep(self._model, self._uncompiled, "concat") if is_compiled else self.run_one
 
     def __call__(self, batch: Any) -> Any:
-        """What the replicas predict of a batch, in the order of its rows."""
-        while self._checked.is_due(batch) and self._checked.is_shared_anew(batch, self._to_check):
-            self._make()
-        return self._run(batch)
+        """What the replicas predict of a batch."""
+        self.check(lambda: batch)
+        return self.run_one(batch)
 
 
 def _chosen_step(model: Any, step: StepFunction) -> OneStep | WholeSteps:
