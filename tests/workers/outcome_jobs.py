@@ -33,11 +33,15 @@ class OutcomeJobs:
         self._folder, self._module, self._names, self._bound = folder, module, names, bound
         self.outcomes = functools.cache(self._outcomes)
 
+    def run_dir(self, workers: int, samples: int) -> Path:
+        """The run directory of the job on so many workers with so many samples."""
+        return self._folder / f"run-{workers}-{samples}"
+
     def _outcomes(self, workers: int, samples: int) -> list[dict[str, Any]]:
         out = self._folder / f"outcome-{workers}-{samples}"
         options = [] if workers == 1 else ["--nproc", workers, *self._options]
         try:
-            done = tfdist("train", *options, "--run-dir", self._folder / f"run-{workers}-{samples}", "-m",
+            done = tfdist("train", *options, "--run-dir", self.run_dir(workers, samples), "-m",
                           *self._module.split(), out, samples, *self._names, timeout=self._bound,
                           environ=self._environ)  # fmt: skip
             if done.returncode != 0:

@@ -32,6 +32,9 @@ NAMES = (
         "gradient_accumulation_and_averages",
         "sparse_gradients_by_adagrad",
         "gradients_of_numpy",
+        "sharpness_aware_step",
+        "accumulation_by_hand",
+        "whole_step_of_pairs",
     ]
 )
 JOBS = [("zero3", 3)]
@@ -65,6 +68,16 @@ def test_numbers_of_one_device(
     (one,) = alone.outcomes(1, 65)
     for index, worker in enumerate(sharing[mode].outcomes(workers, 65)):
         assert_as_alone(name, one, worker, f"worker {index}: {name}")
+
+
+@pytest.mark.bound(2 * BOUND + 60)
+@pytest.mark.parametrize(("mode", "workers"), JOBS)
+def test_first_steps_are_checked(mode: str, workers: int, sharing: dict[str, OutcomeJobs]) -> None:
+    sharing[mode].outcomes(workers, 65)
+    log = (sharing[mode].run_dir(workers, 65) / "logs" / f"worker-{workers - 1}.0.log").read_text()
+    assert "checked on its first batch, it is what one device computes" in log
+    assert "in parts differed" not in log
+    assert SLOW or "not checked on its first batch" not in log
 
 
 def assert_as_alone(name: str, one: dict[str, Any], worker: dict[str, Any], where: str) -> None:

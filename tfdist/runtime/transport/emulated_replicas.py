@@ -36,7 +36,7 @@ class EmulatedReplica:
     count: int
     _turns: _Turns
 
-    def gathered(self, tensor: tf.Tensor) -> list[tf.Tensor]:
+    def gathered(self, tensor: Any) -> list[Any]:
         """The tensors that all replicas give here, in their order.
 
         Raises:
@@ -44,9 +44,16 @@ class EmulatedReplica:
         """
         return self._turns.exchange(self.index, tensor)
 
-    def summed(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """The sum of each tensor over the replicas."""
-        return [tf.add_n(self.gathered(tensor)) for tensor in tensors]
+    def summed(self, tensors: Sequence[tf.Tensor | tf.IndexedSlices]) -> list[tf.Tensor | tf.IndexedSlices]:
+        """The sum of each tensor over the replicas: the slices of all of them for slices, as real replicas have."""
+        return [_added(self.gathered(tensor)) for tensor in tensors]
+
+
+def _added(parts: list[Any]) -> tf.Tensor | tf.IndexedSlices:
+    if not all(isinstance(part, tf.IndexedSlices) for part in parts):
+        return tf.add_n(parts)
+    values, indices = (tf.concat([getattr(part, name) for part in parts], 0) for name in ("values", "indices"))
+    return tf.IndexedSlices(values, indices, parts[0].dense_shape)
 
 
 class OwnState(Protocol):
