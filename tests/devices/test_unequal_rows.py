@@ -1,8 +1,9 @@
-"""Batches whose tensors have different numbers of rows, which no replica can be given a part of."""
+"""Batches whose tensors have different numbers of rows: every replica takes them whole."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import keras
@@ -11,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 from tests.devices.mirrored import mirrored
+from tests.marks import slow
 
 pytestmark = pytest.mark.usefixtures("repaired")
 
@@ -27,20 +29,48 @@ class Beside(keras.Model):
         return self.out(nodes + keras.ops.sum(edges, axis=0))
 
 
-def compiled() -> keras.Model:
+def compiled(**options: Any) -> keras.Model:
     model = Beside()
-    model.compile("sgd", "mse")
+    model.compile(keras.optimizers.SGD(0.001), "mse", **options)
     return model
 
 
-def graphs() -> Iterator[Any]:
-    for nodes in (6, 8):
-        yield (np.ones((nodes, 2), "float32"), np.ones((3 * nodes, 2), "float32")), np.ones((nodes, 1), "float32")
+def graphs(sizes: Sequence[tuple[int, int]]) -> tf.data.Dataset:
+    """Batches of so many nodes and edges each, in an order that is another one in each epoch."""
 
+    def made() -> Iterator[Any]:
+        for nodes, edges in sizes:
+            x = np.linspace(0, 1, 2 * nodes, dtype="float32").reshape(nodes, 2)
+            yield (x, np.full((edges, 2), 0.1 * edges, "float32")), x[:, :1]
 
-def test_what_shows_in_a_batch_alone_is_refused() -> None:
     shapes = (tf.TensorSpec((None, 2)), tf.TensorSpec((None, 2))), tf.TensorSpec((None, 1))
-    data = tf.data.Dataset.from_generator(graphs, output_signature=shapes)
+    return tf.data.Dataset.from_generator(made, output_signature=shapes).shuffle(3, seed=5)
+
+
+DIFFERENT = [(6, 18), (8, 5), (1, 3), (7, 7), (4, 4)]
+
+
+@pytest.mark.parametrize("options", [{}, slow({"steps_per_execution": 2}), slow({"run_eagerly": True})])
+def test_they_are_whole_on_every_replica(options: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+    def outcome() -> list[Any]:
+        data, model = graphs(DIFFERENT), compiled(**options)
+        history = model.fit(data, epochs=3, validation_data=graphs([(3, 5), (4, 2)]), verbose=0).history
+        return [
+            *(history[name] for name in sorted(history)),
+            model.evaluate(graphs(DIFFERENT), verbose=0),
+            model.predict(graphs(DIFFERENT), verbose=0),
+            *model.get_weights(),
+        ]
+
+    expected = outcome()
+    with mirrored(2).scope(), caplog.at_level(logging.WARNING, "tfdist"):
+        for several, one in zip(outcome(), expected, strict=True):
+            np.testing.assert_allclose(several, one, rtol=1e-5)
+    assert "different numbers of rows" in caplog.text
+
+
+def test_those_that_begin_with_as_many_rows_in_each_are_refused() -> None:
+    data = graphs([(7, 7), (7, 7), (7, 7), (6, 18)])
     with mirrored(2).scope(), pytest.raises(tf.errors.InvalidArgumentError, match="different numbers of rows"):
         compiled().fit(data, verbose=0)
 

@@ -9,7 +9,7 @@ Where batches cost something to make, one worker of each host draws them for all
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
@@ -18,7 +18,16 @@ from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.batch_rows import are_of_samples, cut, rows, share_rows, static_rows
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.runtime.batches.dataset_description import description_of
-from tfdist.runtime.batches.distribute import UNEQUAL_ROWS, ReplicaBatch, per_replica, piece_bounds, remainder_of
+from tfdist.runtime.batches.distribute import (
+    UNEQUAL_ROWS,
+    ReplicaBatch,
+    per_replica,
+    piece_bounds,
+    remainder_of,
+)
+from tfdist.runtime.batches.distribute import (
+    are_of_samples as are_of_shapes,
+)
 from tfdist.runtime.batches.host_feed.fed_batches import FedBatches
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.workers import local_replicas
@@ -26,7 +35,14 @@ from tfdist.runtime.workers import local_replicas
 _Policy = tf.data.experimental.AutoShardPolicy
 
 
-def distribute(dataset: Any, strategy: tf.distribute.Strategy, smallest: int = 0, *, once: bool = False) -> Any:
+def distribute(
+    dataset: Any,
+    strategy: tf.distribute.Strategy,
+    smallest: int = 0,
+    *,
+    once: bool = False,
+    shares_rows: bool | None = True,
+) -> Any:
     """Cuts every global batch of `dataset` into the replicas' pieces; what is distributed already stays as it is.
 
     Args:
@@ -35,6 +51,8 @@ def distribute(dataset: Any, strategy: tf.distribute.Strategy, smallest: int = 0
         smallest: No batch has fewer samples.
         once: Whether one worker of each host draws the batches for all of its workers. The result then describes the
             pieces, as it would be without; those that are drawn once come from its description's `fed`.
+        shares_rows: Whether all tensors of a batch have as many rows each, where shapes leave that open; None: as many
+            as they have in the first batch of an iterator. Each replica gets whole batches where they have not.
     """
     if isinstance(dataset, tf.distribute.DistributedDataset):
         make_replica_batches = description_of(dataset).replica_batches
@@ -46,14 +64,14 @@ def distribute(dataset: Any, strategy: tf.distribute.Strategy, smallest: int = 0
     shows_remainder = settings_of(strategy).nccl is not None
 
     def make(ids: Sequence[int]) -> tf.data.Dataset:
-        pieces = _pieces(dataset, smallest, ids, replicas, shows_remainder=shows_remainder)
+        pieces = _pieces(dataset, smallest, ids, replicas, shares_rows, shows_remainder=shows_remainder)
         specs.append(pieces.element_spec)
         return pieces
 
     distributed = per_replica(make, strategy)
     feed = settings_of(strategy).feed
     if once and feed is not None and specs and isinstance(specs[0].whole, tuple):
-        description_of(distributed).fed = FedBatches(feed, dataset, specs[0], strategy)
+        description_of(distributed).fed = FedBatches(feed, dataset, specs[0], strategy, shares_rows)
     return distributed
 
 
@@ -66,7 +84,14 @@ def smallest_batch(adapter: Any) -> int:
 
 
 def replica_batch_of(
-    batch: Any, largest: tf.Tensor, index: Any, replicas: int, *, smallest: int = 0, shows_remainder: bool = False
+    batch: Any,
+    largest: tf.Tensor,
+    index: Any,
+    replicas: int,
+    *,
+    smallest: int = 0,
+    shows_remainder: bool = False,
+    is_shared: tf.Tensor | None = None,
 ) -> ReplicaBatch:
     """The piece of a global batch that belongs to replica `index`, and what a step must know of the whole.
 
@@ -77,6 +102,8 @@ def replica_batch_of(
         replicas: How many replicas there are.
         smallest: No batch of the data has fewer samples.
         shows_remainder: Whether the piece has a remainder.
+        is_shared: Scalar bool tensor, whether the tensors of the data have as many rows each, where shapes do not say
+            it; None where they do. Each replica gets the whole batch where they have not.
     """
     total = rows(batch)
     first, end = piece_bounds(total, replicas, index)
@@ -86,27 +113,17 @@ def replica_batch_of(
         return ReplicaBatch(
             batch, end - first, first, total, tf.minimum(total, replicas), largest, remainder, tf.constant(True)
         )
-    batch = _with_as_many_rows(batch, total)
     if max(smallest, known or 0) >= replicas:
-        return ReplicaBatch(cut(batch, first, end), end - first, first, total, (), largest, remainder)
-    data = cut(batch, *_with_stand_in(first, end))
+        return ReplicaBatch(_piece(batch, first, end, is_shared), end - first, first, total, (), largest, remainder)
+    data = _piece(batch, *_with_stand_in(first, end), is_shared)
     # Cut as evenly as can be: of fewer samples than replicas, as many have one.
     return ReplicaBatch(data, end - first, first, total, tf.minimum(total, replicas), largest, remainder)
 
 
-def _with_as_many_rows(batch: Any, total: tf.Tensor) -> Any:
-    """`batch`, once it is seen that all its tensors of samples have `total` rows. Where shapes say it, nothing is."""
-    leaves = tf.nest.flatten(batch)
-    are_open = [has and leaf.shape[0] is None for leaf, has in zip(leaves, are_of_samples(leaves), strict=True)]
-    if sum(are_open) < 2:
-        return batch
-    open_leaves = [leaf for leaf, is_open in zip(leaves, are_open, strict=True) if is_open]
-    counts = tf.stack([rows(leaf) for leaf in open_leaves])
-    check = tf.debugging.Assert(tf.reduce_all(counts == total), [UNEQUAL_ROWS, counts])
-    with tf.control_dependencies([] if check is None else [check]):
-        passed = iter([tf.nest.map_structure(tf.identity, leaf, expand_composites=True) for leaf in open_leaves])
-    made = [next(passed) if is_open else leaf for leaf, is_open in zip(leaves, are_open, strict=True)]
-    return tf.nest.pack_sequence_as(batch, made)
+def _piece(batch: Any, start: tf.Tensor, end: tf.Tensor, is_shared: tf.Tensor | None) -> Any:
+    if is_shared is None:
+        return cut(batch, start, end)
+    return tf.cond(is_shared, lambda: cut(batch, start, end), lambda: tf.nest.map_structure(tf.identity, batch))
 
 
 def given(batch: Any) -> Any:
@@ -121,22 +138,36 @@ def _with_stand_in(first: tf.Tensor, end: tf.Tensor) -> tuple[tf.Tensor, tf.Tens
 
 
 def _pieces(
-    dataset: tf.data.Dataset, smallest: int, ids: Sequence[int], replicas: int, *, shows_remainder: bool
+    dataset: tf.data.Dataset,
+    smallest: int,
+    ids: Sequence[int],
+    replicas: int,
+    shares_rows: bool | None,
+    *,
+    shows_remainder: bool,
 ) -> tf.data.Dataset:
-    def piece(batch: Any, largest: tf.Tensor, index: Any) -> ReplicaBatch:
-        return replica_batch_of(batch, largest, index, replicas, smallest=smallest, shows_remainder=shows_remainder)
+    def piece(batch: Any, seen: _Seen, index: Any) -> ReplicaBatch:
+        return replica_batch_of(
+            batch,
+            seen.largest,
+            index,
+            replicas,
+            smallest=smallest,
+            shows_remainder=shows_remainder,
+            is_shared=tf.equal(seen.shared, _YES) if not shares_rows and leaves_rows_open(batch) else None,
+        )
 
-    def of_only_one(largest: tf.Tensor, *batch: Any) -> tuple[tf.Tensor, ReplicaBatch]:
-        largest, (whole, _) = _with_largest(largest, *batch)
-        return largest, piece(whole, largest, ids[0])
+    def of_only_one(seen: _Seen, *batch: Any) -> tuple[_Seen, ReplicaBatch]:
+        seen, (whole, _) = _with_seen(seen, *batch)
+        return seen, piece(whole, seen, ids[0])
 
-    def of_all(batch: Any, largest: tf.Tensor) -> tf.data.Dataset:
-        return tf.data.Dataset.range(ids[0], ids[-1] + 1).map(lambda index: piece(batch, largest, index))
+    def of_all(batch: Any, seen: _Seen) -> tf.data.Dataset:
+        return tf.data.Dataset.range(ids[0], ids[-1] + 1).map(lambda index: piece(batch, seen, index))
 
-    nothing = tf.constant(0, tf.int64)
+    nothing = _Seen(tf.constant(0, tf.int64), tf.constant(_UNKNOWN if shares_rows is None else int(shares_rows)))
     if len(ids) == 1:
         return dataset.scan(nothing, of_only_one).prefetch(2)
-    pieces = dataset.scan(nothing, _with_largest).flat_map(of_all)
+    pieces = dataset.scan(nothing, _with_seen).flat_map(of_all)
     steps = int(dataset.cardinality())
     if steps != tf.data.UNKNOWN_CARDINALITY:
         elements = steps if steps == tf.data.INFINITE_CARDINALITY else steps * len(ids)
@@ -144,11 +175,44 @@ def _pieces(
     return pieces.prefetch(2 * len(ids))
 
 
-def _with_largest(largest: tf.Tensor, *batch: Any) -> tuple[tf.Tensor, tuple[Any, tf.Tensor]]:
-    """Step of a scan: each batch with the samples of the largest one so far."""
+class _Seen(NamedTuple):
+    """What the batches of an iterator have shown so far.
+
+    Attributes:
+        largest: Scalar int64 tensor, the samples of the largest one.
+        shared: Whether the tensors of the first one had as many rows each, an int32 scalar.
+    """
+
+    largest: tf.Tensor
+    shared: tf.Tensor
+
+
+_UNKNOWN, _NO, _YES = -1, 0, 1
+
+
+def _with_seen(seen: _Seen, *batch: Any) -> tuple[_Seen, tuple[Any, _Seen]]:
+    """Step of a scan: each batch with what was seen up to it."""
     whole = batch if len(batch) > 1 else batch[0]
-    largest = tf.maximum(largest, rows(whole))
-    return largest, (whole, largest)
+    shared = seen.shared
+    if leaves_rows_open(whole):
+        leaves = tf.nest.flatten(whole)
+        open_leaves = [leaf for leaf, has in zip(leaves, are_of_samples(leaves), strict=True) if has]
+        counts = tf.stack([rows(leaf) for leaf in open_leaves])
+        is_even = tf.reduce_all(counts == counts[0])
+        shared = tf.where(tf.equal(shared, _UNKNOWN), tf.cast(is_even, tf.int32), shared)
+        # A batch that is not as the first one was has rows that belong together, and nobody knows which.
+        check = tf.debugging.Assert(tf.logical_or(is_even, tf.equal(shared, _NO)), [UNEQUAL_ROWS, counts])
+        with tf.control_dependencies([] if check is None else [check]):
+            shared = tf.identity(shared)
+    now = _Seen(tf.maximum(seen.largest, rows(whole)), shared)
+    return now, (whole, now)
+
+
+def leaves_rows_open(batch: Any) -> bool:
+    """Whether the shapes of a batch, or of a spec of batches, leave open if its tensors have as many rows each."""
+    shapes = [getattr(leaf, "shape", None) for leaf in tf.nest.flatten(batch)]
+    sizes = [shape[0] for shape, has in zip(shapes, are_of_shapes(shapes), strict=True) if has and shape is not None]
+    return len(sizes) > 1 and None in sizes
 
 
 def _check_policy(dataset: tf.data.Dataset, strategy: tf.distribute.Strategy) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import tensorflow as tf
@@ -12,7 +12,8 @@ from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 from keras.src.trainers.epoch_iterator import EpochIterator
 
 from tfdist.keras_repairs.base.attached_value import AttachedValue
-from tfdist.keras_repairs.inputs.data_adapters import distribute, smallest_batch
+from tfdist.keras_repairs.base.batch_rows import rows
+from tfdist.keras_repairs.inputs.data_adapters import distribute, leaves_rows_open, smallest_batch
 from tfdist.keras_repairs.inputs.full_read_warnings import warn_of_whole_reading
 from tfdist.keras_repairs.inputs.host_drawing import is_drawn_once
 from tfdist.runtime.batches.dataset_description import (
@@ -22,6 +23,7 @@ from tfdist.runtime.batches.dataset_description import (
     even_batches,
     take_partial_epoch,
 )
+from tfdist.runtime.batches.distribute import ReplicaBatch, are_of_samples
 from tfdist.runtime.batches.host_feed.host_feed import FeedChannel
 from tfdist.runtime.step_meter import StepMeter
 
@@ -37,12 +39,16 @@ class _EpochSource:
         next: The rest of an epoch, with which the next one starts in place of a whole one.
         current: The rest of an epoch that is the one being opened.
         once: Whether one worker of each host draws the batches for all of its workers.
+        shares_rows: Whether all tensors of a batch have as many rows each; None until a first batch has shown it.
+        is_cut_so: Whether its batches are cut for what is known of that.
     """
 
     whole: Any
     next: PartialEpoch | None = None
     current: PartialEpoch | None = None
     once: bool = False
+    shares_rows: bool | None = True
+    is_cut_so: bool = True
 
 
 _SOURCE: AttachedValue[_EpochSource] = AttachedValue("epoch_source")
@@ -60,7 +66,9 @@ def epoch_iterator_init(original: Function) -> Function:
         self._distribute_strategy = distribute_strategy
         whole = self.data_adapter.get_tf_dataset()
         once = is_drawn_once(self.data_adapter, whole, distribute_strategy)
-        _SOURCE.set(self, _EpochSource(whole, once=once))
+        shows_rows = not isinstance(whole, tf.data.Dataset) or isinstance(self.data_adapter, ArrayDataAdapter)
+        shares_rows = True if shows_rows or not leaves_rows_open(whole.element_spec) else None
+        _SOURCE.set(self, _EpochSource(whole, once=once, shares_rows=shares_rows, is_cut_so=shares_rows is not None))
         warn_of_whole_reading(self.data_adapter, whole, distribute_strategy, once=once)
         self._distributed_dataset = _distributed(self, whole_batches(self))
 
@@ -89,6 +97,9 @@ def epoch_iterator_source(original: Function) -> Function:
         source = _source_of(self)
         rest, source.current = source.current, None
         done = 0 if rest is None else rest.done
+        if not source.is_cut_so and source.shares_rows is not None:
+            source.is_cut_so = True
+            self._distributed_dataset = _distributed(self, source.whole)
         dataset = original(self) if rest is None else _distributed(self, rest.batches())
         steps = _steps(self.data_adapter, dataset, done)
         # Of several steps in one execution Keras already looks for the end before each.
@@ -98,7 +109,7 @@ def epoch_iterator_source(original: Function) -> Function:
             return dataset
         noticed = overruns and self.steps_per_epoch is None and not _is_of_tfdist(source.whole)
         even = _even(self, source.whole) if is_cut else "none"
-        return EpochBatches(dataset, steps, self.steps_per_epoch, done, noticed, is_cut, even)
+        return EpochBatches(dataset, steps, self.steps_per_epoch, done, noticed, is_cut, even, source)
 
     return repaired
 
@@ -132,7 +143,9 @@ def _distributed(iterator: Any, batches: Any) -> Any:
     strategy = iterator._distribute_strategy
     if strategy.num_replicas_in_sync == 1:
         return batches
-    return distribute(batches, strategy, smallest_batch(iterator.data_adapter), once=_source_of(iterator).once)
+    source = _source_of(iterator)
+    smallest = smallest_batch(iterator.data_adapter)
+    return distribute(batches, strategy, smallest, once=source.once, shares_rows=source.shares_rows)
 
 
 @dataclass(frozen=True)
@@ -162,6 +175,7 @@ class EpochBatches:
         is_cut: Whether the batches are cut for several replicas. `OneDeviceStrategy` gives TensorFlow's distributed
             iterators, too, of plain batches.
         even: How many batches are known to divide among the replicas: `"all"`, `"all but the last"` or `"none"`.
+        source: Whose they are, which learns by a first batch whether the tensors of one have as many rows each.
     """
 
     dataset: Any
@@ -171,6 +185,7 @@ class EpochBatches:
     plain_keras_overruns: bool
     is_cut: bool
     even: Even = "none"
+    source: _EpochSource = field(default_factory=lambda: _EpochSource(None))
 
     def __iter__(self) -> BatchIterator:
         return BatchIterator(self)
@@ -207,30 +222,54 @@ class BatchIterator(Iterator[Any]):
         self._taken = batches.done
         self._peeked: list[Any] | None = None
         self.is_checked = False
+        self._source = batches.source
         self._even = batches.even
         is_distributed = of_only_replica is not None or isinstance(self.iterator, tf.distribute.DistributedIterator)
         self._is_of_replicas = batches.is_cut and is_distributed
 
     def __next__(self) -> Any:
         """Ends as TensorFlow's iterators do inside a compiled step, which is what Keras's loops wait for."""
-        batch = self._next()
+        batch = self.fetched() if self._is_of_replicas else self._next()
         self.take(1)
-        return FetchedBatch(batch, self.iterator.element_spec) if self._is_of_replicas else batch
+        return batch
 
     def fetched(self) -> FetchedBatch:
         """The next batch of several replicas, for a caller that counts it with `take`; it ends as `__next__` does."""
-        return FetchedBatch(self._next(), self.iterator.element_spec)
+        is_whole = self.is_whole  # Before the batch is taken: the first one says it.
+        return self._fetched(self._next(), is_whole)
 
     def peeked(self) -> FetchedBatch:
         """The next batch, which stays the next one."""
-        if self._peeked is None:
-            self._peeked = [self._next()]
-        return FetchedBatch(self._peeked[0], self.iterator.element_spec)
+        return self._fetched(self._peek(), self.is_whole)
 
     @property
     def has_peeked(self) -> bool:
         """Whether the next batch is fetched already: `iterator` gives the one after it."""
         return self._peeked is not None
+
+    @property
+    def spec(self) -> Any:
+        """That of each batch."""
+        spec = self.iterator.element_spec
+        return _marked_whole(spec) if self.is_whole else spec
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether each replica gets whole batches, as the tensors of the first one have other numbers of rows each.
+
+        Then batches are fetched one by one: what `iterator` gives does not say so.
+        """
+        if self._source.shares_rows is None:
+            self._source.shares_rows = _share_rows(self._peek(), self.iterator.element_spec)
+        return not self._source.shares_rows
+
+    def _fetched(self, values: Any, is_whole: bool) -> FetchedBatch:
+        return FetchedBatch(_marked_whole(values) if is_whole else values, self.spec)
+
+    def _peek(self) -> Any:
+        if self._peeked is None:
+            self._peeked = [self._next()]
+        return self._peeked[0]
 
     def _next(self) -> Any:
         if self._peeked is not None:
@@ -282,6 +321,20 @@ class BatchIterator(Iterator[Any]):
     def ends_epoch(self) -> bool:
         """Whether the steps that were taken last end an epoch, as far as that is known."""
         return self.left == 0 or (self._steps_per_epoch is not None and self._taken % self._steps_per_epoch == 0)
+
+
+def _marked_whole(batch: ReplicaBatch) -> ReplicaBatch:
+    """A batch, or the spec of one, whose data are whole on every replica: any tensor says so."""
+    return batch._replace(whole=batch.samples)
+
+
+def _share_rows(batch: ReplicaBatch, spec: ReplicaBatch) -> bool:
+    """Whether all tensors of the samples of a batch have as many rows, by a replica's data, which are whole if not."""
+    specs = [getattr(leaf, "_value_specs", (leaf,))[0] for leaf in tf.nest.flatten(spec.data)]
+    of_samples = are_of_samples([getattr(leaf, "shape", None) for leaf in specs])
+    leaves = [leaf for leaf, has in zip(tf.nest.flatten(batch.data), of_samples, strict=True) if has]
+    firsts = [leaf.values[0] if isinstance(leaf, tf.distribute.DistributedValues) else leaf for leaf in leaves]
+    return len({int(rows(leaf)) for leaf in firsts}) <= 1
 
 
 def _even(iterator: Any, whole: Any) -> Even:

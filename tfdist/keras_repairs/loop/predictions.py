@@ -27,19 +27,23 @@ _on_chief: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_predict
 _take: contextvars.ContextVar[Take | None] = contextvars.ContextVar("tfdist_take_predictions", default=None)
 
 
-def of_samples(step_function: Function) -> Function:
+def of_samples(step_function: Function, predict_step: Function) -> Function:
     """A step whose outputs are joined over the replicas: none has rows where its replica has no sample.
 
     A tensor of a fixed size, such as the anchors of a detector, which one replica returns once for each batch, is that
     of the replica with the first sample. It is told by that size: the step is traced for batches of any size, unless
     it needs a number. Where it does, a size that is a multiple of that number is taken for that of rows. So is a tensor
     whose rows are along another axis, with the rows of all replicas.
+
+    Args:
+        step_function: Predicts a replica's rows.
+        predict_step: The model's, for whole batches.
     """
 
     def step(data: Any) -> Any:
         replica = this_step()
         if replica.has_all_rows:
-            outputs = whole_where_asked(step_function, lambda: True)(data)
+            outputs = whole_where_asked(predict_step, lambda: True)(data)
             return tf.nest.map_structure(lambda leaf: _of_first_alone(leaf, replica), outputs)
         outputs = step_function(data)
         if not tf.executing_eagerly():

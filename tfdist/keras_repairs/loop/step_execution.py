@@ -60,7 +60,7 @@ def execution(
     def run(batches: BatchIterator, steps: int) -> Any:
         if not batches.is_checked:
             batches.is_checked = True
-            if not checked.knows(batches.iterator.element_spec):
+            if not checked.knows(batches.spec):
                 steps_of_model.check(batches.peeked)
         return run_notifying(listener, call, steps, lambda: steps_of_model.run(batches, steps))
 
@@ -162,7 +162,7 @@ def _steps_of_batches(one_step: OneStep | WholeSteps, step: StepFunction) -> Cal
     in_parts, whole = _steps_by(one_step.run_in_parts, step), _steps_by(one_step.run_whole, step)
 
     def run(batches: BatchIterator, steps: int) -> Any:
-        compiles = one_step.compiles(batches.iterator.element_spec)
+        compiles = not batches.is_whole and one_step.compiles(batches.spec)
         if compiles is False:
             return in_parts(batches, steps)
         even = batches.even_among(steps) if compiles else 0
@@ -185,7 +185,7 @@ def _steps_by(one_step: Function, step: StepFunction) -> Callable[[BatchIterator
     from_several = _FromIterator(several_steps)
 
     def run(batches: BatchIterator, steps: int) -> Any:
-        if batches.has_peeked:
+        while batches.is_whole or batches.has_peeked:
             outputs, steps = one_step(batches.fetched()), steps - 1
             if not steps:
                 return outputs

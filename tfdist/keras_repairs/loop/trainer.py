@@ -14,6 +14,7 @@ from keras.src.backend.tensorflow import trainer as trainer_module
 from tfdist.keras_repairs.base.batch_rows import rows, static_rows, with_row_of_zeros, without_stand_in
 from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, replica_step
+from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.coupling.own_predictions import eager_predictions, exact_predictions
 from tfdist.keras_repairs.coupling.own_steps import tried_out
 from tfdist.keras_repairs.coupling.trials.kept_tensors import KeptTensors, in_step_of
@@ -113,7 +114,8 @@ def make_predict_function(original: Function, listener: FitListener) -> Function
         elif self.run_eagerly:
             step = eager_predictions(self, step)
         sharing = Sharing()
-        step = predictions.of_samples(rows_of_whole_where(lambda: sharing.is_whole, self.predict_step, step))
+        step = rows_of_whole_where(lambda: sharing.is_whole, self.predict_step, step)
+        step = predictions.of_samples(step, self.predict_step)
         of_replica = _Step(self, step, sharing, any_size_first=True)
         uncompiled = _Step(self, step, sharing, any_size_first=True, uncompiled=True)
         checked = CheckedStep(self, self.predict_step, sharing, lambda: ())
@@ -208,6 +210,12 @@ class _Step:
             compiles: Whether XLA compiles the forward and backward pass of the model by itself.
         """
         has_all_rows = not isinstance(batch.whole, tuple)
+        if has_all_rows:
+            warn_once(
+                f"Every replica takes whole batches of the data of {self._model.name!r}, whose tensors have different "
+                "numbers of rows: exact, and no faster than one device. Where each sample has one element of every "
+                "tensor, such as a graph with its edges in a ragged tensor, replicas take parts of the samples."
+            )
         data = batch.data if has_all_rows else self._sizes.given(batch.data)
         step = _step_of(batch, data, self._strategy.num_replicas_in_sync, compiles=compiles, **self._options)
         step.has_all_rows = step.is_whole = has_all_rows

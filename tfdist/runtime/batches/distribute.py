@@ -52,10 +52,11 @@ class ReplicaBatch(NamedTuple):
 
 
 UNEQUAL_ROWS = (
-    "The tensors of a batch have different numbers of rows (the nodes and edges of a graph, say), so no replica can be "
-    "given its part of the samples. Expected as many rows in each. Give each sample one element of every tensor, such "
-    "as a graph with its edges in a ragged tensor; or run on one device (`tfdist train` without --workers, --nproc and "
-    "--logical-devices). Received rows:"
+    "The tensors of a batch have different numbers of rows (the nodes and edges of a graph, say), and those of the "
+    "first batch had as many each, so replicas were to get parts of the samples. Expected as many rows in each, or "
+    "different ones from the first batch on, which every replica takes whole. Give each sample one element of every "
+    "tensor, such as a graph with its edges in a ragged tensor; or run on one device (`tfdist train` without "
+    "--workers, --nproc and --logical-devices). Received rows:"
 )
 
 

@@ -20,7 +20,7 @@ from tfdist.runtime.batches.distribute import UNEQUAL_ROWS, ReplicaBatch, are_of
 from tfdist.runtime.batches.host_feed.batch_notes import FailureNote
 from tfdist.runtime.batches.host_feed.drawing import Drawing
 from tfdist.runtime.batches.host_feed.host_feed import FeedChannel, HostFeed
-from tfdist.runtime.batches.host_feed.piece_cutter import PieceCutter
+from tfdist.runtime.batches.host_feed.piece_cutter import PieceCutter, share_rows
 from tfdist.runtime.workers import local_replicas
 from tfdist.text import safe_str
 
@@ -37,12 +37,14 @@ class FedBatches:
         batches: The global batches; only the worker that draws iterates over them.
         spec: That of a replica's piece, a `ReplicaBatch`; all parts of its data are dense tensors of numbers.
         strategy: The strategy in force.
+        shares_rows: Whether all arrays of samples have as many rows; None: as many as in the first batch.
     """
 
     feed: HostFeed
     batches: tf.data.Dataset
     spec: ReplicaBatch
     strategy: tf.distribute.Strategy
+    shares_rows: bool | None = True
 
     def open(self) -> tuple[tf.distribute.DistributedDataset, FeedChannel]:
         """The pieces for one iterator, and the channel that they come from, which lives as long as its user keeps it.
@@ -57,13 +59,16 @@ class FedBatches:
             has_rows,
             self.spec.counting != (),
             self.spec.remainder != (),
+            self.shares_rows,
         )
         dtypes = [leaf.dtype.as_numpy_dtype for leaf in leaves]
 
         def make_drawing(readers: Sequence[Any]) -> Drawing:
             # Now, and not in the thread: each iterator over a dataset draws seeds of its own.
             try:
-                drawn = _arrays_of(iter(self.batches.with_options(no_autotune_options())), has_rows)
+                drawn = _arrays_of(
+                    iter(self.batches.with_options(no_autotune_options())), has_rows, self.shares_rows
+                )
             except tf.errors.OpError as error:
                 # The others wait for this channel, and are to raise the same.
                 drawn = _raising(error)
@@ -133,11 +138,11 @@ def _traced(function: Callable[..., Any], signature: tf.TensorSpec) -> Any:
     return tf.function(function, input_signature=[signature], autograph=False).get_concrete_function()
 
 
-def _arrays_of(batches: Any, has_rows: Sequence[bool]) -> Iterator[list[NDArray]]:
+def _arrays_of(batches: Any, has_rows: Sequence[bool], shares_rows: bool | None) -> Iterator[list[NDArray]]:
     """The arrays of what TensorFlow's iterator gives, without the structure, which takes as long to make as a batch.
 
     Raises:
-        UnsupportedError: Arrays that have rows of samples have different numbers of them.
+        UnsupportedError: Arrays that have rows of samples have different numbers of them, and are to have as many.
     """
     kinds = {"output_types": batches._flat_output_types, "output_shapes": batches._flat_output_shapes}
     while True:
@@ -147,8 +152,10 @@ def _arrays_of(batches: Any, has_rows: Sequence[bool]) -> Iterator[list[NDArray]
             return
         # Not a copy, as `numpy()` makes one.
         arrays = [leaf._numpy() for leaf in leaves]
-        counts = [len(array) for array, has in zip(arrays, has_rows, strict=True) if has]
-        if len(set(counts)) > 1:
+        is_even = share_rows(arrays, has_rows)
+        shares_rows = is_even if shares_rows is None else shares_rows
+        if shares_rows and not is_even:
+            counts = [len(array) for array, has in zip(arrays, has_rows, strict=True) if has]
             raise UnsupportedError(f"{UNEQUAL_ROWS} {counts}")
         yield arrays
 

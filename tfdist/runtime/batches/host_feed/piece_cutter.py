@@ -11,7 +11,12 @@ from numpy.typing import NDArray
 from tfdist.order import batch_split
 
 
-@dataclass(frozen=True)
+def share_rows(arrays: Sequence[NDArray], has_rows: Sequence[bool]) -> bool:
+    """Whether those arrays that have rows of samples have as many."""
+    return len({len(array) for array, has in zip(arrays, has_rows, strict=True) if has}) <= 1
+
+
+@dataclass
 class PieceCutter:
     """Cuts batches of one kind as `ReplicaBatch`es are cut on the worker that has drawn the batch itself.
 
@@ -21,6 +26,8 @@ class PieceCutter:
         has_rows: Of each array of a batch, whether its first dimension is the samples.
         counts_replicas: Whether the pieces say how many replicas have a sample.
         shows_remainder: Whether they have a remainder.
+        shares_rows: Whether the arrays of a batch have as many rows each; every replica gets whole batches otherwise.
+            None: as those of the first batch.
     """
 
     replicas: int
@@ -28,6 +35,7 @@ class PieceCutter:
     has_rows: tuple[bool, ...]
     counts_replicas: bool
     shows_remainder: bool = False
+    shares_rows: bool | None = True
 
     def rows(self, arrays: Sequence[NDArray]) -> int:
         """The samples of a batch."""
@@ -44,6 +52,8 @@ class PieceCutter:
             copy: Makes copies of what is cut out.
         """
         total = self.rows(arrays)
+        if self.shares_rows is None:
+            self.shares_rows = share_rows(arrays, self.has_rows)
         counting = [min(total, self.replicas)] if self.counts_replicas else []
         remainder = [np.zeros(total % self.replicas, bool)] if self.shows_remainder else []
         made = []
@@ -52,7 +62,7 @@ class PieceCutter:
             # A replica without samples gets the first row of the batch, which counts nowhere.
             start, stop = (0, 1) if first == end else (first, end)
             parts = zip(arrays, self.has_rows, strict=True)
-            data = [copy(array[start:stop] if has_rows else array) for array, has_rows in parts]
+            data = [copy(array[start:stop] if has and self.shares_rows else array) for array, has in parts]
             numbers = [end - first, first, total, *counting, largest]
             made.append([*data, *(np.array(number, np.int64) for number in numbers), *remainder])
         return made
