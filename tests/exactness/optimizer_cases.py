@@ -166,6 +166,26 @@ def sparse_gradients_by_adagrad(samples: int) -> dict[str, Any]:
     return fitted(model, ids, ids[:, 0] % 3, {"optimizer": optimizers.Adagrad(0.05)}) | ONLY_TRAINED
 
 
+class WithPositions(layers.Layer):
+    """Adds a vector for each place in a text, twice, and one table's vectors of words and of a mark."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.places = layers.Embedding(20, 4), layers.Embedding(7, 4)
+
+    def call(self, ids: Any) -> Any:
+        places = keras.ops.arange(keras.ops.shape(ids)[1])
+        text = self.words(ids) + self.words(keras.ops.zeros((1,), "int32")) + self.places(places)
+        return text + keras.ops.sin(self.places(places)) * text
+
+
+@case("slices of lookups of the same rows in every batch, as of the places in a text, which are squared one by one")
+def gradients_of_places(samples: int) -> dict[str, Any]:
+    ids = tokens(samples)
+    model = keras.Sequential([keras.Input((7,)), WithPositions(), layers.Flatten(), layers.Dense(3, "softmax")])
+    return fitted(model, ids, ids[:, 0] % 3, {"optimizer": optimizers.Adam(0.01)}) | ONLY_TRAINED
+
+
 @case("gradient accumulation of Nadam")
 def gradient_accumulation_by_nadam(samples: int) -> dict[str, Any]:
     """Which updates a variable that belongs to no weight."""

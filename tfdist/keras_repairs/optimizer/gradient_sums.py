@@ -1,13 +1,20 @@
-"""Sums of the replicas' gradients, each weighted by its samples where the loss is a mean over them."""
+"""Sums of the replicas' gradients, each weighted by its samples where the loss is a mean over them.
+
+Slices of a lookup that follows from the batch are those of samples: one device has those of all replicas, one after the
+other. A lookup that does not (of the places in a text, say) is the same on every replica, and its slices are sums over
+the samples: one device has the sums of them. To optimizers that is not the same, as they square slice by slice.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import tensorflow as tf
 
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, note_gathering
+from tfdist.keras_repairs.optimizer.slice_origins import lookups
 from tfdist.runtime.transport import replica_sums
 
 Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices | None
@@ -17,8 +24,47 @@ def reduce_gradients(grads: Sequence[Gradient]) -> list[Gradient]:
     """Sums gradients over the replicas, in the context of a replica; sparse ones stay sparse, None stays None."""
     if any(isinstance(gradient, tf.IndexedSlices) for gradient in grads):
         note_gathering()
-    summed = iter(replica_sums.sum_gradients([g for g in grads if g is not None]))
-    return [None if g is None else _as_distinct(next(summed), as_in=g) for g in grads]
+    parts = [[] if gradient is None else parts_of(gradient) for gradient in grads]
+    flat = [part.summand for each in parts for part in each]
+    summed = iter(replica_sums.sum_gradients(flat))
+    return [_joined([part.with_sum(next(summed)) for part in each]) for each in parts]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a gradient, and how the sum over the replicas is made of it.
+
+    Attributes:
+        gradient: A tensor, or slices.
+        is_of_samples: Whether its slices, if it is made of such, are of samples.
+    """
+
+    gradient: tf.Tensor | tf.IndexedSlices
+    is_of_samples: bool = True
+
+    @property
+    def summand(self) -> tf.Tensor | tf.IndexedSlices:
+        """What is summed over the replicas."""
+        return self.gradient if self.is_of_samples else self.gradient.values
+
+    def with_sum(self, total: Any) -> tf.Tensor | tf.IndexedSlices:
+        """The part with the sum of all `summand`s in the place of this replica's."""
+        if self.is_of_samples:
+            return _as_distinct(total, as_in=self.gradient)
+        return tf.IndexedSlices(total, self.gradient.indices, self.gradient.dense_shape)
+
+
+def parts_of(gradient: tf.Tensor | tf.IndexedSlices) -> list[Part]:
+    """A gradient in parts that are summed over the replicas in one way each."""
+    found = lookups(gradient.indices) if isinstance(gradient, tf.IndexedSlices) else []
+    if all(is_of_samples for _, is_of_samples in found):
+        return [Part(gradient)]
+    rows = tf.split(gradient.values, [tf.size(indices) for indices, _ in found])
+    pieces = zip(rows, found, strict=True)
+    return [
+        Part(tf.IndexedSlices(values, indices, gradient.dense_shape), is_of_samples)
+        for values, (indices, is_of_samples) in pieces
+    ]
 
 
 def weighted(grads: list[Gradient]) -> list[Gradient]:
@@ -52,6 +98,14 @@ def weighted(grads: list[Gradient]) -> list[Gradient]:
     return [replaced(gradient) for gradient in grads]
 
 
+def _joined(parts: Sequence[tf.Tensor | tf.IndexedSlices]) -> Gradient:
+    """The gradient that parts of it make: none, one, or several of slices."""
+    if len(parts) < 2:
+        return parts[0] if parts else None
+    values, indices = tf.concat([part.values for part in parts], 0), tf.concat([part.indices for part in parts], 0)
+    return tf.IndexedSlices(values, indices, parts[0].dense_shape)
+
+
 def _as_distinct(summed: Any, as_in: Gradient) -> Gradient:
     """Joins the slices that several replicas have of one row, where a replica's own rows are distinct.
 
@@ -75,6 +129,9 @@ def _is_distinct(indices: tf.Tensor) -> bool:
 def _slices_of_samples(values: tf.Tensor, gradient: tf.IndexedSlices, step: ReplicaStep) -> tf.IndexedSlices:
     """Slices of `gradient` with other values; none without samples, as optimizers may heed which rows have a slice."""
     indices = gradient.indices
+    if any(not is_of_samples for _, is_of_samples in lookups(indices)):
+        # Replicas with samples sum theirs with them.
+        return tf.IndexedSlices(values, indices, gradient.dense_shape)
     if not step.surely_has_samples:
         stop = tf.where(step.samples > 0, tf.size(indices), 0)
         values, indices = values[:stop], indices[:stop]

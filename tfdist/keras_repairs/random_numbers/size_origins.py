@@ -151,6 +151,8 @@ def depends_on_batch(tensor: Any) -> bool:
         operation, outer = tensor.op, _outside(tensor.op)
         if operation.type == "Shape" and operation.inputs[0].shape.is_fully_defined():
             continue
+        if _is_of_outside(operation):
+            continue
         inputs = [given for given in operation.inputs if not _is_handle(given)]
         if not inputs and not outer and operation.type not in _NO_DATA and not _is_handle(tensor):
             return True
@@ -228,6 +230,14 @@ def _without_casts(tensor: Any) -> Any:
     while operation is not None and operation.type in ("Cast", "Identity"):
         operation = operation.inputs[0].op
     return operation
+
+
+def _is_of_outside(operation: tf.Operation) -> bool:
+    """Whether an operation stands for a tensor that was computed before the trace, and is the same in every step."""
+    if operation.type != "Placeholder":
+        return False
+    captures = getattr(operation.graph, "captures", ())
+    return any(inner is operation.outputs[0] and not hasattr(outer, "graph") for outer, inner in captures)
 
 
 def _outside(operation: tf.Operation) -> list[Any]:
