@@ -1,7 +1,8 @@
 """Runs a whole step on every replica, as one device would: on the rows of all replicas, and counted once.
 
 It is exact whatever the step does, and no faster than one device. Each replica computes the same and updates its own
-copies of variables; the state of metrics is the first replica's, and what all replicas log is the same.
+copies of variables, by the gradients of the first one; the state of metrics is the first replica's, and what all
+replicas log is the same.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from tfdist.keras_repairs.base.replica_step import on_whole_step, this_step
 from tfdist.keras_repairs.coupling.gather_rows import all_rows
 from tfdist.keras_repairs.coupling.whole_batch import which_gathered
 from tfdist.keras_repairs.coupling.whole_layers import call_with_all_rows
+from tfdist.keras_repairs.optimizer.alike_gradients import of_first_replica
 from tfdist.keras_repairs.optimizer.variable_updates import of_whole_batch
 
 Step = Callable[[Any], Any]
@@ -52,7 +54,7 @@ def rows_of_whole_where(is_whole: Callable[[], bool], predict_step: Step, step: 
 def _on_all_rows(step_function: Step, data: Any) -> Any:
     replica = this_step()
     whole = data if replica.has_all_rows else rows_of_all_replicas(data)
-    with on_whole_step(), of_whole_batch():
+    with on_whole_step(), of_whole_batch(), of_first_replica():
         outputs = step_function(whole)
     results = {id(result) for result, _ in replica.results}
     replica.shared.extend(leaf for leaf in tf.nest.flatten(outputs) if id(leaf) not in results)

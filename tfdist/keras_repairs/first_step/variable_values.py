@@ -33,9 +33,6 @@ of what the step changes at most in any variable of the kind is not looked at.""
 _MOVE = 32.0
 """So many of those are what sums of some hundred products are rounded by, and some times that."""
 
-_SAME = 1e-6
-"""By how much the copies of one variable may differ."""
-
 Values = Mapping[str, NDArray]
 
 
@@ -112,15 +109,12 @@ class VariableValues:
             for copy in group.copies:
                 copy.assign(moved_a_little(copy.numpy(), np.random.RandomState([seed, number]), least))
 
-    def parted(self) -> str | None:
-        """The name of a variable of which the replicas of this worker have come to hold different values, if any."""
-        for name, group in zip(self._names, self._groups, strict=True):
-            if not group.is_of_all or len(group.copies) < 2:
-                continue
-            first, *others = (copy.numpy() for copy in group.copies)
-            if any(_difference(np.zeros_like(first), first, other) > _SAME for other in others):
-                return name
-        return None
+    def of_other_replicas(self) -> list[dict[str, NDArray]]:
+        """What the copies of variables that all replicas are to share are on this worker's replicas after the first."""
+        named = zip(self._names, self._groups, strict=True)
+        shared = [(name, group.copies[1:]) for name, group in named if group.is_of_all]
+        most = max((len(copies) for _, copies in shared), default=0)
+        return [{name: copies[i].numpy() for name, copies in shared if i < len(copies)} for i in range(most)]
 
     @staticmethod
     def _value(group: _Group) -> NDArray:

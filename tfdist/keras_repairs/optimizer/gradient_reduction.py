@@ -22,6 +22,7 @@ from tfdist.keras_repairs.base.replica_step import current_step, is_one_of_sever
 from tfdist.keras_repairs.base.variables.variables_in_steps import outside_of_replicas
 from tfdist.keras_repairs.coupling.trials.steps.step_capture import captures_update
 from tfdist.keras_repairs.optimizer import given_gradients, gradient_accumulation, variable_updates
+from tfdist.keras_repairs.optimizer.alike_gradients import alike
 from tfdist.keras_repairs.optimizer.first_averages import warn_of_plain_keras
 from tfdist.keras_repairs.optimizer.gradient_sums import reduce_gradients, weighted
 from tfdist.keras_repairs.sharded_optimizer import sharded_update
@@ -81,6 +82,7 @@ def _apply(
     if whole_step() is None:
         _check_overwritten(variables or optimizer._trainable_variables)
     if _given_as_sums():
+        grads = grads if _are_sums.get() else alike(grads)
         if is_cut(optimizer):
             _apply_cut(original, optimizer, grads, variables, observer, None)
             return
@@ -205,8 +207,7 @@ def _with_sums(optimizer: Any, grads: list[Gradient], variables: list[Any] | Non
     if whole_step() is None and not is_one_of_several():
         return apply(grads)
     build_optimizer(optimizer, variables)
-    if not _given_as_sums():
-        grads = _sums_of(optimizer, grads, variables)
+    grads = alike(grads) if _given_as_sums() else _sums_of(optimizer, grads, variables)
     with setting(_are_sums, True), variable_updates.of_this_replica():
         return apply(grads)
 
