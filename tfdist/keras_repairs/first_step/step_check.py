@@ -42,6 +42,10 @@ _BEYOND_ROUNDING = 4.0
 _LEAP = 10.0
 """What moves by more than so many times what the step changes in it is not changed by the step, but moved itself."""
 
+_ALWAYS = 0.1
+"""What moves by so much every time is nothing but rounding, as the bias of the keys of an attention layer, and says
+nothing of others."""
+
 _PERTURBATIONS = 4
 """A number that comes to lie on the other side of a kink (of a ReLU, a maximum) changes a gradient by a leap, and one
 in many does."""
@@ -161,22 +165,24 @@ class StepCheck:
         self, data: Any, before: Values, state: Sequence[NDArray], expected: Outcome, parted: dict[str, float]
     ) -> Finding | None:
         """What of the differences is more than rounding, by what moving all numbers a little does on one device."""
-        bounds = dict.fromkeys(parted, self._tolerance)
         beyond: list[Finding] = []
-        trained = {variable.path for variable in self._model.trainable_variables}
-        kinds = [(weight, [name for name in parted if (name in trained) == weight]) for weight in (True, False)]
+        trained = self._values.names_of(variable._value for variable in self._model.trainable_variables)
+        kinds = [[name for name in parted if (name in trained) == weight] for weight in (True, False)]
+        least, most = dict.fromkeys(parted, float("inf")), dict.fromkeys(parted, 0.0)
         for seed in range(_PERTURBATIONS):
             self._values.write(state)
             self._values.perturb(seed, self._least_move)
             moved = self._of_one_device(_perturbed(data, seed, self._least_move))
-            ours_left_out = _of_users(expected.all)
-            moves = differences(_with_zeros(before, expected.all), ours_left_out, moved.all)
-            # A leap at a kink, or of an update that goes by a gradient's sign, meets another variable of the kind.
-            of_kind = {kind: max((moves[n] for n in names if moves[n] < _LEAP), default=0.0) for kind, names in kinds}
-            for kind, names in kinds:
-                for name in names:
-                    bounds[name] = max(bounds[name], _BEYOND_ROUNDING * max(moves[name], of_kind[kind]))
-            beyond = [Finding(name, parted[name], bounds[name]) for name in parted if parted[name] > bounds[name]]
+            moves = differences(_with_zeros(before, expected.all), _of_users(expected.all), moved.all)
+            for name in parted:
+                least[name], most[name] = min(least[name], moves[name]), max(most[name], moves[name])
+            beyond = []
+            for names in kinds:
+                # A leap at a kink, or of an update that goes by a gradient's sign, meets another variable of the kind.
+                leaps = [most[name] for name in names if least[name] < _ALWAYS and most[name] < _LEAP]
+                of_kind = max(leaps, default=0.0)
+                bounds = {n: max(self._tolerance, _BEYOND_ROUNDING * max(most[n], of_kind)) for n in names}
+                beyond += [Finding(name, parted[name], bounds[name]) for name in names if parted[name] > bounds[name]]
             if not self._is_so_somewhere(bool(beyond)):
                 return None
         return max(beyond, key=lambda one: one.difference / one.bound, default=None)

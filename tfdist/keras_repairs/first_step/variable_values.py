@@ -81,6 +81,12 @@ class VariableValues:
                 self._groups.append(_Group(local, adds_up, not adds_up and _is_of_all(variable)))
         self._names = _distinct([_REPLICA.sub("", group.copies[0].name) for group in self._groups])
 
+    def names_of(self, variables: Iterable[Any]) -> set[str]:
+        """What these of the variables are called here."""
+        handles = {id(self._strategy.experimental_local_results(variable)[0].handle) for variable in variables}
+        named = zip(self._names, self._groups, strict=True)
+        return {name for name, group in named if id(group.copies[0].handle) in handles}
+
     def read(self) -> list[NDArray]:
         """The value of every copy."""
         return [copy.numpy() for group in self._groups for copy in group.copies]
