@@ -150,3 +150,21 @@ class Following(OwnStep):
 @case("a mean over the samples of a class, a moving mean and a maximum, by hand")
 def whole_step_that_follows(samples: int) -> dict[str, Any]:
     return fitted(of(Following), *numbers(samples), {"optimizer": keras.optimizers.SGD(0.1)})
+
+
+class Mixed(OwnStep):
+    """Mixes each sample with another one, by their numbers in an order that is drawn (Zhang et al. 2017)."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.seeds = keras.random.SeedGenerator(13)
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data[:2]
+        order = keras.random.shuffle(ops.arange(ops.shape(x)[0]), seed=self.seeds)
+        return super().train_step((0.7 * x + 0.3 * ops.take(x, order, axis=0), y))
+
+
+@case("samples mixed in a step of one's own, by their shuffled numbers")
+def mixed_by_shuffled_numbers(samples: int) -> dict[str, Any]:
+    return fitted(of(Mixed), *numbers(samples), {"optimizer": keras.optimizers.SGD(0.1)})

@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.base.replica_step import TraceAgain, this_step
+from tfdist.keras_repairs.base.replica_step import TraceAgain, UnclearSizeError, this_step
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.coupling.declaring import declares
 from tfdist.keras_repairs.coupling.trials.replica_trial import Mode
@@ -91,7 +91,16 @@ def tried_out(model: keras.Model, step_function: Step, step: Step) -> Step:
         if kind in verdicts:
             _share_out(name, model, verdicts[kind])
             return step(data)
-        outputs = step(data)
+        try:
+            outputs = step(data)
+        except UnclearSizeError:
+            raise
+        except UnsupportedError:
+            if tf.executing_eagerly():
+                raise
+            # What replicas cannot do with a part of the rows each, such as to shuffle their numbers, they can with all.
+            verdicts[kind] = try_out(model, step_function, data)
+            raise TraceAgain from None
         verdict = try_out(model, step_function, data)
         if verdict.mode != Mode():
             traced_otherwise = "what its optimizers get as gradients"
