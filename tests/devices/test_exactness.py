@@ -15,7 +15,7 @@ from tests.exactness.cases import SLOW as SLOW_CASES
 from tests.exactness.comparison import assert_same_case
 from tests.exactness.results import COUNTS, SIZES, Comparison, recorded
 from tfdist.keras_repairs.first_step.checked_step import CheckedStep
-from tfdist.keras_repairs.first_step.step_check import Finding
+from tfdist.keras_repairs.first_step.rounding_bounds import Finding
 
 SLOW = bool(os.environ.get("TFDIST_SLOW_TESTS"))
 ALL = [(name, count, samples) for name in CASES for count in COUNTS for samples in SIZES]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -21,15 +20,12 @@ from tests.devices.shown_repairs import TAKEN_OUT
 from tests.exactness.cases import outcome
 from tests.exactness.comparison import assert_same_case
 from tests.exactness.table import numbers
-from tests.marks import slow
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.base.replica_step import ReplicaStep
 from tfdist.keras_repairs.coupling import layer_calls
 from tfdist.keras_repairs.coupling.trials.call_verdict import CallVerdict
 from tfdist.keras_repairs.first_step.checked_step import CheckedStep
-from tfdist.keras_repairs.first_step.step_check import Finding
-from tfdist.keras_repairs.forward import losses
-from tfdist.keras_repairs.optimizer import gradient_reduction, gradient_sums
+from tfdist.keras_repairs.first_step.rounding_bounds import Finding
+from tfdist.keras_repairs.optimizer import gradient_reduction
 from tfdist.runtime.strategy_settings import settings_of
 
 pytestmark = pytest.mark.usefixtures("repaired")
@@ -61,56 +57,8 @@ def assert_close(expected: list[Any], found: list[Any]) -> None:
         np.testing.assert_allclose(other, one, rtol=2e-5, atol=2e-6)
 
 
-def losses_of_own_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(losses, "_global_size", lambda values: tf.cast(tf.size(values), values.dtype))
-
-
-def gradients_not_summed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gradient_reduction, "reduce_gradients", list)
-
-
-def gradients_summed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    once = gradient_sums.reduce_gradients
-    monkeypatch.setattr(gradient_reduction, "reduce_gradients", lambda grads: once(once(grads)))
-
-
-def one_gradient_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    once = gradient_sums.reduce_gradients
-    monkeypatch.setattr(gradient_reduction, "reduce_gradients", lambda grads: [grads[0], *once(grads)[1:]])
-
-
-def gradients_in_another_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    once = gradient_sums.reduce_gradients
-
-    def reduce(grads: Any) -> Any:
-        sums = once(grads)
-        return [sums[0], sums[3], sums[2], sums[1], *sums[4:]]
-
-    monkeypatch.setattr(gradient_reduction, "reduce_gradients", reduce)
-
-
-def metrics_counted_by_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
-    take_out("Mean.update_state", monkeypatch)
-    monkeypatch.setattr(ReplicaStep, "total", property(lambda self: self.samples * 2, lambda self, value: None))
-
-
-SABOTAGE = [losses_of_own_samples, gradients_not_summed, gradients_in_another_order]
-SABOTAGE += [slow(gradients_summed_twice), slow(one_gradient_left_out), slow(metrics_counted_by_replicas)]
-
-
-@pytest.mark.parametrize("sabotage", SABOTAGE)
-def test_what_is_shared_out_wrongly_runs_whole(
-    sabotage: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    expected = fitted(classifier())
-    sabotage(monkeypatch)
-    with mirrored(3).scope(), checking(mirrored(3)), caplog.at_level(logging.WARNING, "tfdist"):
-        assert_close(expected, fitted(classifier()))
-    assert "runs whole on every replica" in caplog.text
-
-
 def test_strict_refuses_it_and_nothing_is_changed(monkeypatch: pytest.MonkeyPatch) -> None:
-    gradients_not_summed(monkeypatch)
+    monkeypatch.setattr(gradient_reduction, "reduce_gradients", list)
     with mirrored(2).scope():
         model = classifier()
     before = model.get_weights()

@@ -13,7 +13,8 @@ import tensorflow as tf
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
-from tfdist.keras_repairs.first_step.step_check import CannotBeMadeError, Finding, StepCheck, without_advice
+from tfdist.keras_repairs.first_step.rounding_bounds import Finding
+from tfdist.keras_repairs.first_step.step_check import CannotBeMadeError, StepCheck, without_advice
 from tfdist.keras_repairs.first_step.step_effects import effects_of
 from tfdist.keras_repairs.first_step.variable_values import VariableValues
 from tfdist.keras_repairs.inputs.epoch_iterator import FetchedBatch

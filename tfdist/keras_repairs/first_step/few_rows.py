@@ -21,12 +21,13 @@ ROWS_EACH = 2
 """Rows of each replica; the first one has more, so that a mean over replicas is none over samples."""
 
 
-def few_rows_of(batch: Any, strategy: tf.distribute.Strategy) -> Any:
+def few_rows_of(batch: Any, strategy: tf.distribute.Strategy, *, only_one: bool = False) -> Any:
     """`batch` with the first few rows of each replica; the whole batch where its shape is fixed, or it is small.
 
     Args:
         batch: A `GlobalBatch`, or a `FetchedBatch` of `ReplicaBatch`es.
         strategy: Of several replicas.
+        only_one: Whether it is to be a single row, of which the other replicas have none.
     """
     replicas = strategy.num_replicas_in_sync
     if not is_of_any_size(batch):
@@ -34,15 +35,23 @@ def few_rows_of(batch: Any, strategy: tf.distribute.Strategy) -> Any:
     pieces = strategy.experimental_local_results(batch.values)
     total = int(pieces[0].total)
     held = [stop - start for start, stop in (bounds(total, replicas, index) for index in range(replicas))]
-    others = [min(rows, ROWS_EACH) for rows in held[1:]]
+    others = [0 if only_one else min(rows, ROWS_EACH) for rows in held[1:]]
     # A prime number: what makes pairs or triplets of rows fails on one device already, and not on some replicas alone.
-    kept = [_prime_from(sum(others) + ROWS_EACH + 1) - sum(others), *others]
+    kept = [1 if only_one else _prime_from(sum(others) + ROWS_EACH + 1) - sum(others), *others]
     share_rows = all(_share_rows(given(piece.data)) for piece in pieces)
     if not all_reduce(float(share_rows), "min", strategy) or kept[0] > held[0] or sum(kept) == total:
         return batch
     own = [_few_of(p, i, kept) for p, i in zip(pieces, local_replicas(strategy), strict=True)]
     values = _distributed(own, strategy) if _is_distributed(batch.values) else own[0]
     return FetchedBatch(values, batch.spec)
+
+
+def may_leave_replicas_out(batch: Any, strategy: tf.distribute.Strategy) -> bool:
+    """Whether there may be batches like it with fewer rows than replicas, which the same trace serves."""
+    if not is_of_any_size(batch):
+        return False
+    pieces = strategy.experimental_local_results(batch.values)
+    return all(isinstance(piece.whole, tuple) and not isinstance(piece.counting, tuple) for piece in pieces)
 
 
 def rows_of_all(batch: Any, strategy: tf.distribute.Strategy) -> Any:

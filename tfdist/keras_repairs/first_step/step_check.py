@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import keras
@@ -19,15 +19,19 @@ from tfdist.keras_repairs.base.replica_step import ReplicaStep, on_whole_step, r
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.coupling.trials.kept_tensors import in_step_of
 from tfdist.keras_repairs.coupling.trials.part_comparison import tolerance_of
-from tfdist.keras_repairs.first_step.few_rows import few_rows_of, is_of_any_size, rows_of_all
+from tfdist.keras_repairs.first_step.few_rows import few_rows_of, is_of_any_size, may_leave_replicas_out, rows_of_all
+from tfdist.keras_repairs.first_step.rounding_bounds import Finding, RoundingBounds
 from tfdist.keras_repairs.first_step.variable_values import (
     Values,
     VariableValues,
     differences,
     least_move,
     moved_a_little,
+    spreads,
 )
 from tfdist.keras_repairs.optimizer import gradient_accumulation
+from tfdist.keras_repairs.optimizer.gradient_accumulation import inner_of
+from tfdist.keras_repairs.optimizer.model_optimizers import optimizers_of
 from tfdist.keras_repairs.optimizer.variable_updates import of_whole_batch
 from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import is_cut
 from tfdist.keras_repairs.writes.writing_replica import writing_nothing
@@ -35,16 +39,6 @@ from tfdist.runtime.collectives.decisions import all_reduce
 from tfdist.runtime.workers import local_replicas
 
 Step = Callable[[Any], Any]
-
-_BEYOND_ROUNDING = 4.0
-"""So many times what moving all numbers a little does to a result is more than rounding does."""
-
-_LEAP = 10.0
-"""What moves by more than so many times what the step changes in it is not changed by the step, but moved itself."""
-
-_ALWAYS = 0.1
-"""What moves by so much every time is nothing but rounding, as the bias of the keys of an attention layer, and says
-nothing of others."""
 
 _PERTURBATIONS = 4
 """A number that comes to lie on the other side of a kink (of a ReLU, a maximum) changes a gradient by a leap, and one
@@ -66,16 +60,24 @@ class Outcome:
     @property
     def all(self) -> dict[str, NDArray]:
         """Both, by name."""
-        return {**self.variables, **{f"what it returns as {name}": value for name, value in self.outputs.items()}}
+        named = {f"what it returns{name and f' as {name}'}": value for name, value in self.outputs.items()}
+        return {**self.variables, **named}
 
 
 @dataclass(frozen=True)
-class Finding:
-    """What differs, and by how much, relative to what the step changes in it."""
+class _Case:
+    """What a step is made with.
 
-    name: str
-    difference: float
-    bound: float
+    Attributes:
+        batch: Of the replicas.
+        data: The rows of all of them.
+        is_due: Whether it is made twice, the second time as the last step before accumulated gradients are applied, or
+            averages overwrite weights.
+    """
+
+    batch: Any
+    data: Any
+    is_due: bool = False
 
 
 class CannotBeMadeError(Exception):
@@ -108,6 +110,8 @@ class StepCheck:
         self._tolerance = tolerance_of(model)
         self._least_move = least_move({layer.compute_dtype for layer in model._flatten_layers()})
         self._needs_all = _needs_all(model)
+        self._period = max((_period_of(optimizer) for optimizer in optimizers_of(model)), default=1)
+        self._failure = ""
 
     def run(self, batch: Any, step: Callable[[Any], Any]) -> Finding | None:
         """What differs most between one device and the replicas; None where nothing does. All workers call it together.
@@ -126,17 +130,42 @@ class StepCheck:
         before, state = self._values.of_all(), self._values.read()
         try:
             few, data, expected = self._made_alone(batch, state)
-            self._values.write(state)
-            found = self._outcome(step(few))
-            zeros, users = _with_zeros(before, expected.all), _of_users(expected.all)
-            of_replicas = [differences(zeros, users, one) for one in (found.all, *self._values.of_other_replicas())]
-            parted = {name: max(one.get(name, 0.0) for one in of_replicas) for name in of_replicas[0]}
-            suspects = {name for name, difference in parted.items() if difference > self._tolerance}
-            if not self._is_so_somewhere(bool(suspects)):
-                return None
-            return self._beyond_rounding(data, before, state, expected, parted)
+            finding = self._compared(_Case(few, data), step, before, state, expected)
+            if finding is None and self._period > 1:
+                case = _Case(few, data, is_due=True)
+                self._values.write(state)
+                finding = self._compared(case, step, before, state, self._of_one_device(case))
+            return finding or self._of_one_row(batch, step, before, state)
         finally:
             self._values.write(state)
+
+    def _compared(
+        self, case: _Case, step: Callable[[Any], Any], before: Values, state: Sequence[NDArray], expected: Outcome
+    ) -> Finding | None:
+        """What the replicas make of a case in another way than one device."""
+        self._values.write(state)
+        found = self._outcome(self._made(case, lambda: step(case.batch)))
+        zeros, users = _with_zeros(before, expected.all), _of_users(expected.all)
+        of_replicas = [differences(zeros, users, one) for one in (found.all, *self._values.of_other_replicas())]
+        parted = {name: max(one.get(name, 0.0) for one in of_replicas) for name in of_replicas[0]}
+        suspects = {name for name, difference in parted.items() if difference > self._tolerance}
+        if not self._is_so_somewhere(bool(suspects)):
+            return None
+        return self._beyond_rounding(case, before, state, expected, found, parted)
+
+    def _of_one_row(
+        self, batch: Any, step: Callable[[Any], Any], before: Values, state: Sequence[NDArray]
+    ) -> Finding | None:
+        """What differs with a batch of one row, where there may be batches of which a replica has no sample."""
+        if not may_leave_replicas_out(batch, self._strategy):
+            return None
+        one = few_rows_of(batch, self._strategy, only_one=True)
+        case = _Case(one, rows_of_all(one, self._strategy))
+        self._values.write(state)
+        expected = self._tried(case)
+        if self._is_so_somewhere(expected is None) or expected is None:
+            return None
+        return self._compared(case, step, before, state, expected)
 
     def _made_alone(self, batch: Any, state: Sequence[NDArray]) -> tuple[Any, Any, Outcome]:
         """What one device makes of a few rows, or of the whole batch where a step cannot be made with a few.
@@ -147,45 +176,45 @@ class StepCheck:
         Raises:
             CannotBeMadeError: Nor can it be made with the whole batch.
         """
-        few = few_rows_of(batch, self._strategy)
-        for tried in (few,) if few is batch else (few, batch):
-            data = rows_of_all(tried, self._strategy)
-            self._functions = [self._function_of(data, is_of_any_size(tried))]
-            expected, error = None, None
-            try:
-                expected = self._of_one_device(data)
-            except Exception as failure:  # The user's own step, which may take batches of some sizes alone.
-                error = failure
-            if not self._is_so_somewhere(error is not None) and expected is not None:
-                return tried, data, expected
+        some = few_rows_of(batch, self._strategy)
+        for few in (some,) if some is batch else (some, batch):
+            data = rows_of_all(few, self._strategy)
+            self._functions = [self._function_of(data, is_of_any_size(few))]
+            expected = self._tried(_Case(few, data))
+            if not self._is_so_somewhere(expected is None) and expected is not None:
+                return few, data, expected
             self._values.write(state)
-        raise CannotBeMadeError(f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
+        raise CannotBeMadeError(self._failure)
+
+    def _tried(self, case: _Case) -> Outcome | None:
+        """What one device makes of a case; None where the user's step fails, which may take some sizes alone."""
+        try:
+            return self._of_one_device(case)
+        except Exception as error:
+            self._failure = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+            return None
 
     def _beyond_rounding(
-        self, data: Any, before: Values, state: Sequence[NDArray], expected: Outcome, parted: dict[str, float]
+        self,
+        case: _Case,
+        before: Values,
+        state: Sequence[NDArray],
+        expected: Outcome,
+        found: Outcome,
+        parted: dict[str, float],
     ) -> Finding | None:
         """What of the differences is more than rounding, by what moving all numbers a little does on one device."""
-        beyond: list[Finding] = []
+        zeros, ours_left_out = _with_zeros(before, expected.all), _of_users(expected.all)
         trained = self._values.names_of(variable._value for variable in self._model.trainable_variables)
-        kinds = [[name for name in parted if (name in trained) == weight] for weight in (True, False)]
-        least, most = dict.fromkeys(parted, float("inf")), dict.fromkeys(parted, 0.0)
+        bounds = RoundingBounds(parted, spreads(zeros, ours_left_out, found.all), trained, self._tolerance)
         for seed in range(_PERTURBATIONS):
             self._values.write(state)
             self._values.perturb(seed, self._least_move)
-            moved = self._of_one_device(_perturbed(data, seed, self._least_move))
-            moves = differences(_with_zeros(before, expected.all), _of_users(expected.all), moved.all)
-            for name in parted:
-                least[name], most[name] = min(least[name], moves[name]), max(most[name], moves[name])
-            beyond = []
-            for names in kinds:
-                # A leap at a kink, or of an update that goes by a gradient's sign, meets another variable of the kind.
-                leaps = [most[name] for name in names if least[name] < _ALWAYS and most[name] < _LEAP]
-                of_kind = max(leaps, default=0.0)
-                bounds = {n: max(self._tolerance, _BEYOND_ROUNDING * max(most[n], of_kind)) for n in names}
-                beyond += [Finding(name, parted[name], bounds[name]) for name in names if parted[name] > bounds[name]]
-            if not self._is_so_somewhere(bool(beyond)):
+            moved = self._of_one_device(_perturbed(case, seed, self._least_move))
+            bounds.widen(differences(zeros, ours_left_out, moved.all))
+            if not self._is_so_somewhere(bool(bounds.beyond)):
                 return None
-        return max(beyond, key=lambda one: one.difference / one.bound, default=None)
+        return max(bounds.beyond, key=lambda one: one.difference / one.bound, default=None)
 
     def _is_so_somewhere(self, is_so: bool) -> bool:
         """Whether it is on some worker: hosts may round otherwise, and what follows they do together."""
@@ -194,10 +223,20 @@ class StepCheck:
     def _outcome(self, outputs: Any) -> Outcome:
         return Outcome(self._values.of_all(), _by_name(outputs, self._results()))
 
-    def _of_one_device(self, data: Any) -> Outcome:
+    def _of_one_device(self, case: _Case) -> Outcome:
         """What one device computes: the script's own step on all rows, on the first replica alone where it can."""
         with _leaving_no_trace(self._model, self._step_function), _not_optimized():
-            return self._outcome(self._functions[0](data))
+            return self._outcome(self._made(case, lambda: self._functions[0](case.data)))
+
+    def _made(self, case: _Case, make: Callable[[], Any]) -> Any:
+        """The step made once, and where that is asked for once more as the last of a period."""
+        outputs = make()
+        if not case.is_due:
+            return outputs
+        for optimizer in optimizers_of(self._model):
+            for copy in self._strategy.experimental_local_results(inner_of(optimizer)._iterations._value):
+                copy.assign(_period_of(optimizer) - 1, read_value=False)
+        return make()
 
     def _function_of(self, data: Any, any_size: bool) -> Callable[[Any], Any]:
         """The step as one device makes it: traced as Keras traces it, where the model does not run eagerly."""
@@ -229,7 +268,8 @@ class StepCheck:
     def _whole_step(self, data: Any) -> Any:
         total = rows(data)
         step = ReplicaStep(total, total, tf.constant(0, tf.int64), total, None, static_rows(data))
-        with replica_step(step), in_step_of(self._model), on_whole_step(), of_whole_batch():
+        accumulating = gradient_accumulation.by_one_replica()
+        with replica_step(step), in_step_of(self._model), on_whole_step(), of_whole_batch(), accumulating:
             return self._step_function(data)
 
 
@@ -304,9 +344,9 @@ def _spec_of(leaf: Any, any_size: bool) -> Any:
 
 
 def _needs_all(model: keras.Model) -> bool:
-    """Whether replicas meet in a step that each of them makes whole: where each keeps a part of sums."""
+    """Whether replicas meet in a step that each of them makes whole: where each keeps a part of an optimizer."""
     optimizer = getattr(model, "optimizer", None)
-    return optimizer is not None and (is_cut(optimizer) or bool(gradient_accumulation.steps_of(optimizer)))
+    return optimizer is not None and is_cut(optimizer)
 
 
 def _by_name(outputs: Any, left_out: Collection[str]) -> dict[str, NDArray]:
@@ -329,12 +369,18 @@ def _with_zeros(before: Values, values: Values) -> dict[str, NDArray]:
     return {name: before.get(name, np.zeros_like(value)) for name, value in values.items()}
 
 
-def _perturbed(data: Any, seed: int, least: float) -> Any:
-    """Data with each floating number moved by about a rounding error."""
+def _period_of(optimizer: Any) -> int:
+    """After how many steps an optimizer has done everything that it does."""
+    inner = inner_of(optimizer)
+    return (inner.gradient_accumulation_steps or 1) * ((inner.use_ema and inner.ema_overwrite_frequency) or 1)
+
+
+def _perturbed(case: _Case, seed: int, least: float) -> _Case:
+    """A case with each floating number moved by about a rounding error."""
 
     def moved(leaf: Any) -> Any:
         if not isinstance(leaf, tf.Tensor) or leaf.dtype not in (tf.float32, tf.float64):
             return leaf
         return tf.constant(moved_a_little(leaf.numpy(), np.random.RandomState(seed), least))
 
-    return tf.nest.map_structure(moved, data)
+    return replace(case, data=tf.nest.map_structure(moved, case.data))

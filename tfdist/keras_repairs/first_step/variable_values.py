@@ -165,6 +165,19 @@ def _kind_of(name: str) -> str:
     return re.split("[_/]", name)[-1]
 
 
+def spreads(before: Values, expected: Values, found: Values) -> dict[str, float]:
+    """As `differences`, of the mean over the elements of a variable (of squares) rather than of the largest."""
+    return {name: _spread(before[name], expected[name], found[name]) for name in expected if name in found}
+
+
+def _spread(before: NDArray, expected: NDArray, found: NDArray) -> float:
+    if expected.shape != found.shape or not _is_float(expected):
+        return float("inf")
+    gap, change = _wide(found) - _wide(expected), _wide(expected) - _wide(before)
+    finite = np.isfinite(gap) & np.isfinite(change)
+    return float(np.linalg.norm(gap[finite])) / max(float(np.linalg.norm(change[finite])), _LEAST)
+
+
 def _difference(before: NDArray, expected: NDArray, found: NDArray, floor: float = 0.0) -> float:
     if expected.shape != found.shape:
         return float("inf")

@@ -7,6 +7,7 @@ it is decided once, outside of them: all must take a branch in which replicas me
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -25,7 +26,19 @@ from tfdist.runtime.transport.replica_sums import sum_over_replicas
 Function = Callable[..., Any]
 Gradients = Sequence[Any]
 
+_is_by_one: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_accumulates_by_one", default=False)
+
 _finite: contextvars.ContextVar[tf.Tensor | None] = contextvars.ContextVar("tfdist_gradients_finite", default=None)
+
+
+def by_one_replica() -> contextlib.AbstractContextManager[None]:
+    """Inside, a replica that runs a whole step alone accumulates as Keras does; its accumulators hold whole sums."""
+    return setting(_is_by_one, True)
+
+
+def is_by_one_replica() -> bool:
+    """Whether a replica accumulates alone; see `by_one_replica`."""
+    return _is_by_one.get()
 
 
 def steps_of(optimizer: Any) -> int | None:

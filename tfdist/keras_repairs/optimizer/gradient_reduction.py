@@ -86,7 +86,7 @@ def _apply(
         if is_cut(optimizer):
             _apply_cut(original, optimizer, grads, variables, observer, None)
             return
-        if not gradient_accumulation.steps_of(optimizer):
+        if not gradient_accumulation.steps_of(optimizer) or gradient_accumulation.is_by_one_replica():
             _update(original, optimizer, grads, variables, observer)
             return
         # What is kept is kept of sums over the replicas.

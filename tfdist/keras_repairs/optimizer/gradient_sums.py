@@ -79,9 +79,7 @@ def weighted(grads: list[Gradient]) -> list[Gradient]:
 
     def of_samples() -> list[tf.Tensor]:
         weights = [step.weight(value.dtype) for value in values]
-        return [
-            value if weight is None else value * weight for value, weight in zip(values, weights, strict=True)
-        ]
+        return [value if weight is None else value * weight for value, weight in zip(values, weights, strict=True)]
 
     if values and not step.surely_has_samples:
         # Chosen all at once and not one by one, which would be a pass over memory, nor by a product: 0 * NaN is NaN.

@@ -1,0 +1,80 @@
+"""How far two ways of making a step may differ by rounding, as moving all numbers a little has shown."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+_BEYOND_ROUNDING = 4.0
+"""So many times what moving all numbers a little does to a result is more than rounding does."""
+
+_LEAP = 10.0
+"""What moves by more than so many times what the step changes in it is not changed by the step, but moved itself."""
+
+_OF_ROUNDING_ALONE = 0.25
+"""What moves by more than this part of what the step changes in it is changed by rounding alone."""
+
+_ALWAYS = 0.1
+"""What moves by so much every time is nothing but rounding, as the bias of the keys of an attention layer, and says
+nothing of others."""
+
+_OF_FEW = 0.05
+"""Leaps of a few elements are less of what a step changes in a variable, in the mean over its elements."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What differs, and by how much, relative to what the step changes in it."""
+
+    name: str
+    difference: float
+    bound: float
+
+
+class RoundingBounds:
+    """The bounds of the differences between two ways of making a step, which widen with what rounding is seen to do.
+
+    A number that comes to lie on the other side of a kink (of a ReLU, a maximum), and an update that goes by the sign
+    of a gradient, leap by rounding; which of them do is chance. So a variable may leap as far as another one of its
+    kind is seen to, but in few of its elements: else a single variable that rounding alone changes, as the bias before
+    a normalization, would let pass any fault in all others.
+
+    Args:
+        parted: By how much each variable differs, by name.
+        spread: The same in the mean over its elements.
+        trained: The names of those that are trained; the others are another kind.
+        tolerance: What needs no explanation.
+    """
+
+    def __init__(
+        self, parted: Mapping[str, float], spread: Mapping[str, float], trained: Collection[str], tolerance: float
+    ) -> None:
+        self._parted = parted
+        self._spread = spread
+        self._kinds = [[name for name in parted if (name in trained) == weight] for weight in (True, False)]
+        self._own = dict.fromkeys(parted, 0.0)
+        self._least = dict.fromkeys(parted, float("inf"))
+        self._of_kind = dict.fromkeys(parted, 0.0)
+        self._tolerance = tolerance
+
+    def widen(self, moves: Mapping[str, float]) -> None:
+        """Takes notice of what moving all numbers a little has done to each variable."""
+        for name in self._parted:
+            self._own[name] = max(self._own[name], moves[name])
+            self._least[name] = min(self._least[name], moves[name])
+        for names in self._kinds:
+            leaps = [self._own[name] for name in names if self._least[name] < _ALWAYS and self._own[name] < _LEAP]
+            self._of_kind.update(dict.fromkeys(names, max(leaps, default=0.0)))
+
+    @property
+    def beyond(self) -> list[Finding]:
+        """What differs by more."""
+        bounds = {name: self._bound(name) for name in self._parted}
+        return [
+            Finding(name, self._parted[name], bound) for name, bound in bounds.items() if self._parted[name] > bound
+        ]
+
+    def _bound(self, name: str) -> float:
+        may_leap = self._own[name] > _OF_ROUNDING_ALONE or self._spread[name] < _OF_FEW
+        seen = max(self._own[name], self._of_kind[name]) if may_leap else self._own[name]
+        return max(self._tolerance, _BEYOND_ROUNDING * seen)
