@@ -286,6 +286,6 @@ def variable_left_to_the_first_replica(patch: Patch) -> None:
 def variable_counted_by_each_replica(patch: Patch) -> None:
     def changed(original: Function, variable: Any, value: Any, *args: Any, **kwargs: Any) -> Any:
         factor = replica_count() if variable.name.startswith("seen") else 1
-        return original(variable, value * factor, *args, **kwargs)
+        return original(variable, tf.constant(value * factor), *args, **kwargs)
 
     shared(patch, values.DistributedVariable, "assign_add", changed)

@@ -5,8 +5,9 @@ written as an ordinary script, which is run on one replica and on several of one
 differs is made as small as it can be and printed as a script that shows it. In the order of a trial:
 
 - `draw`: what a draw consists of.
-- `own_parts`: layers, losses, metrics and models as people write them themselves; scripts contain their source.
-- `layer_parts`, `head_parts`, `optimizer_parts`: what is drawn from.
+- `own_parts`: layers and losses as people write them themselves; scripts contain their source.
+- `own_metrics`, `own_steps`: metrics, steps and optimizers of that kind.
+- `layer_parts`, `head_parts`, `optimizer_parts`, `step_parts`: what is drawn from.
 - `drawing`: from a seed to a draw.
 - `script`: from a draw to the source of a script.
 - `runs`: runs a script on one replica and on several.

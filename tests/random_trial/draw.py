@@ -90,6 +90,7 @@ class Draw:
         epochs: How often.
         fitted: More options of `fit`, by name.
         callbacks: Expressions.
+        step: The class of the model where its form is `own_step`.
     """
 
     seed: int
@@ -108,6 +109,7 @@ class Draw:
     epochs: int
     fitted: tuple[tuple[str, str], ...]
     callbacks: tuple[str, ...]
+    step: str = "OwnStep"
 
     def __post_init__(self) -> None:
         kind = self.start

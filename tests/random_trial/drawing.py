@@ -8,6 +8,7 @@ from tests.random_trial.draw import FEEDS, PLAIN_DATASETS, Draw, Head, Part
 from tests.random_trial.head_parts import has_classes, head
 from tests.random_trial.layer_parts import augmentation, first_of, next_part
 from tests.random_trial.optimizer_parts import optimizer
+from tests.random_trial.step_parts import OF_NUMBERS, STEPS
 
 _MOST_STEPS = 9
 _RATE_CALLBACKS = (
@@ -39,7 +40,9 @@ def draw_of(seed: int) -> Draw:
     is_weighted = rng.random() < 0.35
     heads = _heads(kind, rng, is_weighted=is_weighted, may_jump=precision == "float64")
     callbacks, changes_rate = _callbacks(rng)
-    form = _form(parts, heads, rng)
+    form, step = _form(parts, heads, rng), rng.choice(STEPS)
+    if step in OF_NUMBERS and start not in ("vector", "sequence", "image"):
+        step = "OwnStep"
     return Draw(
         seed=seed,
         replicas=rng.choices((2, 3, 4), (4, 4, 2))[0],
@@ -57,6 +60,7 @@ def draw_of(seed: int) -> Draw:
         epochs=rng.choice((1, 2, 2, 3)),
         fitted=_fitted(feed, heads, batch, rng),
         callbacks=callbacks,
+        step=step,
     )
 
 
@@ -89,7 +93,7 @@ def _form(parts: tuple[Part, ...], heads: tuple[Head, ...], rng: Random) -> str:
     if len(heads) == 1 and all(part.is_one_layer for part in parts):
         forms += ["sequential", "sequential"]
     if len(heads) == 1 and not (heads[0].metrics or heads[0].weighted_metrics):
-        forms.append("own_step")
+        forms += ["own_step"] * 3
     return rng.choice(forms)
 
 

@@ -33,10 +33,10 @@ class Kind:
     has_unit_length: bool = False
 
 
-_OF_BATCHES = ("mean_of_errors", "largest_error", "tfdist.gathered(largest_error)")
+_OF_BATCHES = ("mean_of_errors", "largest_error", "spread_of_batch", "tfdist.gathered(largest_error)")
 """Metrics that are one number a batch, and take no weights of samples."""
 
-_OWN_METRICS = ("sample_errors", *_OF_BATCHES, "SumMetric()", "LargestMetric()", "BatchMeans()")
+_OWN_METRICS = ("sample_errors", *_OF_BATCHES, "SumMetric()", "LargestMetric()", "BatchMeans()", "PairMetric()")
 
 KINDS = {
     "numbers": Kind(
@@ -45,7 +45,8 @@ KINDS = {
         ("MeanSquaredError(*)", "MeanAbsoluteError(*)", "Huber(*)", "LogCosh(*)", "CosineSimilarity(*)",
          "CosineSimilarity(axis=0)"),
         ("sample_errors", "mean_of_errors", "sum_of_errors", "error_of_means", "valid_mean", "clip_loss",
-         "simclr_loss", "ranking_loss", "WeighedErrors()", "tfdist.gathered(largest_error)",
+         "simclr_loss", "ranking_loss", "loss_of_variances", "sum_over_pairs", "WeighedErrors()",
+         "tfdist.gathered(largest_error)",
          "tfdist.summed(sum_of_errors)", "tfdist.averaged(mean_of_errors)"),
         ("keras.metrics.R2Score()", "keras.metrics.RootMeanSquaredError()", "keras.metrics.PearsonCorrelation()",
          "keras.metrics.ConcordanceCorrelation()", '"mae"', "keras.metrics.CosineSimilarity()", *_OWN_METRICS),

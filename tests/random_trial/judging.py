@@ -11,7 +11,7 @@ import numpy as np
 
 from tests.random_trial.draw import Draw
 from tests.random_trial.refusals import is_expected
-from tests.random_trial.runs import JobFailedError, Numbers, of_one_replica, of_several_replicas
+from tests.random_trial.runs import JobFailedError, MadeWholeError, Numbers, of_one_replica, of_several_replicas
 from tests.random_trial.script import tolerance_of
 from tfdist.errors import UnsupportedError
 
@@ -37,11 +37,13 @@ class Kind(StrEnum):
     DIFFERENT = "different"
     CRASHED = "crashed"
     REFUSED_UNEXPECTEDLY = "refused unexpectedly"
+    MADE_WHOLE = "made whole"
+    """Its first step is not shared out rightly, or the check of first steps takes it for that."""
 
     @property
     def is_finding(self) -> bool:
         """Whether it is to be looked at."""
-        return self in (Kind.DIFFERENT, Kind.CRASHED, Kind.REFUSED_UNEXPECTEDLY)
+        return self in (Kind.DIFFERENT, Kind.CRASHED, Kind.REFUSED_UNEXPECTEDLY, Kind.MADE_WHOLE)
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,9 @@ class Verdict:
 
     def is_like(self, other: Verdict) -> bool:
         """Whether both fail in the same way, as far as can be told."""
-        return self.kind is other.kind and (self.kind is Kind.DIFFERENT or _gist(self.line) == _gist(other.line))
+        return self.kind is other.kind and (
+            self.kind in (Kind.DIFFERENT, Kind.MADE_WHOLE) or _gist(self.line) == _gist(other.line)
+        )
 
 
 def judge(draw: Draw) -> Verdict:
@@ -129,6 +133,8 @@ def _made_by_rounding(draw: Draw, one: Numbers) -> dict[str, float]:
 
 
 def _of_error(draw: Draw, error: Exception) -> Verdict:
+    if isinstance(error, MadeWholeError):
+        return Verdict(Kind.MADE_WHOLE, str(error))
     line, details = _first_line(error), "".join(traceback.format_exception(error))[-6000:]
     is_refusal = isinstance(error, UnsupportedError) or "UnsupportedError" in line
     if isinstance(error, JobFailedError):

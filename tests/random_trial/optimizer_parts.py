@@ -28,6 +28,9 @@ _SCHEDULES = (
     "keras.optimizers.schedules.PiecewiseConstantDecay([2, 5], [{rate}, 0.01, 0.005])",
 )
 _CLIPPING = ("clipnorm=0.5", "clipvalue=0.1", "global_clipnorm=0.5")
+_OWN = ("Normalizing(0.05)", "Normalizing(0.05, momentum=0.9)", "Centralizing(0.02)", "Assigning(0.05)")
+"""Whose `apply` or `apply_gradients` is people's own."""
+
 _SPECIAL = {
     "Adam": ("amsgrad=True",),
     "SGD": ("momentum=0.9", "momentum=0.9, nesterov=True"),
@@ -61,6 +64,8 @@ def optimizer(rng: Random, *, has_schedule: bool) -> str:
         rate = rng.choice(_SCHEDULES).format(rate=rate)
     made = f"keras.optimizers.{name}({', '.join([rate, *options])})"
     chance = rng.random()
+    if chance > 0.88:
+        return rng.choice(_OWN)
     if chance < 0.04 and "loss_scale" not in made:
         return f"keras.optimizers.LossScaleOptimizer({made}, initial_scale=64.0)"
     return made

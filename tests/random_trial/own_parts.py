@@ -109,6 +109,25 @@ class Mixed(layers.Layer):
         return 0.7 * inputs + 0.3 * ops.flip(inputs, axis=0) if training else inputs
 
 
+class Shuffled(layers.Layer):
+    """Mixes rows with others, in an order that is drawn."""
+
+    def __init__(self):
+        super().__init__()
+        self.seeds = keras.random.SeedGenerator(12)
+
+    def call(self, inputs, training=False):
+        return 0.6 * inputs + 0.4 * keras.random.shuffle(inputs, seed=self.seeds) if training else inputs
+
+
+def penalty_of_pairs(rows):
+    return 0.001 * ops.sum(ops.square(ops.matmul(rows, ops.transpose(rows))))
+
+
+def penalty_of_means(rows):
+    return 0.1 * ops.sum(ops.square(ops.mean(rows, axis=0)))
+
+
 class CovarianceLoss(layers.Layer):
     def call(self, inputs):
         centered = inputs - ops.mean(inputs, axis=0)
@@ -250,6 +269,20 @@ def valid_mean(y_true, y_pred):
     return ops.sum(ops.square(labels - y_pred) * valid) / ops.maximum(ops.sum(valid), 1.0)
 
 
+def loss_of_variances(y_true, y_pred):
+    errors = ops.mean(ops.square(ops.cast(y_true, y_pred.dtype) - y_pred))
+    return errors + ops.mean(ops.square(1.0 - ops.var(y_pred, axis=0)))
+
+
+def sum_over_pairs(y_true, y_pred):
+    apart = ops.cast(y_true, y_pred.dtype) - y_pred
+    return 0.01 * ops.sum(ops.square(ops.matmul(apart, ops.transpose(apart))))
+
+
+def spread_of_batch(y_true, y_pred):
+    return ops.std(y_pred)
+
+
 def clip_loss(y_true, y_pred):
     """Which of the batch's second halves belongs to a first half: a value a sample."""
     logits = 2.0 * ops.matmul(y_pred[:, :3], ops.transpose(y_pred[:, 3:]))
@@ -276,54 +309,6 @@ def ranking_loss(y_true, y_pred):
 class WeighedErrors(keras.losses.Loss):
     def call(self, y_true, y_pred):
         return ops.sum(ops.abs(ops.cast(y_true, y_pred.dtype) - y_pred) * ops.exp(-ops.abs(y_pred)), axis=-1)
-
-
-class SumMetric(keras.metrics.Metric):
-    """A sum over samples."""
-
-    def __init__(self, name="sum_metric", **options):
-        super().__init__(name=name, **options)
-        self.total = self.add_weight(name="total", initializer="zeros")
-
-    def update_state(self, y_true, y_pred, sample_weight=None):
-        values = ops.sum(ops.cast(y_pred, self.dtype), axis=-1)
-        if sample_weight is not None:
-            values = values * ops.reshape(ops.cast(sample_weight, self.dtype), ops.shape(values))
-        self.total.assign_add(ops.sum(values))
-
-    def result(self):
-        return self.total
-
-
-class LargestMetric(keras.metrics.Metric):
-    """No sum."""
-
-    def __init__(self, name="largest_metric", **options):
-        super().__init__(name=name, **options)
-        self.largest = self.add_weight(name="largest", initializer="zeros")
-
-    def update_state(self, y_true, y_pred, sample_weight=None):
-        self.largest.assign(ops.maximum(self.largest, ops.max(ops.abs(ops.cast(y_pred, self.dtype)))))
-
-    def result(self):
-        # Not the variable itself, which Keras on one device reads after the validation has changed it.
-        return ops.copy(self.largest)
-
-
-class BatchMeans(keras.metrics.Metric):
-    """A mean of batches, whatever their size."""
-
-    def __init__(self, name="batch_means", **options):
-        super().__init__(name=name, **options)
-        self.total = self.add_weight(name="total", initializer="zeros")
-        self.batches = self.add_weight(name="batches", initializer="zeros")
-
-    def update_state(self, y_true, y_pred, sample_weight=None):
-        self.total.assign_add(ops.mean(ops.cast(y_pred, self.dtype)))
-        self.batches.assign_add(1.0)
-
-    def result(self):
-        return self.total / ops.maximum(self.batches, 1.0)
 
 
 class StopsAt(keras.callbacks.Callback):
@@ -356,24 +341,6 @@ class SeesLogs(keras.callbacks.Callback):
 def recomputed(make):
     with keras.RematScope("full"):
         return make()
-
-
-class OwnStep(keras.Model):
-    """A step as in Keras's guides."""
-
-    def train_step(self, data):
-        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
-        with tf.GradientTape() as tape:
-            y_pred = self(x, training=True)
-            loss = self.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight)
-            scaled = self.optimizer.scale_loss(loss)
-        self.optimizer.apply(tape.gradient(scaled, self.trainable_weights), self.trainable_weights)
-        for metric in self.metrics:
-            if metric.name == "loss":
-                metric.update_state(loss)
-            else:
-                metric.update_state(y, y_pred, sample_weight=sample_weight)
-        return {metric.name: metric.result() for metric in self.metrics}
 
 
 class Batches(keras.utils.PyDataset):

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib.util
 import json
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import keras
 import numpy as np
 
-from tests.devices.mirrored import mirrored
+from tests.devices.mirrored import checking, mirrored
 from tests.random_trial.draw import Draw
 from tests.random_trial.script import script_of
 from tests.workers.cli_process import tfdist
+from tfdist.keras_repairs.first_step.checked_step import CheckedStep
+from tfdist.keras_repairs.first_step.rounding_bounds import Finding
 
 LOGICAL_CPUS = 4
 WORKERS_BOUND = 200.0
@@ -42,8 +47,28 @@ def of_several_replicas(draw: Draw) -> list[Numbers]:
     """
     if draw.is_of_workers:
         return _run_on_workers(draw)
-    with mirrored(draw.replicas).scope():
+    with mirrored(draw.replicas).scope(), checking(mirrored(draw.replicas)), _unless_made_whole():
         return [_run_here(script_of(draw))]
+
+
+class MadeWholeError(Exception):
+    """The check of a first step has found a difference, and had the step run whole on every replica."""
+
+
+@contextlib.contextmanager
+def _unless_made_whole() -> Iterator[None]:
+    """Raises where the code inside is right because of a check alone."""
+    told: list[str] = []
+
+    def refuse(step: CheckedStep, finding: Finding) -> None:
+        told.append(str(finding))
+        climb(step, finding)
+
+    climb = CheckedStep._climb
+    with mock.patch.object(CheckedStep, "_climb", refuse):
+        yield
+    if told:
+        raise MadeWholeError("; ".join(told))
 
 
 def _run_here(source: str) -> Numbers:

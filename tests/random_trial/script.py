@@ -94,9 +94,11 @@ def script_of(draw: Draw, nudge: tuple[float, int] | None = None) -> str:
 
 @functools.cache
 def _own_sources() -> dict[str, str]:
-    source = Path(__file__).with_name("own_parts.py").read_text(encoding="utf-8")
+    files = ("own_parts.py", "own_metrics.py", "own_steps.py")
+    sources = [Path(__file__).with_name(name).read_text(encoding="utf-8") for name in files]
     return {
         node.name: ast.get_source_segment(source, node) or ""
+        for source in sources
         for node in ast.parse(source).body
         if isinstance(node, ast.FunctionDef | ast.ClassDef)
     }
@@ -209,7 +211,7 @@ def _model(draw: Draw) -> list[str]:
                 *(f"        {line}" for line in makes), "", "    def call(self, x):",
                 *(f"        {line}" for line in calls), f"        return {_outputs(draw)}", "", "",
                 "def make_model():", "    return Model()", "", ""]  # fmt: skip
-    kind = "OwnStep" if draw.form == "own_step" else "keras.Model"
+    kind = draw.step if draw.form == "own_step" else "keras.Model"
     return ["def make_model():", f"    inputs = x = {INPUTS[draw.start][0]}", *(f"    {line}" for line in makes),
             *(f"    {line}" for line in calls), f"    return {kind}(inputs, {_outputs(draw)})", "", ""]  # fmt: skip
 

@@ -59,6 +59,8 @@ def _changes(draw: Draw) -> Iterator[dict[str, Any]]:
 
 
 def _smaller(draw: Draw) -> Iterator[dict[str, Any]]:
+    if draw.form == "own_step" and draw.step != "OwnStep":
+        yield {"step": "OwnStep"}
     if draw.form != "functional":
         yield {"form": "functional"}
     if draw.precision != "float64":
