@@ -18,6 +18,7 @@ from tfdist.keras_repairs.first_step.step_check import CannotBeMadeError, StepCh
 from tfdist.keras_repairs.first_step.step_effects import effects_of
 from tfdist.keras_repairs.first_step.variable_values import VariableValues
 from tfdist.keras_repairs.inputs.epoch_iterator import FetchedBatch
+from tfdist.keras_repairs.model_checks.user_overrides import is_users_step
 from tfdist.keras_repairs.optimizer.gradient_accumulation import inner_of
 from tfdist.keras_repairs.optimizer.gradient_reduction import build_optimizer
 from tfdist.keras_repairs.optimizer.model_optimizers import optimizers_of
@@ -124,7 +125,7 @@ class CheckedStep:
                 finding = self._agreed(check.run(batch, step))
         except CannotBeMadeError as error:
             self._known.append(_kind_of(batch))
-            self._say_unchecked(f"it could not be made on one replica alone ({error})")
+            self._say_unmade(error)
             return False
         if finding is None:
             self._known.append(_kind_of(batch))
@@ -208,6 +209,18 @@ class CheckedStep:
             "Please report the model that shows it. A run with --strict refuses it, one with --check off does not look."
         )
         self._sharing.is_whole = True
+
+    def _say_unmade(self, error: CannotBeMadeError) -> None:
+        """Steps of Keras's run on any replica; those of users may meet the others, in sums of their own."""
+        if is_users_step(self._model, self._step_function.__name__):
+            self._say_unchecked(f"it could not be made on one replica alone ({error})")
+            return
+        raise UnsupportedError(
+            f"{self._name} could not be checked on its first batch: one replica alone fails at it, with the samples of "
+            f"all ({error}). Expected layers, losses and metrics that compute on any replica as on one device. Run it "
+            "on one device (`tfdist train` without --workers, --nproc and --logical-devices), or without the check, "
+            "with --check off; and report the model."
+        ) from error
 
     def _say_unchecked(self, reason: str) -> None:
         message = f"{self._name}: not checked on its first batch, as {reason}"
