@@ -61,7 +61,6 @@ def test_what_differs_ends_with_6_and_is_not_kept(made: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_a_model_of_nan_is_not_taken_for_the_same(made: Path) -> None:
     model = keras.models.load_model(made / "trained.keras")
     model.layers[-1].bias.assign(np.full(10, np.nan))
@@ -77,6 +76,7 @@ def test_a_model_of_nan_is_not_taken_for_the_same(made: Path) -> None:
     assert not (made / "small.keras").exists()
 
 
+@pytest.mark.slow
 def test_integers_that_cost_too_much_are_not_kept(made: Path) -> None:
     """Calibrated by samples of another scale, for which all of these are cut off."""
     with np.load(ROOT / "examples" / "data" / "digits.npz") as digits:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import select
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,6 +17,8 @@ from tfdist.config.yaml_types import Loader
 from tfdist.errors import ConfigError
 
 _MOST_BYTES = 1 << 19
+_PIPE_SECONDS = 10.0
+"""How long the next bytes of a pipe may take, as of `tfdist train <(...)`."""
 _MOST_VALUES = 1 << 18
 """Read in some seconds; a config of a thousand classes has some thousand values."""
 
@@ -71,7 +76,7 @@ def read_document(path: Path) -> Document:
             twice.
     """
     try:
-        with path.open("rb") as file:
+        with _opened(path) as file:
             if path.suffix.lower() == ".py":
                 raise ConfigError(
                     f"{path} is a Python script. Expected a config, such as CONFIG.yaml, which says in YAML what is "
@@ -103,7 +108,7 @@ def parse_document(path: Path, file: IO[bytes]) -> Document:
         ConfigError: It is empty or too large, is not a YAML mapping, or has a key twice.
         OSError: It cannot be read.
     """
-    content = file.read(_MOST_BYTES + 1)
+    content = _read(file)
     if len(content) > _MOST_BYTES:
         raise ConfigError(f"{path}: expected a config of at most {_MOST_BYTES:,} bytes. Received: more than that")
     try:
@@ -114,6 +119,24 @@ def parse_document(path: Path, file: IO[bytes]) -> Document:
     if not isinstance(settings, Mapping):
         raise ConfigError(f"{path}: expected a config, a mapping of keys to values. Received: {shown(settings)}")
     return Document(path, settings, lines)
+
+
+def _opened(path: Path) -> IO[bytes]:
+    """Opens it without waiting for whoever writes into a pipe."""
+    return open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
+
+
+def _read(file: IO[bytes]) -> bytes:
+    """Its bytes, as many as tell that it is too long; those of a pipe as they come, within a bound."""
+    content = b""
+    while len(content) <= _MOST_BYTES:
+        if not select.select([file], [], [], _PIPE_SECONDS)[0]:
+            raise TimeoutError(errno.ETIMEDOUT, f"nothing has come out of it for {_PIPE_SECONDS:g} s")
+        part = os.read(file.fileno(), _MOST_BYTES + 1 - len(content))
+        if not part:
+            break
+        content += part
+    return content
 
 
 def _unreadable(path: Path, error: Exception) -> ConfigError:

@@ -14,14 +14,19 @@ MOST_JSON_BYTES = 32 << 20
 """More than any JSON file of tfdist has. What is read may take some twenty times its bytes in memory."""
 
 
-def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
+def open_regular(path: str | os.PathLike[str], *, follows_link: bool = False) -> BinaryIO:
     """Opens a regular file for reading bytes; neither a link is followed nor a device or pipe waited for.
+
+    Args:
+        path: Its path.
+        follows_link: Whether a link is followed to a regular file after all, as where a user has named it.
 
     Raises:
         OSError: It cannot be opened, or is no regular file.
     """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follows_link else os.O_NOFOLLOW)
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(path, flags)
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise OSError(errno.ELOOP, "it is a symbolic link, not a regular file", os.fspath(path)) from None
@@ -70,6 +75,19 @@ def read_json(path: str | os.PathLike[str], most_bytes: int = MOST_JSON_BYTES) -
     """
     with open_regular(path) as file:
         return parse(file.read(most_bytes + 1), most_bytes)
+
+
+def read_text(path: str | os.PathLike[str], most_bytes: int = MOST_JSON_BYTES) -> str:
+    """The text of a file in UTF-8.
+
+    Raises:
+        OSError: It cannot be read, is no regular file, or larger.
+    """
+    with open_regular(path) as file:
+        content = file.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        raise OSError(errno.EFBIG, f"it has more than {most_bytes:,} bytes", os.fspath(path))
+    return content.decode(errors="replace")
 
 
 def is_bare_name(name: Any) -> bool:

@@ -19,6 +19,7 @@ from tfdist.checkpoint.parts.parted_file import is_parted, opened_weights
 from tfdist.data.pipeline import Batches
 from tfdist.errors import DataError, RunDirError
 from tfdist.keras_repairs.files.training_state import build
+from tfdist.rundir.regular_files import open_regular
 from tfdist.rundir.temp_names import temporary_folder
 from tfdist.runtime.stores.object_stores import path_of
 from tfdist.runtime.transport.chief_broadcast import opened_file_from_chief
@@ -136,7 +137,7 @@ def _open(source: str) -> contextlib.AbstractContextManager[BinaryIO | None]:
     """Opens a file of this machine, or a URL; that of a checkpoint's weights may lie in parts. None without one."""
     place = path_of(source) if is_url(source) else Path(source)
     if place.exists():
-        return place.open("rb")
+        return open_regular(place, follows_link=True) if isinstance(place, Path) else place.open("rb")
     is_here = place.name == WEIGHTS and is_parted(place.parent)
     return opened_weights(place.parent) if is_here else contextlib.nullcontext()
 

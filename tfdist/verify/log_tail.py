@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from tfdist.rundir.regular_files import open_regular
 from tfdist.tf_log_filter import is_tf_log_line
 
 TAIL_BYTES = 1 << 20
@@ -18,7 +19,7 @@ def last_line(log: Path, tail_bytes: int = TAIL_BYTES) -> str:
         tail_bytes: How much of the end is searched: a long run's log does not fit into memory.
     """
     try:
-        with log.open("rb") as file:
+        with open_regular(log) as file:
             skipped = max(0, file.seek(0, os.SEEK_END) - tail_bytes)
             file.seek(skipped)
             lines = file.read(tail_bytes).splitlines()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tfdist.config import load_config
+from tfdist.config import load_config, yaml_document
 from tfdist.config.load import load_parts
+from tfdist.config.yaml_document import read_document
 from tfdist.errors import ConfigError
 
 TFRECORD = "data.train={format: tfrecord, files: a*"
@@ -310,3 +313,24 @@ def test_a_run_directory_is_no_config_and_has_one(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("name: a\n")
     with pytest.raises(ConfigError, match=f"The run in it has one: {tmp_path}/config.yaml."):
         load_config(tmp_path)
+
+
+def test_a_config_may_come_through_a_pipe_which_is_not_waited_for_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe = tmp_path / "config.yaml"
+    os.mkfifo(pipe)
+
+    def write() -> None:
+        with pipe.open("w") as file:
+            for part in ("a: 1\n", "b: 2\n"):
+                file.write(part)
+                file.flush()
+
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(write)
+        assert read_document(pipe).content == {"a": 1, "b": 2}
+        writing.result(30)
+    monkeypatch.setattr(yaml_document, "_PIPE_SECONDS", 0.01)
+    with pytest.raises(ConfigError, match="nothing has come out of it for 0.01 s"):
+        read_document(pipe)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from tests.unit.checkpoint.inspection.made import cut, folder_of, run_with, save
 from tfdist.checkpoint.inspection.model_choice import choose_model
-from tfdist.config import TfrecordSource, load_config
+from tfdist.config import TfrecordSource, load_config, yaml_document
 from tfdist.config.data_sections import NpzSource
 from tfdist.errors import ConfigError, DataError, RunDirError, UnsupportedError, UsageError
 from tfdist.inference import output_choice
@@ -62,6 +63,16 @@ def test_the_trained_model_else_the_latest_checkpoint(run: RunDir) -> None:
     chosen = choose_model(str(run), overrides=["data.batch_size=7"])
     assert chosen.file == str(run.model_file) and chosen.shown == "run/model.keras"
     assert chosen.config is not None and chosen.config.data.batch_size == 7
+
+
+@pytest.mark.parametrize("name", ["model.keras", "config.yaml"])
+def test_a_pipe_in_a_run_is_not_waited_for(name: str, run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yaml_document, "_PIPE_SECONDS", 0.01)
+    (run.path / name).unlink(missing_ok=True)
+    os.mkfifo(run.path / name)
+    said = "it is not a regular file|nothing has come out of it for 0.01 s"
+    with pytest.raises((DataError, RunDirError), match=said):
+        choose_model(str(run))
 
 
 @pytest.mark.parametrize(("name", "step"), [("10", 10), ("step-00000015", 15), ("best", 20)])

@@ -20,6 +20,7 @@ from tfdist.config.metric_direction import direction
 from tfdist.config.yaml_document import Document
 from tfdist.errors import ConfigError, DataError, RunDirError, UsageError
 from tfdist.rundir import RunDir
+from tfdist.rundir.regular_files import open_regular
 from tfdist.rundir.run_snapshot import read_run
 
 _EXPECTED = "Expected the run directory of a config, or a model that was saved as MODEL.keras."
@@ -130,9 +131,11 @@ def _check_whole(path: Path) -> None:
         DataError: It is damaged.
     """
     try:
-        with zipfile.ZipFile(path) as file:
+        with open_regular(path, follows_link=True) as opened, zipfile.ZipFile(opened) as file:
             damaged = file.testzip()
-    except (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+    except OSError as error:
+        damaged = error.strerror or str(error)
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         damaged = str(error)
     if damaged is not None:
         raise DataError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeAlias
@@ -56,9 +57,20 @@ def matching(files: FilePatterns) -> tuple[Path, ...]:
         for match in matches:
             found.setdefault(Path(match) if os.path.isabs(match) else Path.cwd() / match, match)
     for path in found.values():
-        if os.path.isdir(path):
-            raise DataError(f"{path} is a directory. Expected a file, or a pattern such as {path}/*.")
+        _check_kind(path)
     return tuple(Path(path) for path in sorted(found.values()))
+
+
+def _check_kind(path: str) -> None:
+    """Refuses what is no regular file: whoever opens a pipe may wait for ever."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return  # whoever reads it says what is wrong
+    if stat.S_ISDIR(mode):
+        raise DataError(f"{path} is a directory. Expected a file, or a pattern such as {path}/*.")
+    if not stat.S_ISREG(mode):
+        raise DataError(f"{path} is not a regular file. Expected one: data is read more than once. Copy it to a file.")
 
 
 def _exists(path: str) -> bool:

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfdist.data.files.file_stamps import FileStamp
+from tfdist.rundir.regular_files import open_regular
 from tfdist.rundir.temp_names import remove_all_abandoned, temp_path
 
 MAGIC = b"tfdix\x00\x00\x02"
@@ -105,7 +106,7 @@ def default_cache() -> Path | None:
 def read_header(path: Path) -> IndexHeader | None:
     """The header of an index file; None where there is no file, or it is not whole."""
     try:
-        with open(path, "rb") as file:
+        with open_regular(path, follows_link=True) as file:
             header = IndexHeader.from_bytes(file.read(HEADER_BYTES))
             return header if header and os.fstat(file.fileno()).st_size == header.file_bytes else None
     except OSError:

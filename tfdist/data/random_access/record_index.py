@@ -29,6 +29,7 @@ from tfdist.data.random_access.tar_scan import scan_tar
 from tfdist.data.random_access.tfrecord_scan import FRAME_BYTES, scan_tfrecord
 from tfdist.data.random_access.tfrecord_scan import HEADER_BYTES as TFRECORD_HEADER_BYTES
 from tfdist.errors import DataError
+from tfdist.rundir.regular_files import open_regular
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _CHECKED_TOGETHER = 1 << 20
@@ -157,7 +158,7 @@ def _kept(path: Path, kind: RecordKind, stamp: FileStamp, verify: bool, place: P
     if verify and not header.verified:
         return None
     try:
-        with open(place, "rb") as file:
+        with open_regular(place, follows_link=True) as file:
             if IndexHeader.from_bytes(file.read(HEADER_BYTES)) != header:
                 return None  # another process has just replaced it
             starts, corrupt = index_files.map_arrays(file, header)

@@ -29,6 +29,7 @@ from tfdist.multihost.remote.remote_child import RemoteChild
 from tfdist.net.bounded_wait import wait_for
 from tfdist.net.port_lease import PortLease
 from tfdist.rundir.layout import RunDir
+from tfdist.rundir.regular_files import open_regular, read_json
 
 _PAUSE = 0.5
 _STDOUT = 1
@@ -161,7 +162,7 @@ def train_arguments(spec: HostSpec, order: StartOrder, facts: HostFacts) -> list
 def is_running(run: RunDir, pid: int) -> bool:
     """Whether a launcher of this host has formed its job, and runs it in this directory."""
     try:
-        job = parse(run.job_file.read_bytes(), MOST_ANSWER_BYTES)
+        job = read_json(run.job_file, MOST_ANSWER_BYTES)
     except (OSError, ValueError):
         return False
     return isinstance(job, dict) and job.get("pid") == pid and job.get("phase") == JobPhase.RUNNING.value
@@ -179,7 +180,7 @@ def _last_output(spec: HostSpec) -> str:
     if spec.output is None:
         return ""
     try:
-        with open(spec.output, "rb") as file:
+        with open_regular(spec.output, follows_link=True) as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_BYTES))
             return file.read().decode(errors="replace")
     except OSError:

@@ -12,11 +12,13 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from tfdist.rundir.regular_files import open_regular
 from tfdist.runtime.collectives.decisions import broadcast
 from tfdist.runtime.stores.object_stores import path_of
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport.worker_sums import sum_over_workers
 from tfdist.runtime.workers import worker_rank
+from tfdist.storage.object_path import ObjectPath
 from tfdist.url_schemes import is_url
 
 PIECE_BYTES = 4 << 20
@@ -37,8 +39,12 @@ def file_from_chief(source: str | Path, target: Path, strategy: tf.distribute.St
     is_chief = worker_rank(strategy) == 0
     place = path_of(source) if isinstance(source, str) and is_url(source) else Path(source)
     found = is_chief and place.exists()  # the other workers need not reach it
-    with place.open("rb") if found else contextlib.nullcontext() as opened:
+    with _opened(place) if found else contextlib.nullcontext() as opened:
         return opened_file_from_chief(opened, target, strategy)
+
+
+def _opened(place: Path | ObjectPath) -> BinaryIO:
+    return open_regular(place, follows_link=True) if isinstance(place, Path) else place.open("rb")
 
 
 def opened_file_from_chief(source: BinaryIO | None, target: Path, strategy: tf.distribute.Strategy) -> bool:

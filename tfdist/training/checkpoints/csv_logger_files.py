@@ -9,10 +9,11 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import keras
+
+from tfdist.rundir.regular_files import open_regular
 
 _MOST_DIGITS = 18
 """Of an epoch; Python refuses to read numbers of thousands of digits."""
@@ -68,7 +69,7 @@ def _size(file: str) -> int | None:
 
 
 def _cut(logger: keras.callbacks.CSVLogger, size: int, epoch: int) -> None:
-    with Path(logger.filename).open("rb") as file:
+    with open_regular(logger.filename, follows_link=True) as file:
         file.seek(size)
         beyond = file.read()
     if beyond and _is_from(epoch, beyond, logger.sep, has_header=size == 0):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tfdist.launch.trace_request import TraceRequest
 from tfdist.rundir import RunDir
+from tfdist.rundir.regular_files import read_text
 from tfdist.training.probes.trace_file import Trace, TracedEnd
 from tfdist.verify.killing.trace_comparison import TracedRun
 
@@ -33,7 +34,7 @@ def read_run(request: TraceRequest, chief: RunDir) -> TracedRun:
     # An earlier `fit` of a script may have left ends of workers that the last attempt has not.
     last = len(attempts[-1]) if attempts else 1
     ends = tuple(TracedEnd.read(request.end_file(worker)) for worker in range(last))
-    record = chief.history_file.read_text() if chief.history_file.exists() else None
+    record = read_text(chief.history_file) if chief.history_file.exists() else None
     return TracedRun(tuple(attempts) or ((Trace(),),), ends, record)
 
 

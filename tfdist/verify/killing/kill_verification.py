@@ -10,6 +10,7 @@ from tfdist.launch.job import run_job
 from tfdist.launch.signals import Signals
 from tfdist.launch.trace_request import Kill, TraceRequest
 from tfdist.rundir import RunDir
+from tfdist.rundir.regular_files import read_text
 from tfdist.training.probes.trace_file import Trace, TracedEnd
 from tfdist.verify.exit_codes import STOPPED
 from tfdist.verify.interruption import Interrupted, raise_if_interrupted
@@ -136,5 +137,5 @@ def _read(request: TraceRequest, run: RunDir, workers: int) -> TracedRun:
     while request.steps_file(0, number := len(attempts)).exists() or run.log_file(0, number).exists():
         attempts.append(tuple(Trace.read(request.steps_file(worker, number)) for worker in range(workers)))
     ends = tuple(TracedEnd.read(request.end_file(worker)) for worker in range(workers))
-    record = run.history_file.read_text() if run.history_file.exists() else None
+    record = read_text(run.history_file) if run.history_file.exists() else None
     return TracedRun(tuple(attempts) or ((Trace(),),), ends, record)

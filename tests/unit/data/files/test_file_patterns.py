@@ -84,3 +84,10 @@ def test_files_of_other_file_systems_are_refused(tmp_path: Path) -> None:
     (path,) = write(tmp_path, "a.txt")
     with pytest.raises(DataError, match="gs://bucket/b.csv is on another file system"):
         matching([str(path), "gs://bucket/b.csv"])
+
+
+@pytest.mark.parametrize("pattern", ["pipe.csv", "*.csv"])
+def test_a_pipe_is_no_data(pattern: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(DataError, match="pipe.csv is not a regular file. Expected one"):
+        matching(str(tmp_path / pattern))
