@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Sequence
 
 WIDTH = 120
 """Columns of a line that is wrapped."""
+
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 _DECIMAL = ("B", "kB", "MB", "GB", "TB", "PB")
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -76,6 +79,11 @@ def _safely(text_of: Callable[[object], str], value: object) -> str:
         return str.__str__(text_of(value))
     except (Exception, SystemExit) as error:  # Whatever the user's code raises.
         return f"<{type(value).__qualname__} without a text: its __{text_of.__name__}__ raises {type(error).__name__}>"
+
+
+def without_controls(text: str) -> str:
+    """A text without what a terminal obeys; line breaks and tabs stay."""
+    return _CONTROLS.sub("?", text)
 
 
 def format_bytes(count: float, *, binary: bool = False) -> str:

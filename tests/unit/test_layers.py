@@ -213,7 +213,7 @@ def test_start_up_loads_no_tensorflow_and_no_numpy(module: str) -> None:
 
 
 FOR_EVERY_VERB = {
-    *("tfdist", "tfdist.errors", "tfdist.versions"),
+    *("tfdist", "tfdist.errors", "tfdist.text", "tfdist.versions"),
     *("tfdist.cli", "tfdist.cli.main", "tfdist.cli.standard_streams", "tfdist.cli.verb"),
 }
 FOR_OPTIONS = FOR_EVERY_VERB | {"tfdist.cli.common_options", "tfdist.cli.train_target"}

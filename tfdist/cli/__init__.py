@@ -1,7 +1,7 @@
 """Command line: one verb a file, named after it; each parses, calls one function below and prints.
 
     main              the group of verbs, which imports each only when it is used
-    standard_streams  streams that were closed before the command began
+    standard_streams  streams that were closed before the command began, and what they show
     verb              base of all verbs and groups: errors, exit codes, what a mistyped word may mean
     common_options    options that several verbs share
     train_target      TARGET and its own arguments, of train and verify
@@ -11,5 +11,5 @@
     verify/           the verb `tfdist verify`
     data/, examples/  the verbs of `tfdist data` and `tfdist examples`
 
-Nothing here imports TensorFlow, and `tfdist --help` imports main, standard_streams and verb alone.
+Nothing here imports TensorFlow, and `tfdist --help` imports main, standard_streams, text and verb alone.
 """

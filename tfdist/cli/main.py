@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import io
-import sys
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
 import click
 
-from tfdist.cli.standard_streams import open_closed_streams
+from tfdist.cli.standard_streams import mask_text, open_closed_streams
 from tfdist.cli.verb import VerbGroup
 from tfdist.versions import VERSION
 
@@ -88,6 +86,7 @@ class Verbs(VerbGroup):
 
     def main(self, *args: Any, **options: Any) -> Any:
         open_closed_streams()
+        mask_text()
         return super().main(*args, **options)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -121,7 +120,3 @@ class Verbs(VerbGroup):
 @click.version_option(VERSION, prog_name="tfdist", message="%(prog)s %(version)s")
 def main() -> None:
     """Trains Keras models over many GPUs and many machines with the numbers of one device."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            # A character that the terminal's encoding lacks, in the name of a run, say, must not end a command.
-            stream.reconfigure(errors="replace")

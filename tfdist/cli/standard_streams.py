@@ -1,11 +1,15 @@
-"""Standard streams of a command: those that were closed are opened, and TensorFlow's own lines can be hidden."""
+"""Standard streams of a command: closed ones are opened, what they show is masked, TensorFlow's lines can be hidden."""
 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 from collections.abc import Iterator
+from typing import TextIO
+
+from tfdist.text import without_controls
 
 _MODES = {"stdin": (0, "r"), "stdout": (1, "w"), "stderr": (2, "w")}
 _BLOCK_BYTES = 1 << 16
@@ -26,6 +30,42 @@ def open_closed_streams() -> None:
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
         if getattr(sys, name) is None:
             setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115 - open as long as the process
+
+
+class MaskedText(io.TextIOWrapper):
+    """A stream of text in which nothing moves the cursor or clears the screen, whatever a message or a name holds.
+
+    Args:
+        unmasked: The stream itself, for what draws on a screen.
+    """
+
+    def __init__(self, unmasked: io.TextIOWrapper) -> None:
+        super().__init__(
+            unmasked.buffer,
+            encoding=unmasked.encoding,
+            errors=unmasked.errors,
+            line_buffering=unmasked.line_buffering,
+            write_through=unmasked.write_through,
+        )
+        self.unmasked = unmasked  # it closes the buffer when it goes
+
+    def write(self, text: str) -> int:
+        return super().write(without_controls(text))
+
+
+def mask_text() -> None:
+    """Masks what this process prints as text; what its workers write passes as bytes."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if type(stream) is io.TextIOWrapper:  # not one by which somebody else watches
+            # A character that the terminal's encoding lacks, in the name of a run, say, must not end a command.
+            stream.reconfigure(errors="replace")
+            setattr(sys, name, MaskedText(stream))
+
+
+def for_drawing(stream: TextIO) -> TextIO:
+    """A standard stream as it was before it was masked."""
+    return stream.unmasked if isinstance(stream, MaskedText) else stream
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tfdist.cli import common_options as shared
+from tfdist.cli.standard_streams import for_drawing
 from tfdist.cli.verb import Verb
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def _watch(look: Callable[[], Report], as_json: bool, interval: float) -> int:
     from tfdist.net.bounded_wait import wait_for
     from tfdist.reports.status.live_display import LiveDisplay
 
-    board = LiveDisplay(sys.stdout)
+    board = LiveDisplay(for_drawing(sys.stdout))
     with Signals() as signals:
         while not signals.received:
             found = look()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -65,3 +66,31 @@ def test_tensorflows_lines_are_hidden_while_a_block_runs() -> None:
     line = "I0000 00:00:1795423535.828425    5902 port.cc:153] oneDNN custom operations are on.\n"
     assert ended.stderr == f"before\n{line}of a library\nof Python\nwithout an end and after\n{line}"
     assert ended.returncode == 0
+
+
+MASKED = """
+import os, sys
+from tfdist.cli.standard_streams import for_drawing, mask_text
+mask_text()
+print("a\\x1b]0;title\\x07b\\tc\\r\\x9bd")
+for_drawing(sys.stdout).write("\\x1b[2K")
+print("\\udc80 last", file=sys.stderr)
+"""
+
+
+def test_nothing_that_a_terminal_obeys_is_printed() -> None:
+    environ = {**os.environ, "PYTHONIOENCODING": "utf-8:replace"}
+    done = subprocess.run([sys.executable, "-c", MASKED], capture_output=True, timeout=60, env=environ)
+    assert done.stdout.replace(b"\x1b[2K", b"") == b"a?]0;title?b\tc??d\n" and b"\x1b[2K" in done.stdout
+    assert done.stderr == b"? last\n"
+
+
+TITLE = "\x1b]0;title\x07"
+"""What click itself does not take away."""
+
+
+@pytest.mark.parametrize("words", [["stop", f"{TITLE}run"], [f"{TITLE}train"], ["train", f"{TITLE}.py"]])
+def test_errors_are_masked(words: list[str]) -> None:
+    done = subprocess.run([sys.executable, "-m", "tfdist", *words], capture_output=True, timeout=60)
+    assert done.returncode == 2 and b"0;title" in done.stderr
+    assert not {b"\x1b", b"\x07"} & {bytes([byte]) for byte in done.stderr}

@@ -15,6 +15,7 @@ from tfdist.launch.logs.live_lines import LiveLines
 from tfdist.launch.logs.log_levels import Level
 from tfdist.launch.logs.log_records import LogRecords
 from tfdist.net.bounded_wait import is_writable, wait_for
+from tfdist.text import without_controls
 
 STDOUT, STDERR = 1, 2
 
@@ -119,7 +120,7 @@ class Terminal:
             if self._records is not None:
                 return _write_until(deadline, target, self._records.of_launcher(text, level, **fields))
             start = b"\n" if self._is_inside_line() else b""
-            said = start + text.encode(errors="replace") + b"\n"
+            said = start + without_controls(text).encode(errors="replace") + b"\n"
             return _write_until(deadline, target, self._live.above(said) if self._live else said)
         except (OSError, ValueError):
             del self._streams[STDERR]

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
 from tfdist.launch.logs.log_records import LogRecords
+from tfdist.text import without_controls
 
 REPORT = (b"error: ", b"stopped: ")
 """How the report of a launcher begins."""
@@ -122,7 +123,8 @@ class OutputDisplay:
     def say(self, text: str) -> None:
         """Shows a text of the launch itself."""
         record = None if self._records is None else self._records.of_launcher(text)
-        self._put(self._err, text.encode(errors="replace") + b"\n" if record is None else record)
+        said = without_controls(text).encode(errors="replace") + b"\n"
+        self._put(self._err, said if record is None else record)
 
     def report(self, first: str) -> str:
         """The report of one host: of `first` if it has one, else of the first that has."""
