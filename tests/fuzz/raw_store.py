@@ -56,7 +56,7 @@ class _Connection(socketserver.StreamRequestHandler):
             line = self.rfile.readline(65536)
             while self.rfile.readline(65536).strip():
                 pass
-            self.server.store.paths.append(line.decode("latin-1").split(" ")[1])
+            self.server.store.paths.append(line.decode("latin-1").partition(" ")[2])
             self.wfile.write(self.server.store.head)
             if not line.startswith(b"HEAD "):
                 self.wfile.write(self.server.store.body)

@@ -12,6 +12,9 @@ MOST_NAME_BYTES = 1024
 MOST_TOKEN_LETTERS = 8192
 """Of what asks for the next page."""
 
+_LONG_LIST, _LEAST_NAMES = 1000, 5
+"""A list of so many pages has at least so many names in a page; S3 has up to a thousand."""
+
 _FEWER = "Name a folder with fewer objects below it"
 
 
@@ -31,6 +34,8 @@ class ListingBounds:
     seconds: float = 600.0
     clock: Callable[[], float] = time.monotonic
     _begun: float = field(init=False)
+    _read: int = field(init=False, default=0)
+    _names: int = field(init=False, default=0)
     _tokens: set[str] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
@@ -43,6 +48,8 @@ class ListingBounds:
             names: The names in it.
             token: By which the store is asked for the page after it; None for the last page.
         """
+        self._read += 1
+        self._names += len(names)
         self.pages -= 1
         self.letters -= sum(map(len, names))
         if any(len(name.encode(errors="replace")) > MOST_NAME_BYTES for name in names):
@@ -54,6 +61,8 @@ class ListingBounds:
     def _fault_of_more(self, token: object) -> str | None:
         if not isinstance(token, str) or not 0 < len(token) <= MOST_TOKEN_LETTERS or token in self._tokens:
             return "It would have no end"
+        if self._read >= _LONG_LIST and self._names < _LEAST_NAMES * self._read:
+            return f"It would have no end: {self._read:,} pages have {self._names:,} names"
         self._tokens.add(token)
         if self.pages <= 0:
             return f"It has more pages than are read. {_FEWER}"

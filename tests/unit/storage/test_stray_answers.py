@@ -106,6 +106,13 @@ def test_what_a_page_may_be(names: list[str], token: object, said: str | None) -
     assert fault == said or (said is not None and fault is not None and said in fault)
 
 
+@pytest.mark.parametrize(("names", "fault"), [(4, "It would have no end: 1,000 pages have 4,000 names"), (5, None)])
+def test_a_long_list_has_names_in_its_pages(names: int, fault: str | None) -> None:
+    bounds = ListingBounds(clock=lambda: 0.0)
+    faults = [bounds.fault(["name"] * names, str(page)) for page in range(1000)]
+    assert faults == [None] * 999 + [fault]
+
+
 def test_an_object_is_not_believed_to_have_any_size(stray: StrayStore) -> None:
     stray.kind = "vast"
     with pytest.raises(OSError, match="damaged: the store says that it has 1,125,899,906,842,624 bytes"):
