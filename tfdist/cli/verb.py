@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from tfdist.errors import TfdistError, UsageError
+from tfdist.errors import TfdistError, UsageError, WorkerFailedError
 
 
 class VerbGroup(click.Group):
@@ -54,6 +54,17 @@ class Verb(click.Command):
             return super().invoke(ctx)
         except TfdistError as error:
             _fail(ctx, error)
+        except RuntimeError as error:
+            if "can't start new thread" not in str(error):
+                raise
+            _fail(
+                ctx,
+                WorkerFailedError(
+                    "The system lets this user, or this container, start no more threads: other processes have as many "
+                    "as there may be. Expected some hundreds for each worker. Raise the limit (ulimit -u, pids.max of "
+                    "the control group), or start fewer workers here."
+                ),
+            )
         except FileNotFoundError:
             if not _is_working_directory_gone():
                 raise

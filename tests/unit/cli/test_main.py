@@ -6,10 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from tfdist.cli.main import VERBS, main
+from tfdist.cli.verb import Verb
 from tfdist.rundir import create_run_dir
 
 
@@ -92,3 +94,14 @@ def test_a_terminal_whose_encoding_lacks_a_character(encoding: str, options: lis
     result = subprocess.run(command, capture_output=True, timeout=60, env=environ)
     assert (result.returncode, result.stderr) == (0, b"")
     assert result.stdout.startswith(b"digits-")
+
+
+@pytest.mark.parametrize(("said", "code"), [("can't start new thread", 4), ("another", 1)])
+def test_without_threads_it_says_what_to_raise(said: str, code: int) -> None:
+    @click.command(cls=Verb)
+    def fails() -> None:
+        raise RuntimeError(said)
+
+    result = CliRunner().invoke(fails)
+    assert result.exit_code == code
+    assert ("Raise the limit (ulimit -u, pids.max" in result.stderr) == (code == 4)
