@@ -126,12 +126,28 @@ def _tidy(folder: Path, suffix: str) -> None:
     remove_all_abandoned(folder, suffix)
 
 
+class NotKeptError(OSError):
+    """An index was written, and could not get its name: the data is not to blame."""
+
+
+def _settle(file: IO[bytes], temporary: Path, place: Path) -> None:
+    try:
+        file.flush()
+        os.fsync(file.fileno())
+        os.replace(temporary, place)
+    except OSError as error:
+        raise NotKeptError(error.errno, error.strerror, str(place)) from error
+
+
 @contextlib.contextmanager
 def writing(candidates: Iterable[Path]) -> Iterator[tuple[IO[bytes], Path | None]]:
     """Yields a file to write an index into, and its place: the first of `candidates` that can be written.
 
     Where none can be, the file has no name and lives as long as it is open, and the place is None. At a clean exit the
     index is in its place. What killed processes left there is removed.
+
+    Raises:
+        NotKeptError: It could not get its name there, as on a network file system that is out of order.
     """
     for place in candidates:
         temporary = temp_path(place)
@@ -144,9 +160,7 @@ def writing(candidates: Iterable[Path]) -> Iterator[tuple[IO[bytes], Path | None
         with file:
             try:
                 yield file, place
-                file.flush()
-                os.fsync(file.fileno())
-                os.replace(temporary, place)
+                _settle(file, temporary, place)
             except BaseException:
                 temporary.unlink(missing_ok=True)
                 raise

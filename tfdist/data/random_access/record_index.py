@@ -199,7 +199,7 @@ def _build_somewhere(path: Path, kind: RecordKind, verify: bool, candidates: tup
     try:
         return _build(path, kind, verify, candidates)
     except OSError as error:
-        if error.errno not in _FULL:
+        if error.errno not in _FULL and not (candidates and isinstance(error, index_files.NotKeptError)):
             raise
         if not candidates:
             raise DataError(

@@ -211,6 +211,20 @@ def test_where_the_disk_is_full_the_next_place_is_taken(
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["a", "cache"]
 
 
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.EBUSY])
+def test_where_a_rename_fails_the_index_is_not_kept_and_the_data_is_read(
+    number: int, write_tfrecord: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    path = write_tfrecord("a", RECORDS)
+    monkeypatch.setattr(os, "replace", fails)
+    found = open_index(path, cache=tmp_path / "cache")
+    assert contents(path, found) == RECORDS and found.file is None
+    assert [entry.name for entry in tmp_path.rglob("*") if entry.is_file()] == ["a"]
+
+
 @pytest.mark.parametrize("keep", [True, False])
 def test_where_all_disks_are_full_the_data_is_not_said_to_be_unreadable(
     write_tfrecord: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep: bool
