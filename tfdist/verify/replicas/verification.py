@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tfdist.errors import UsageError, WorkerFailedError
 from tfdist.launch.signals import Signals
+from tfdist.training.probes.recording_file import Recording
 from tfdist.training.session.idle_options import idle_options
-from tfdist.verify.exit_codes import STOPPED
+from tfdist.verify.exit_codes import DIFFERS, STOPPED
 from tfdist.verify.interruption import Interrupted, raise_if_interrupted
 from tfdist.verify.replicas.comparison_results import ComparisonResult, ComparisonVerdict, Verification
 from tfdist.verify.replicas.judgement import judged
@@ -55,6 +57,8 @@ class _Verifier:
                 f"own cannot be compared. Received: {self.spec.target}"
             )
         chief = reference.recordings[0]
+        if _is_without_numbers(chief):
+            return Verification((_nothing_to_compare(),), FLOAT32, is_measured=False)
         self._tell_idle_options(chief.facts["gpus"])
         models = chief.facts["models"]
         facts = ModelFacts.of(models)
@@ -142,6 +146,20 @@ class _Verifier:
         code = other.code or WorkerFailedError.exit_code
         reference = None if variant is REFERENCE else variant.reference
         return ComparisonResult(variant.label, reference, ComparisonVerdict.FAILED, reason=reason, code=code)
+
+
+def _is_without_numbers(recording: Recording) -> bool:
+    """Whether no step has a loss that is a number: then it could be no other either."""
+    losses = [moment.values["loss"] for moment in recording.moments if "loss" in moment.values]
+    return bool(losses) and not any(map(math.isfinite, losses))
+
+
+def _nothing_to_compare() -> ComparisonResult:
+    reason = (
+        "the loss is NaN or infinite after each step, on any number of replicas. Expected one that shows what is "
+        "computed. Lower the learning rate, or look at the data and the loss"
+    )
+    return ComparisonResult(REFERENCE.label, None, ComparisonVerdict.FAILED, reason=reason, code=DIFFERS)
 
 
 def _unmet_request(variant: Variant, facts: ModelFacts, other: RecordedRun) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,16 @@ def verified(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def verdicts(verification: Verification) -> list[tuple[str, ComparisonVerdict]]:
     return [(result.label, result.verdict) for result in verification.results]
+
+
+@pytest.mark.parametrize(("losses", "code"), [((math.nan, math.inf), 6), ((1.0, math.nan), 0)])
+def test_a_training_of_nan_is_not_the_same_but_nothing(losses: tuple[float, float], code: int, verified: Any) -> None:
+    trained = recording(begin(), *(step(number, loss=loss) for number, loss in enumerate(losses, 1)))
+    verification = verified(Jobs(**{"1_replica": trained}), nproc=2, steps=2)
+    assert verification.code == code
+    if code:
+        assert verdicts(verification) == [("1 replica", ComparisonVerdict.FAILED)]
+        assert "the loss is NaN or infinite after each step" in render(verification, 2)
 
 
 def test_the_runs_of_a_verification(verified: Any, tmp_path: Path) -> None:
