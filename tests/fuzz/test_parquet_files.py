@@ -1,0 +1,70 @@
+"""Parquet files whose pages are of any kind."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+from hypothesis import strategies as st
+
+from tests.fuzz.hostile_values import changed_bytes
+from tests.fuzz.properties import fuzzed
+from tfdist.config.data_sections import ParquetSource
+from tfdist.data.formats import parquet_files
+from tfdist.data.random_access.parquet_reader import ParquetFeatures, ParquetReader
+from tfdist.data.tools.parquet_checks import make_parquet_checker
+from tfdist.errors import DataError
+
+
+def parquet(**options: Any) -> bytes:
+    """A file of three row groups with numbers, lists of them, texts and a label."""
+    columns = {
+        "a": pa.array(np.arange(10, dtype=np.float32)),
+        "b": pa.array([[1, 2, 3]] * 10, pa.list_(pa.int64())),
+        "c": pa.array(["one", "two"] * 5),
+        "y": pa.array(np.arange(10)),
+    }
+    content = io.BytesIO()
+    pa.parquet.write_table(pa.table(columns), content, row_group_size=4, **options)
+    return content.getvalue()
+
+
+FILES = [
+    parquet(),
+    parquet(use_dictionary=False, compression="none", write_page_checksum=True),
+    parquet(data_page_version="2.0", compression="gzip", write_statistics=False),
+]
+
+
+@st.composite
+def files(draw: st.DrawFn) -> bytes:
+    """A file whose pages were changed, or that was cut.
+
+    Its footer stays as it is: some changes of it end the process in which pyarrow looks at it.
+    """
+    valid = draw(st.sampled_from(FILES))
+    if draw(st.sampled_from((False, False, True))):
+        return valid[: draw(st.integers(0, len(valid)))]
+    begin = len(valid) - 8 - int.from_bytes(valid[-8:-4], "little")
+    pages = draw(changed_bytes(valid[:begin]))
+    return pages[:begin].ljust(begin, b"\0") + valid[begin:]
+
+
+@fuzzed(50, content=files())
+def test_a_parquet_file(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    path.write_bytes(content)
+    with contextlib.suppress(DataError):
+        reader = ParquetReader((path,), ParquetFeatures("y", shapes={"b": (3,)}))
+        a, b, c, y = reader.read(np.arange(len(reader)))
+        assert len(a) == len(b) == len(c) == len(y) == len(reader) and b.shape[1:] == (3,)
+    with contextlib.suppress(DataError):
+        section = ParquetSource(format="parquet", files=str(path), label="y", shapes={"b": [3]})
+        assert parquet_files.measure(section, "data.train").samples >= 1
+    with contextlib.suppress(DataError):
+        make_parquet_checker(None)(path, lambda _: None)
