@@ -31,7 +31,7 @@ class RestartAfter:
 
     Attributes:
         delay: Seconds until then.
-        number: Which restart without progress this is, from 1.
+        number: Which restart without progress this is, from 1; 0 where it does not count as one.
     """
 
     delay: float
@@ -66,6 +66,10 @@ class RestartPolicy:
     best: int = 0
     last: tuple[str, int | None] | None = None
     outlives_loss: bool = False
+
+    def seen(self, step: int) -> RestartPolicy:
+        """The policy after an attempt that ended for a reason that is no failure, at this step."""
+        return replace(self, used=0, best=step, last=None) if step > self.best else self
 
     def judge(self, failures: Sequence[Failure], step: int) -> tuple[RestartAfter | NoRestart, RestartPolicy]:
         """Decides about a restart; returns the decision and the policy for the next attempt.

@@ -10,10 +10,11 @@ from pathlib import Path
 
 from tfdist.cluster.membership import Membership
 from tfdist.errors import FormingError, PortTakenError, RunDirError, TfdistError
-from tfdist.launch.agent.restart_policy import RestartAfter, RestartPolicy
+from tfdist.launch.agent.restart_policy import FIRST_DELAY_SECONDS, RestartAfter, RestartPolicy
 from tfdist.launch.elastic.elastic_options import ElasticOptions
 from tfdist.launch.elastic.gathering import Gathering
 from tfdist.launch.elastic.generation import CHIEF, Generation, chief_ports
+from tfdist.launch.elastic.host_losses import HostLosses, go_on_without
 from tfdist.launch.elastic.job_steps import JobSteps, job_of_generation
 from tfdist.launch.elastic.membership_policy import Begin, MembershipPolicy, TooFew, Wait
 from tfdist.launch.elastic.unformed_generation import lost_members
@@ -54,8 +55,11 @@ class ChiefsPart:
             self._candidates.num_workers, options.min_workers, spec.start_timeout, options.rejoin_timeout
         )
         self._restarts = RestartPolicy(spec.max_restarts, outlives_loss=True)
+        self._losses = HostLosses()
         terms = JobTerms(spec).offer()
-        self._gathering = Gathering(self._candidates, terms, read_token(spec.environ), steps.say)
+        self._gathering = Gathering(
+            self._candidates, terms, read_token(spec.environ), steps.say, is_out=self._losses.is_out
+        )
         self._waiting_since: float | None = None
         self._has_begun = False
 
@@ -83,13 +87,18 @@ class ChiefsPart:
         while True:
             members = self._gather(before)
             result = self._run_generation(number, members)
+            rests = self._losses.note(members, result.failures, result.step)
             left = self._who_leaves(result, members)
-            if not left and not self._is_to_grow(result):
-                verdict = self._judge(result)
+            if left or self._is_to_grow(result):
+                self._restarts = self._restarts.seen(result.step)
+            else:
+                verdict = self._judge(result, members)
                 if isinstance(verdict, str):
                     self._steps.report(self._spec, replace(result, advice=verdict or result.advice))
                     return result.code, verdict if result.stop is None else result.stop.why
                 self._restart(result, verdict)
+            for rest in rests:
+                self._steps.say(str(rest))
             self._signals.asked = None
             _change_phase(self._spec, JobPhase.RESTARTING)
             before, number = tuple(index for index in members if index not in left), number + 1
@@ -146,13 +155,18 @@ class ChiefsPart:
         _change_phase(self._spec, JobPhase.RESTARTING)
         self._steps.report(self._spec, result)
         count = f"restart {verdict.number} of {self._restarts.most}; progress resets the count"
+        if not verdict.number:
+            count = "the loss of a host that the job can do without counts as no restart"
         self._steps.say(f"all workers start again in {verdict.delay:g} s ({count})")
         self._wait(verdict.delay)
 
-    def _judge(self, result: RunResult) -> RestartAfter | str:
+    def _judge(self, result: RunResult, members: tuple[int, ...]) -> RestartAfter | str:
         """Whether another generation follows, or why none does; empty where that needs no reason."""
         if result.stop is not None or not result.failures:
             return ""
+        if self._restarts.most and go_on_without(members, result.failures, self._options.min_workers):
+            self._restarts = self._restarts.seen(result.step)
+            return RestartAfter(FIRST_DELAY_SECONDS, 0)
         judgement, self._restarts = self._restarts.judge(result.failures, result.step)
         return judgement if isinstance(judgement, RestartAfter) else judgement.why
 
@@ -192,11 +206,15 @@ class ChiefsPart:
             FormingError: There are too few.
         """
         begun, enough_since, said = time.monotonic(), None, ""
+        wanted = None if before is None else tuple(index for index in before if not self._losses.is_out([index]))
         while True:
             now, present = time.monotonic(), self._gathering.present()
+            if len(present) < self._options.min_workers:
+                # Rather with one that may be lost again than not at all.
+                present = self._gathering.present(also_out=True)
             is_enough = len(present) >= self._options.min_workers
             enough_since = (enough_since or now) if is_enough else None
-            decision = self._policy.decide(present, before, now - begun, now - (enough_since or now))
+            decision = self._policy.decide(present, wanted, now - begun, now - (enough_since or now))
             if isinstance(decision, Begin):
                 return decision.members
             if isinstance(decision, TooFew):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,10 @@ BEAT_SECONDS = 5.0
 """How often those that wait hear that the chief's launcher is there."""
 _TICK_SECONDS = 0.2
 _THREAD_SECONDS = 10.0
+_OUT = (
+    "this host was lost again and again without a step in between: it stays out for some time, which the chief's "
+    "launcher says, and is taken in after that"
+)
 
 
 @dataclass(eq=False)
@@ -61,6 +65,7 @@ class Gathering:
         token: The job's secret; None where the network is trusted.
         say: Tells the user who has come, is gone or cannot take part.
         clock: Seconds, never going back.
+        is_out: Whether a host with one of these candidates stays out of the job for now.
 
     Attributes:
         members: The launchers of the last generation but this one, whatever has become of their lines.
@@ -73,6 +78,7 @@ class Gathering:
         token: Token | None,
         say: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
+        is_out: Callable[[Collection[int]], bool] = lambda candidates: False,
     ) -> None:
         assert membership.cluster is not None, "an elastic job has a list"
         self._membership = membership
@@ -80,6 +86,7 @@ class Gathering:
         self._terms = dict(terms)
         self._say = say
         self._clock = clock
+        self._is_out = is_out
         port = membership.cluster.workers[CHIEF].port
         self._listener = Listener([port], Introduction(self._hello, token), clock)
         self._candidates: list[Candidate] = []
@@ -119,19 +126,26 @@ class Gathering:
                 self.add(rival)
         if self._clock() >= self._next_beat:
             self._next_beat = self._clock() + BEAT_SECONDS
-            self._tell({"wait": {"text": text}}, lambda each: not each.is_member)
+            self._tell({"wait": {"text": text}}, lambda each: not each.is_member and not self._stays_out(each))
+            self._tell({"wait": {"text": _OUT}}, lambda each: not each.is_member and self._stays_out(each))
             for rival in self._rivals:
                 rival.line.send({"wait": {"text": self._taken_text(rival)}})
 
-    def present(self) -> tuple[int, ...]:
-        """The candidates that can take part, this launcher's own among them, ascending."""
+    def present(self, *, also_out: bool = False) -> tuple[int, ...]:
+        """The candidates that can take part, this launcher's own among them, ascending.
+
+        Args:
+            also_out: Whether those count that stay out for now.
+        """
         ready = [each for each in self._candidates if each.is_ready and not each.is_leaving]
+        ready = [each for each in ready if also_out or not self._stays_out(each)]
         others = [index for each in ready for index in each.hello.local]
         return tuple(sorted({*self._membership.local, *others}))
 
     def waiting_hosts(self) -> tuple[str, ...]:
         """The hosts that could take part, and do not in the generation that runs."""
-        return tuple(each.host for each in self._candidates if each.is_ready and not each.is_member)
+        waiting = [each for each in self._candidates if each.is_ready and not each.is_member]
+        return tuple(each.host for each in waiting if not self._stays_out(each))
 
     def add(self, candidate: Candidate) -> None:
         """Lets in a launcher that fits into the job, and asks whether it can take part."""
@@ -207,6 +221,9 @@ class Gathering:
         for candidate in (*self._candidates, *self._rivals):
             candidate.line.flush()
             candidate.line.close()
+
+    def _stays_out(self, candidate: Candidate) -> bool:
+        return self._is_out(candidate.hello.local)
 
     def _tell(self, message: Message, whom: Callable[[Candidate], bool]) -> None:
         for candidate in filter(whom, self._candidates):

@@ -14,8 +14,10 @@ from tfdist.cluster.cluster_spec import Cluster
 from tfdist.cluster.membership import Membership
 from tfdist.errors import FormingError, RunDirError
 from tfdist.launch.agent import restart_policy
+from tfdist.launch.elastic import chiefs_part
 from tfdist.launch.elastic.chiefs_part import ChiefsPart
 from tfdist.launch.elastic.elastic_options import ElasticOptions
+from tfdist.launch.elastic.gathering import Gathering
 from tfdist.launch.elastic.job_steps import JobSteps
 from tfdist.launch.job_spec import JobSpec
 from tfdist.launch.peers.messages import Stop
@@ -42,7 +44,7 @@ class Chief:
         self.signals = Signals()
         self._acts = list(acts)
         cluster = Cluster.parse(f"192.0.2.9:{free_ports(1)[0]},192.0.2.1:20000")
-        elastic = ElasticOptions(1, rejoin_timeout=0.1)
+        elastic = ElasticOptions(options.pop("least", 1), rejoin_timeout=0.1)
         self.spec = JobSpec(
             Membership(cluster, (0,)), "script", "train.py", elastic=elastic, start_timeout=0.2,
             **{"max_restarts": 3, **options},
@@ -157,3 +159,43 @@ def test_a_signal_between_generations_ends_the_job() -> None:
 
     with pytest.raises(LauncherStopped):
         Chief(is_signalled, done).run()
+
+
+class Present(Chief):
+    """As if the other host were there whenever a generation begins."""
+
+    def run(self) -> int:
+        def present(gathering: Gathering, *, also_out: bool = False) -> tuple[int, ...]:
+            return (0,) if gathering._is_out([1]) and not also_out else (0, 1)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Gathering, "present", present)
+            patch.setattr(chiefs_part, "FIRST_DELAY_SECONDS", 0.001)
+            return super().run()
+
+
+def loses_the_other(signals: Signals) -> RunResult:
+    return RunResult(4, (Failure(1, "b", time.time(), "lost", "it is gone"),), run_dir="run")
+
+
+def members_of(chief: Chief) -> list[int]:
+    return [spec.membership.num_workers for spec in chief.ran]
+
+
+def test_a_host_that_is_lost_again_and_again_ends_no_job_that_can_do_without_it() -> None:
+    def grows(signals: Signals) -> RunResult:
+        signals.ask("to take in b (--grow)")
+        return RunResult(143, stop=Stop(143, "to take in b (--grow)"), run_dir="run")
+
+    chief = Present(loses_the_other, grows, loses_the_other, fails("signal"), done, max_restarts=1)
+    assert chief.run() == 0
+    # It stays out from its second loss on; what fails by itself is counted.
+    assert members_of(chief) == [2, 2, 2, 1, 1]
+    assert any("b was lost 2 times without a step in between: it stays out for 30 s" in said for said in chief.said)
+    assert any("counts as no restart" in said for said in chief.said)
+
+
+def test_a_host_without_which_too_few_are_left_is_taken_as_often_as_there_are_restarts() -> None:
+    chief = Present(*[loses_the_other] * 3, least=2, max_restarts=2)
+    assert chief.run() == 4
+    assert members_of(chief) == [2, 2, 2]

@@ -24,7 +24,10 @@ class Lines:
 
     def __init__(self) -> None:
         self.said: list[str] = []
-        self.gathering = Gathering(Membership(CLUSTER, (0,)), {}, None, self.said.append)
+        self.out: list[int] = []
+        self.gathering = Gathering(
+            Membership(CLUSTER, (0,)), {}, None, self.said.append, is_out=lambda each: bool({*each} & {*self.out})
+        )
         self.ends: list[LineSocket] = []
 
     def knock(self, index: int) -> LineSocket:
@@ -68,4 +71,18 @@ def test_who_came_in_place_of_one_that_is_lost_is_not_lost(lines: Lines) -> None
     lines.knock(2)
     lines.gathering.end_generation([2])
     lines.gathering.step("wait")
+    assert lines.gathering.present() == (0, 1, 2)
+
+
+def test_who_stays_out_is_told_and_counts_only_where_it_must(lines: Lines) -> None:
+    lines.out.append(2)
+    other, out = lines.knock(1), lines.knock(2)
+    assert lines.gathering.present() == (0, 1)
+    assert lines.gathering.present(also_out=True) == (0, 1, 2)
+    assert len(lines.gathering.waiting_hosts()) == 1
+    lines.gathering.end_generation()
+    lines.gathering.step("wait")
+    assert {"wait": {"text": "wait"}} in other.receive()
+    assert any("stays out for some time" in str(said) for said in out.receive())
+    lines.out.clear()
     assert lines.gathering.present() == (0, 1, 2)
