@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import tfdist.errors
 from tfdist.errors import DataError, TfdistError, UsageError, WorkerFailedError
@@ -16,6 +16,12 @@ from tfdist.notebook.function_call import ended_by
 from tfdist.rundir.atomic_files import write_json
 
 _ERRORS = "tfdist.errors."
+
+_ERROR_CLASSES = {
+    name: kind
+    for name, kind in vars(tfdist.errors).items()
+    if isinstance(kind, type) and issubclass(kind, TfdistError)
+}
 
 _BY_KIND = {"usage": UsageError, "data": DataError}
 """For errors of tfdist's that have no public class of their own."""
@@ -63,8 +69,8 @@ class JobOutcome:
             exit_code: Of the launcher's process, negative for a signal.
         """
         try:
-            return cls(**json.loads(folder.outcome.read_text()))
-        except FileNotFoundError:
+            return cls._of(json.loads(folder.outcome.read_text()))
+        except (OSError, ValueError, RecursionError):
             how = f"signal {-exit_code} ended it" if exit_code < 0 else f"it exited with {exit_code}"
             text = (
                 f"The launcher of the job is gone: {how}, without a word of how the job ended. Expected it to live as "
@@ -73,6 +79,13 @@ class JobOutcome:
             )
             return cls(WorkerFailedError.exit_code, WorkerFailedError.__name__, text)
 
+    @classmethod
+    def _of(cls, content: Any) -> Self:
+        match content:
+            case {"code": int(code), "error": str(error), "text": str(text)} if error in ("", *_ERROR_CLASSES):
+                return cls(code, error, text)
+        raise ValueError(f"expected an outcome. Received: {content!r:.200}")
+
     def write(self, folder: CallFolder) -> None:
         """Writes the outcome into the folder."""
         write_json(folder.outcome, dataclasses.asdict(self), durable=False)
@@ -80,4 +93,4 @@ class JobOutcome:
     def raise_if_failed(self) -> None:
         """Raises the error of a job that failed."""
         if self.error:
-            raise getattr(tfdist.errors, self.error)(self.text)
+            raise _ERROR_CLASSES[self.error](self.text)
