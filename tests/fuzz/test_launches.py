@@ -8,6 +8,7 @@ import json
 import os
 import socket
 import string
+import time
 
 import pytest
 from hypothesis import strategies as st
@@ -18,8 +19,10 @@ from tfdist.errors import UsageError
 from tfdist.multihost.hosts.host_filter import exclude, include, parse_filter
 from tfdist.multihost.hosts.host_list import Host, parse_hosts
 from tfdist.multihost.hosts.hostfile import parse_hostfile
-from tfdist.multihost.launching.host_group import problem_of
-from tfdist.multihost.launching.protocol import HostFacts, HostSpec, StartOrder, parse_message
+from tfdist.multihost.launching.host_group import HostGroup, HostState, LaunchHost, problem_of
+from tfdist.multihost.launching.host_link import HostLink
+from tfdist.multihost.launching.host_problems import HostProblem, launch_error
+from tfdist.multihost.launching.protocol import HostFacts, HostSpec, StartOrder, marker, parse_message
 from tfdist.multihost.mpi.call_back import CallError, answer_call, parse_places
 from tfdist.multihost.remote.control_input import ControlInput
 from tfdist.net.shared_token import Token
@@ -67,6 +70,52 @@ def test_what_a_host_answers(text: bytes) -> None:
         with contextlib.suppress(ValueError):
             StartOrder.of(said.get("checked"))
         assert HostFacts.of(said.get("checked")).ports is not None
+
+
+class _Link(HostLink):
+    """A link whose host says what it is given."""
+
+    def poll(self) -> int | None:
+        return None
+
+    def explain_loss(self) -> HostProblem:
+        return HostProblem("is gone")
+
+    def hang_up(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+_ANSWERS = ({"here": True}, {"checked": dataclasses.asdict(FACTS)}, {"refused": {"what": "x", "code": 2}}, {"ended": 0})
+
+
+@fuzzed(40, said=st.lists(changed_json(*_ANSWERS) | st.binary(max_size=60), max_size=6), is_marked=st.booleans())
+def test_whatever_hosts_answer_they_are_checked_lost_or_waited_for(said: list[bytes], is_marked: bool) -> None:
+    pipes = [os.pipe() for _ in range(3)]
+    with contextlib.ExitStack() as stack:
+        for descriptor in (end for pipe in pipes for end in pipe):
+            stack.callback(os.close, descriptor)
+        link = _Link("n")
+        link.attach(*(_Stream(pipes[0][1]), _Stream(pipes[1][0]), _Stream(pipes[2][0])))
+        host = LaunchHost(Host("h1"), HostState.CONNECTING, link, since=time.monotonic())
+        for line in said:
+            os.write(pipes[1][1], (marker("n") if is_marked else b"") + line[:30_000] + b"\n")
+            HostGroup.take_answer(host, link.hear())
+            HostGroup.check_connection(host, lambda *_: HostProblem("late"), 60.0)
+        assert host.state in (HostState.CONNECTING, HostState.CHECKED, HostState.LOST)
+        assert (host.facts is not None) >= (host.state is HostState.CHECKED)
+        if host.problem is not None:
+            str(launch_error({"h1": host.problem}, 1))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Stream:
+    descriptor: int
+
+    def fileno(self) -> int:
+        return self.descriptor
 
 
 @fuzzed(25, pieces=st.lists(st.binary(max_size=30) | st.just(json.dumps({"signal": 2}).encode() + b"\n"), max_size=8))
