@@ -27,6 +27,7 @@ from tfdist.launch.peers.messages import (
     Event,
     GiveUp,
     Hold,
+    Posted,
     Released,
     Restart,
     Stop,
@@ -42,6 +43,7 @@ from tfdist.launch.rendezvous.config_agreement import check_agreement
 from tfdist.launch.run_dir.failure_report import render_report, render_restart
 from tfdist.launch.run_dir.run_location import join_run_location
 from tfdist.launch.run_result import RunResult
+from tfdist.launch.worker.chief_post import ChiefPost
 from tfdist.launch.worker.launcher_channel import LauncherChannel
 from tfdist.net.line_socket import LineBuffer, LineError, LineSocket
 from tfdist.rundir.failure import Failure
@@ -58,6 +60,7 @@ EVENTS: tuple[Event, ...] = (
     DumpStacks(),
     WorkerStacks(1, "train.py line 3", "File x", "load", "log"),
     StopRequested(STOP),
+    Posted("a", {"worker": 1}),
     Hold(STOP),
     BatchesBegun(1, 7),
     StopAt(8),
@@ -72,11 +75,13 @@ WORKER = [
     {"begun": None},
     {"stacks": "File x", "where": "train.py line 3 in main", "called": ""},
     {"signal": 15},
+    {"post": {"subject": "a", "content": {"worker": 1}}},
     {"finished": 0},
     {"failed": FAILURE.to_dict()},
 ]
 WORKER = json.loads(json.dumps(WORKER))
-LAUNCHER = [{"hold": True}, {"stop": {"after": 5, "code": 143}}, {"dump": True}, {"release": True}]
+LETTER = {"subject": "a", "content": {}}
+LAUNCHER = [{"post": LETTER}, {"hold": True}, {"stop": {"after": 5, "code": 143}}, {"dump": True}, {"release": True}]
 GO = {"run_dir": "a", "seed": 7, "attempt": 0, "job": "j", "settings": {"fit.epochs": 3}, "options": {"a": "b"}}
 
 
@@ -150,6 +155,7 @@ def test_a_worker_hears_whatever_its_launcher_says(parts: list[bytes]) -> None:
         "hold": lambda _: {"begun": stops.hold()},
         "stop": lambda told: stops.stop(told["after"], told["code"]),
         "dump": lambda _: {"stacks": "", "where": ""},
+        "post": ChiefPost().deliver,
     }
     channel = LauncherChannel(theirs.detach(), on_lost=lost.set, handlers=handlers)
     channel.watch()

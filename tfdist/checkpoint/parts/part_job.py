@@ -38,19 +38,20 @@ class PartJob:
         try:
             direct_io.write_uncached(self._file, self._content)
         except OSError as error:
-            # The chief needs the room, and so does what is said to it.
+            # The chief needs the room.
             with contextlib.suppress(OSError):
                 self._file.unlink(missing_ok=True)
             fault = str(atomic_files.write_error(self._file, error))
             _log.warning("This worker's part of a checkpoint is missing. %s", fault)
-            self._leave(Receipt(None, fault))
+            self._leave(Receipt(self._worker, None, fault))
         else:
-            self._leave(Receipt(FileDigest(len(self._content), zlib.crc32(self._content))))
+            digest = FileDigest(len(self._content), zlib.crc32(self._content))
+            self._leave(Receipt(self._worker, digest))
         del self._content
 
     def _leave(self, receipt: Receipt) -> None:
         try:
-            part_receipts.leave(self._folder, self._worker, receipt)
+            part_receipts.leave(self._folder, receipt)
         except RunDirError as error:
             # The chief waits for it, and then names this worker.
             _log.warning("The chief does not learn what became of this worker's part of a checkpoint. %s", error)

@@ -1,13 +1,18 @@
-"""What a worker says of its part to the chief, in a file beside it: the training goes on meanwhile."""
+"""What a worker says of its part to the chief, while the training goes on.
+
+By the launchers, as the disk of the parts may be full; by a file beside the part where there are none.
+"""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Self
 
 from tfdist.checkpoint.pending_checkpoint import FileDigest
 from tfdist.errors import RunDirError
+from tfdist.launch.worker.chief_post import chief_post
 from tfdist.rundir import atomic_files
 from tfdist.rundir.regular_files import read_json
 
@@ -15,6 +20,8 @@ PART_SECONDS = 240.0
 """How long the chief waits for the parts of others once it has written its own: less than the next one waits for it."""
 
 _POLL_SECONDS = 0.02
+_MOST_FAULT = 2000
+"""Characters of why a part could not be written."""
 
 
 @dataclass(frozen=True)
@@ -22,19 +29,51 @@ class Receipt:
     """What became of a part.
 
     Attributes:
+        worker: Whose it is.
         digest: Of the file; None where it could not be written.
         fault: Why not; empty where it was.
     """
 
+    worker: int
     digest: FileDigest | None
     fault: str = ""
 
+    @classmethod
+    def of(cls, content: Any) -> Self:
+        """Reads what `content` has made.
 
-def leave(folder: Path, worker: int, receipt: Receipt) -> None:
-    """Leaves a receipt for the chief. Raises `RunDirError` when it cannot be written."""
-    digest = receipt.digest
-    content = {"fault": receipt.fault} if digest is None else {"bytes": digest.size, "crc32": digest.checksum}
-    atomic_files.write_json(_path(folder, worker), content)
+        Raises:
+            ValueError: It is something else.
+        """
+        match content:
+            case {"worker": int(worker), "fault": str(fault)}:
+                return cls(worker, None, fault[:_MOST_FAULT])
+            case {"worker": int(worker), "bytes": int(size), "crc32": int(checksum)} if min(size, checksum) >= 0:
+                return cls(worker, FileDigest(size, checksum))
+        raise ValueError(f"expected a digest or a fault. Received: {content!r:.200}")
+
+    def content(self) -> dict[str, Any]:
+        """The receipt in JSON's types."""
+        if self.digest is None:
+            return {"worker": self.worker, "fault": self.fault[:_MOST_FAULT]}
+        return {"worker": self.worker, "bytes": self.digest.size, "crc32": self.digest.checksum}
+
+    @property
+    def found(self) -> FileDigest | RunDirError:
+        """The digest, or the error of a part that is not there."""
+        if self.digest is not None:
+            return self.digest
+        return RunDirError(f"Worker {self.worker} could not write its part of the checkpoint. {self.fault}")
+
+
+def leave(folder: Path, receipt: Receipt) -> None:
+    """Tells the chief.
+
+    Raises:
+        RunDirError: There is no launcher, and the file for it cannot be written.
+    """
+    if not chief_post().tell(str(folder), receipt.content()):
+        atomic_files.write_json(_path(folder, receipt.worker), receipt.content())
 
 
 def collect(folder: Path, workers: int, seconds: float = PART_SECONDS) -> dict[int, FileDigest]:
@@ -49,7 +88,7 @@ def collect(folder: Path, workers: int, seconds: float = PART_SECONDS) -> dict[i
     found: dict[int, FileDigest | RunDirError] = {}
     deadline = time.monotonic() + seconds
     while missing := [worker for worker in range(1, workers) if worker not in found]:
-        found |= {worker: said for worker in missing if (said := _said_by(folder, worker)) is not None}
+        found |= _told(folder, missing)
         if len(found) < workers - 1:
             if time.monotonic() > deadline:
                 break
@@ -62,16 +101,26 @@ def collect(folder: Path, workers: int, seconds: float = PART_SECONDS) -> dict[i
     return {worker: said for worker, said in found.items() if isinstance(said, FileDigest)}
 
 
-def _said_by(folder: Path, worker: int) -> FileDigest | RunDirError | None:
+def _told(folder: Path, missing: list[int]) -> dict[int, FileDigest | RunDirError]:
+    """What those say, of whom it is missing, by the one way or the other."""
+    found = {worker: said for worker in missing if (said := _said_by_file(folder, worker)) is not None}
+    for content in chief_post().read(str(folder)):
+        try:
+            receipt = Receipt.of(content)
+        except ValueError:  # of another kind: who has sent it is waited for
+            continue
+        if receipt.worker in missing:
+            found[receipt.worker] = receipt.found
+    return found
+
+
+def _said_by_file(folder: Path, worker: int) -> FileDigest | RunDirError | None:
     try:
-        content = read_json(_path(folder, worker))
+        return Receipt.of(read_json(_path(folder, worker))).found
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
         return RunDirError(f"What worker {worker} says of its part of the checkpoint cannot be read: {error}")
-    if "fault" in content:
-        return RunDirError(f"Worker {worker} could not write its part of the checkpoint. {content['fault']}")
-    return FileDigest(content["bytes"], content["crc32"])
 
 
 def _missing(workers: list[int], seconds: float) -> RunDirError:

@@ -21,6 +21,7 @@ from tfdist.launch.peers.messages import (
     AttemptEnded,
     Beat,
     Event,
+    Posted,
     Released,
     Stop,
     StopRequested,
@@ -35,6 +36,7 @@ from tfdist.net.line_socket import Message
 from tfdist.rundir.failure import Failure
 from tfdist.rundir.worker_state import State, WorkerState
 
+CHIEF = 0
 _TICK_SECONDS = 0.2
 _BEFORE_TRAINING = (State.STARTING, State.FAILED, State.STOPPED)
 """States in which a worker without a step may not have begun its first epoch."""
@@ -197,6 +199,8 @@ class GroupAttempt:
                     self._advance(state)
             case {"progress": dict() | None as told}:
                 self._dependencies.progress(told)
+            case {"post": {"subject": str(subject), "content": dict(content)}}:
+                self._post(Posted(subject, content))
             case {"begun": int() | None as count}:
                 self._stopping.begun(worker.index, count)
             case {"stacks": str(text), "where": str(where), **more}:
@@ -204,6 +208,13 @@ class GroupAttempt:
             # In later states it is this launcher's own SIGTERM.
             case {"signal": int(number)} if self._state is AttemptState.WORKING and number in signal.valid_signals():
                 self._stop_for(worker.index, number)
+
+    def _post(self, letter: Posted) -> None:
+        """Hands on what a worker tells the chief's process."""
+        if not self._coordinator.leads:
+            self._coordinator.tell(letter)
+        elif CHIEF in self._workers:
+            self._workers[CHIEF].send({"post": {"subject": letter.subject, "content": letter.content}})
 
     def _stop_for(self, index: int, number: int) -> None:
         """A worker of this launcher got a signal that is meant for the job."""
@@ -241,6 +252,8 @@ class GroupAttempt:
         self._stopping.hear(event, self._working() if isinstance(event, StopRequested) else ())
         if isinstance(event, Beat):
             self._advance(event.state)
+        elif isinstance(event, Posted) and self._coordinator.leads:
+            self._post(event)
         elif isinstance(event, WorkerDone) and event.index in self._coordinator.remote:
             self._exits[event.index] = WorkerExit(event.index, event.code, event.gone, since=self._clock())
             self._forget(event.index)

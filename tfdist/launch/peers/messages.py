@@ -85,6 +85,19 @@ class WorkerStacks:
 
 
 @dataclass(frozen=True)
+class Posted:
+    """To the leader: what a worker tells the chief's process.
+
+    Attributes:
+        subject: What it is about.
+        content: In JSON's types.
+    """
+
+    subject: str
+    content: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class StopRequested:
     """To the leader: another launcher was asked to stop the job."""
 
@@ -153,6 +166,7 @@ Event = (
     | Beat
     | DumpStacks
     | WorkerStacks
+    | Posted
     | StopRequested
     | Hold
     | BatchesBegun
@@ -171,6 +185,7 @@ _KINDS: dict[str, Callable[..., Event]] = {
         Beat,
         DumpStacks,
         WorkerStacks,
+        Posted,
         StopRequested,
         Hold,
         BatchesBegun,
@@ -203,6 +218,12 @@ def _delay(value: Any) -> float:
     return delay
 
 
+def _object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"expected an object. Received: {value!r:.200}")
+    return value
+
+
 _PARTS: dict[str, Callable[[Any], Any]] = {
     "failures": lambda values: tuple(Failure.from_dict(value) for value in values),
     "blamed": lambda values: tuple(int(value) for value in values),
@@ -219,6 +240,8 @@ _PARTS: dict[str, Callable[[Any], Any]] = {
     "called": str,
     "log": str,
     "why": str,
+    "subject": str,
+    "content": _object,
     "count": lambda value: None if value is None else int(value),
 }
 """Field -> how it is read; a field of one name has one type in all events."""

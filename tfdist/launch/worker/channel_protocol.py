@@ -13,6 +13,8 @@ The worker sends:
   main thread is, in one line; and where functions of the user run in other threads for it, which may be empty.
 - `{"signal": N}`: it got a signal that is meant for the whole job, such as the SIGTERM that a scheduler sends to every
   process.
+- `{"post": {"subject": TEXT, "content": {...}}}`: what the chief's process is to learn, whichever launcher has started
+  that.
 - `{"finished": CODE}`: its work is done.
 - `{"failed": ERROR}`: the content of its error file, when that file cannot be written.
 
@@ -21,6 +23,7 @@ The launcher sends:
 - `{"hold": true}`, then `{"stop": {"after": N, "code": CODE}}`: stop once N batches are done, the same on all workers;
   save a checkpoint if the run can, and exit with CODE.
 - `{"dump": true}`: say where you are. A worker that does not answer gets the signal `NATIVE_DUMP`.
+- `{"post": {...}}`: to the chief, what another worker has posted.
 - `{"release": true}`: every worker of the job is done, so you may leave. A TensorFlow worker that leaves before the
   others takes them down.
 

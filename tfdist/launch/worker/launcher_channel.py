@@ -35,8 +35,8 @@ class LauncherChannel:
     Args:
         fd: The inherited socket's file descriptor (`Assignment.channel_fd`); the channel closes it.
         on_lost: Called once, in the watching thread, when the launcher is gone before it released this worker.
-        handlers: By a message's key (`hold`, `stop`, `dump`), what is called in the watching thread with the message's
-            value; what it returns is sent back. Messages without a handler are ignored.
+        handlers: By a message's key (`hold`, `stop`, `dump`, `post`), what is called in the watching thread with the
+            message's value; what it returns is sent back. Messages without a handler are ignored.
     """
 
     def __init__(
@@ -90,6 +90,10 @@ class LauncherChannel:
     def progress(self, told: Mapping[str, Any] | None) -> None:
         """Reports how far the run is, as `beat` does; None when the training is over."""
         self._send_or_drop({"progress": None if told is None else dict(told)})
+
+    def post(self, letter: Mapping[str, Any]) -> bool:
+        """Hands on what the chief's process is to learn; see `chief_post`. Whether the launcher may still read it."""
+        return self._send({"post": dict(letter)})
 
     def signalled(self, number: int) -> None:
         """Reports a signal that is meant for the whole job."""

@@ -14,6 +14,7 @@ from typing import Any
 from tfdist.errors import RunDirError
 from tfdist.launch.environment import Assignment
 from tfdist.launch.worker.channel_protocol import NATIVE_DUMP
+from tfdist.launch.worker.chief_post import chief_post
 from tfdist.launch.worker.launcher_channel import LauncherChannel
 from tfdist.rundir import RunDir
 from tfdist.rundir.bounded_disk import BoundedDisk
@@ -70,8 +71,10 @@ def link_of(assignment: Assignment) -> LauncherLink:
                 "hold": lambda _: {"begun": stop_requests.hold()},
                 "stop": lambda stop: stop_requests.stop(int(stop["after"]), int(stop["code"])),
                 "dump": lambda _: _dump(log),
+                "post": chief_post().deliver,
             },
         )
+        chief_post().connect(channel.post)
         channel.watch()
     tell = None if channel is None else lambda state: channel.beat(state.to_dict())
     heartbeat = Heartbeat(run.state_file(assignment.index), assignment, activity, tell)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import logging
 import os
 import threading
@@ -26,7 +27,8 @@ from tfdist.checkpoint.parts.parted_file import opened_weights
 from tfdist.checkpoint.parts.staging_folder import Staging, make_folder, token_in
 from tfdist.checkpoint.retention_policy import RetentionPolicy
 from tfdist.errors import RunDirError
-from tfdist.rundir import direct_io
+from tfdist.launch.worker.chief_post import ChiefPost
+from tfdist.rundir import atomic_files, direct_io
 from tfdist.sharding.file_parts import FileParts, SharedValue
 
 WORKERS = 3
@@ -143,6 +145,33 @@ def test_a_worker_whose_chief_has_given_up_ends_quietly(tmp_path: Path, caplog: 
     with caplog.at_level(logging.WARNING, "tfdist"):
         parts_job(staging, 1).run()
     assert "does not learn what became of this worker's part" in caplog.text
+
+
+def test_what_became_of_a_part_comes_by_the_launchers_where_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No file can be written, also not what is said of it."""
+    chief, worker = ChiefPost(), ChiefPost()
+    worker.connect(lambda letter: chief.deliver(json.loads(json.dumps(letter))) is None)
+    staging = begun(tmp_path)
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(part_receipts, "chief_post", lambda: worker)
+        patch.setattr(direct_io, "write_uncached", full)
+        patch.setattr(atomic_files, "write_json", full)
+        parts_job(staging, 1).run()
+    with monkeypatch.context() as patch:
+        patch.setattr(part_receipts, "chief_post", lambda: worker)
+        parts_job(staging, 2).run()
+    chief.deliver({"subject": str(staging.folder), "content": {"worker": 2, "bytes": "2"}})
+    monkeypatch.setattr(part_receipts, "chief_post", lambda: chief)
+    with caplog.at_level(logging.WARNING, "tfdist"):
+        chiefs_job(tmp_path, staging).run()
+    assert "Worker 1 could not write its part of the checkpoint. The disk is full" in caplog.text
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_damaged_receipt_is_an_error(tmp_path: Path) -> None:

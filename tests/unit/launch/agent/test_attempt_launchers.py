@@ -16,6 +16,7 @@ from tfdist.launch.peers.messages import (
     DumpStacks,
     Event,
     Hold,
+    Posted,
     Released,
     Stop,
     StopAt,
@@ -103,6 +104,20 @@ def test_launchers_stop_their_workers_together() -> None:
     )
     assert follower.coordinator.told == [BatchesBegun(0, 5), WorkerDone(0, 143, False)]
     assert follower.result == RunResult(143, stop=stop)
+
+
+def test_what_a_worker_posts_comes_to_the_chief() -> None:
+    letter = {"subject": "a part", "content": {"worker": 1, "bytes": 7}}
+    posts = {"says": [(1.0, {"post": letter}), (2.0, {"post": ["none"]}), (9.0, {"finished": 0})]}
+    posted = Posted("a part", {"worker": 1, "bytes": 7})
+    chief = {"says": [(9.0, {"finished": 0})]}
+    here = run_attempt(chief, posts)
+    assert here.workers[0].got[0] == {"post": letter} and {"post": letter} not in here.workers[1].got
+    leader = run_attempt(chief, remote=(1,), script=[(1.0, posted), (5.0, WorkerDone(1, 0, False))])
+    assert leader.workers[0].got[0] == {"post": letter}
+    follower = run_attempt(posts, leads=False, remote=(1,), script=[(20.0, Released(0))])
+    assert follower.coordinator.told[0] == posted
+    assert {"post": letter} not in follower.workers[0].got
 
 
 def test_a_followers_signal_is_sent_to_the_leader() -> None:

@@ -24,6 +24,7 @@ EVENTS: list[Event] = [
     messages.StopRequested(STOP),
     messages.Hold(STOP),
     messages.BatchesBegun(1, 7),
+    messages.Posted("a part", {"worker": 1, "bytes": 7}),
     messages.BatchesBegun(1, None),
     messages.StopAt(8),
     messages.Restart(2, 4.0, "why"),
