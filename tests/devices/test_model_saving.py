@@ -12,8 +12,10 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+from keras.src.saving import saving_lib
 
 from tfdist import keras_repairs
+from tfdist.keras_repairs.files import hdf5_disk_file
 
 INDEX = "sharded.weights.json"
 SHARD_GIGABYTES = 2e-7
@@ -105,3 +107,22 @@ def test_an_index_names_no_shards_of_two_models(tmp_path: Path) -> None:
             assert len(values) == 1
             loaded += values
     assert (loaded[0], loaded[-1]) == (1.0, 2.0)
+
+
+@pytest.mark.parametrize("name", ["a.weights.h5", "a.h5", "a.keras"])
+def test_no_file_of_hdf5_is_written_that_loses_an_error(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What becomes of a disk that takes no more is in `test_hdf5_disk_file`."""
+    # As where the weights would not fit into memory beside the model.
+    monkeypatch.setattr(saving_lib, "is_memory_sufficient", lambda model: False)
+    opened = []
+
+    class Noted(hdf5_disk_file.DiskFile):
+        def __init__(self, path: str, mode: str) -> None:
+            super().__init__(path, mode)
+            opened.append(path)
+
+    monkeypatch.setattr(hdf5_disk_file, "DiskFile", Noted)
+    model_of(1).save_weights(tmp_path / name) if "weights" in name else model_of(1).save(tmp_path / name)
+    assert len(opened) == 1 and (tmp_path / name).exists()

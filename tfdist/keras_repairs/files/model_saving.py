@@ -23,6 +23,7 @@ from keras.src.saving import saving_lib
 from keras.src.utils import io_utils
 
 from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.files.hdf5_disk_file import errors_at_the_end
 from tfdist.keras_repairs.files.late_arrays import late_values
 from tfdist.keras_repairs.files.models_in_buckets import copied_here, is_in_bucket, write_through
 from tfdist.keras_repairs.loop.fit_listeners import FitListener
@@ -56,7 +57,7 @@ def writer(original: Function, listener: FitListener) -> Function:
             return None
         # While it saves, Keras makes objects to compare with, which have variables; the other workers do not save.
         wholes = whole_state(model) if is_in_memory else _read_one_by_one(model)
-        with listener.saving(), wholes, local_variables(), _unchanged_compile_config(model):
+        with listener.saving(), wholes, local_variables(), _unchanged_compile_config(model), errors_at_the_end():
             return _write_whole(functools.partial(original, model), filepath, *args, **kwargs)
 
     return repaired
