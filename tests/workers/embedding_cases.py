@@ -108,7 +108,7 @@ def drawn_behind_the_table_with_xla(samples: int) -> dict[str, Any]:
 def drawn_behind_distinct_rows(samples: int) -> dict[str, Any]:
     """A table that is read once for each id that occurs, as programs do by themselves where ids come often."""
 
-    class Distinct(layers.Embedding):
+    class Distinct(keras.layers.Embedding):
         def call(self, ids: Any) -> Any:
             distinct, places = tf.unique(tf.reshape(ids, [-1]))
             rows = tf.gather(super().call(distinct), places)
