@@ -58,8 +58,10 @@ class _ProcessExit:
     code = WorkerFailedError.exit_code
 
     def __call__(self) -> None:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            # A script may have closed them, or put something else in their place; the end is no place to fail.
+            with contextlib.suppress(Exception):
+                stream.flush()
         os._exit(self.code)
 
 
