@@ -93,12 +93,16 @@ class TargetVerb(Verb):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         options = [option for option in self.params if isinstance(option, click.Option) and not option.is_flag]
-        rest = super().parse_args(ctx, separate(args, {name for option in options for name in option.opts}))
+        try:
+            rest = super().parse_args(ctx, separate(args, {name for option in options for name in option.opts}))
+        except click.NoSuchOption as error:
+            raise _as_config_entry(error, args, ctx) from None
         self._warn_of_misplaced(ctx)
         return rest
 
     def _warn_of_misplaced(self, ctx: click.Context) -> None:
-        module, arguments = ctx.params.get("module"), list(ctx.params.get("arguments") or ())
+        module: str | None = ctx.params.get("module")
+        arguments: tuple[str, ...] = ctx.params.get("arguments") or ()
         known = {name for option in self.params if isinstance(option, click.Option) for name in option.opts}
         if known.isdisjoint(argument.partition("=")[0] for argument in arguments):
             return
@@ -109,6 +113,23 @@ class TargetVerb(Verb):
         if misplaced:
             target = f"-m {module}" if module else arguments[0]
             click.echo(misplaced_warning(ctx.command_path, target, misplaced), err=True)
+
+
+def _as_config_entry(error: click.NoSuchOption, args: Sequence[str], ctx: click.Context) -> click.UsageError:
+    """The error for an unknown option, which says how `--set` has it where a config has a key of that name."""
+    # Imported here: the schema is slow to load, and most options are known.
+    from tfdist.config.schema import RunConfig
+    from tfdist.config.section import all_keys
+
+    name = error.option_name.removeprefix("--").replace("-", "_")
+    keys = [key for key in all_keys(RunConfig) if name in (key, key.rpartition(".")[2])]
+    if not keys or not any("--set" in option.opts for option in ctx.command.params):
+        return error
+    after = [word.partition("=")[2] or value for word, value in zip(args, [*args[1:], ""], strict=True)
+             if word.partition("=")[0] == error.option_name]  # fmt: skip
+    value = after[0] if after and after[0] and not after[0].startswith("-") else "VALUE"
+    meant = " or ".join(f"--set {key}={value}" for key in keys)
+    return click.UsageError(f"No such option {error.option_name!r}. For that key of a config: {meant}", ctx)
 
 
 def target(does: str) -> Decorator:

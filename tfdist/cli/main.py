@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from tfdist.cli.standard_streams import mask_text, open_closed_streams
-from tfdist.cli.verb import VerbGroup
+from tfdist.cli.verb import Mistake, VerbGroup
 from tfdist.versions import VERSION
 
 INTERRUPTED = 130
@@ -89,6 +89,12 @@ class Verbs(VerbGroup):
         mask_text()
         return super().main(*args, **options)
 
+    def make_context(self, *args: Any, **options: Any) -> click.Context:
+        try:
+            return super().make_context(*args, **options)
+        except click.UsageError as error:
+            raise Mistake.of(error) from None
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
 
@@ -106,6 +112,8 @@ class Verbs(VerbGroup):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except click.UsageError as error:
+            raise Mistake.of(error) from None
         except KeyboardInterrupt:
             # A command that has workers handles signals itself.
             click.echo("stopped: Ctrl-C, SIGINT", err=True)

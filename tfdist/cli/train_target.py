@@ -114,6 +114,11 @@ def name_target(module: str | None, arguments: Sequence[str]) -> Target:
         return Target("config", DEFAULT_CONFIG)
     path, *rest = arguments
     _check_local(path)
+    if path.lower().endswith(".ipynb"):
+        raise UsageError(
+            f"{path} is a notebook. Expected {_EXPECTED}. In the notebook, tfdist.notebook_launcher(train, nproc=2) "
+            f"runs a function of it; or make a script of it: jupyter nbconvert --to script {path}"
+        )
     if not _is_config(path):
         return Target("script", path, tuple(rest))
     if rest:

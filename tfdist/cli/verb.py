@@ -12,7 +12,33 @@ import click
 from tfdist.errors import TfdistError, UsageError, WorkerFailedError
 
 
-class VerbGroup(click.Group):
+class Mistake(click.ClickException):
+    """A command line that click refuses, said as all errors of tfdist are."""
+
+    exit_code = UsageError.exit_code
+
+    @classmethod
+    def of(cls, error: click.UsageError) -> click.ClickException:
+        """The error in tfdist's words; a group without a command, which shows its help, as it is."""
+        if isinstance(error, click.exceptions.NoArgsIsHelpError):
+            return error
+        said = error.format_message().rstrip()
+        dot = "" if said.endswith((".", "?")) else "."
+        where = "" if error.ctx is None else f" Expected what `{error.ctx.command_path} --help` says."
+        return cls(f"{said}{dot}{where}")
+
+    def show(self, file: Any = None) -> None:
+        click.echo(f"error: {self.format_message()}", file=file, err=file is None)
+
+
+class _HelpByALetter(click.Command):
+    """A command that takes -h for --help."""
+
+    def get_help_option_names(self, ctx: click.Context) -> list[str]:
+        return ["-h", "--help"]
+
+
+class VerbGroup(_HelpByALetter, click.Group):
     """A group of verbs that says which one a mistyped word may mean."""
 
     def resolve_command(
@@ -32,7 +58,7 @@ class VerbGroup(click.Group):
         return f" Did you mean {near}?" if near else ""
 
 
-class Verb(click.Command):
+class Verb(_HelpByALetter):
     """A command whose `TfdistError` is one line on stderr and its exit code; `--verbose` adds the traceback."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

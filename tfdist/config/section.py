@@ -177,18 +177,18 @@ def _unknown(cls: type[Section], name: str, value: Any, key: str, root: type[Sec
     if name in cls.ELSEWHERE:
         return f"unknown key; {cls.ELSEWHERE[name]}. Received: {shown(value)}"
     near = nearest(name, cls.key_names())
-    places = [dotted(key, near)] if near else [place for place in _all_keys(root) if place.rpartition(".")[2] == name]
+    places = [dotted(key, near)] if near else [place for place in all_keys(root) if place.rpartition(".")[2] == name]
     hint = f"; did you mean {places[0]}?" if places else "."
     return f"unknown key{hint} Expected one of {', '.join(cls.key_names())}. Received: {shown(value)}"
 
 
-def _all_keys(cls: type[Section], key: str = "") -> Iterator[str]:
+def all_keys(cls: type[Section], key: str = "") -> Iterator[str]:
     """Every dotted key at and below a section, in the order of the fields."""
     for name, hint in hints_of(cls).items():
         yield dotted(key, name)
         for option in typing.get_args(hint) or (hint,):
             if isinstance(option, type) and issubclass(option, Section):
-                yield from _all_keys(option, dotted(key, name))
+                yield from all_keys(option, dotted(key, name))
 
 
 def hints_of(cls: type[Section]) -> dict[str, Any]:

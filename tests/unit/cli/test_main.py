@@ -46,7 +46,8 @@ def test_help_lists_every_verb() -> None:
 def test_an_unknown_verb_says_what_may_have_been_meant(words: list[str], said: str) -> None:
     result = CliRunner().invoke(main, words)
     assert result.exit_code == 2
-    assert f"Error: {said}\n" in result.stderr
+    assert f"error: {said}{'' if said[-1] in '.?' else '.'} Expected what `main" in result.stderr
+    assert result.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -65,7 +66,26 @@ def test_an_unknown_option_says_what_may_have_been_meant(words: list[str], optio
     assert result.exit_code == 2
     # How it is quoted is click's own.
     last = result.stderr.splitlines()[-1].replace("'", "")
-    assert re.fullmatch(rf"Error: No such option:? {option}\.? \(?Did you mean {meant}\?\)?", last)
+    assert re.fullmatch(rf"error: No such option:? {option}\.? \(?Did you mean {meant}\?\)?\.? Expected what .*", last)
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("a.yaml --epochs 5", "--set fit.epochs=5"),
+        ("a.yaml --epochs=5 --quiet", "--set fit.epochs=5"),
+        ("--batch-size", "--set data.batch_size=VALUE"),
+        ("a.yaml --seed 3", "--set seed=3"),
+    ],
+)
+def test_an_option_that_is_a_key_of_a_config_is_said_as_one(words: str, meant: str) -> None:
+    stderr = CliRunner().invoke(main, ["train", *words.split()]).stderr
+    assert f"For that key of a config: {meant}. Expected" in stderr and "Did you mean" not in stderr
+
+
+@pytest.mark.parametrize("words", ["-h", "train -h", "config init -h"])
+def test_help_by_a_letter(words: str) -> None:
+    assert CliRunner().invoke(main, words.split()).stdout.startswith("Usage: ")
 
 
 def test_ctrl_c_before_anything_runs_is_130(monkeypatch: pytest.MonkeyPatch) -> None:

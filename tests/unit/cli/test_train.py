@@ -145,7 +145,8 @@ def test_pods_wait_longer_for_one_another(jobs: list[JobSpec], monkeypatch: pyte
     assert [(job.membership.num_workers, job.membership.local) for job in jobs] == [(4, (2,))] * 2
 
 
-def test_a_script_with_its_arguments(jobs: list[JobSpec]) -> None:
+def test_a_script_with_its_arguments(jobs: list[JobSpec], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TFDIST_EMULATE_GPUS", "count=3")
     result = run("--nproc 2 --devices 0,2 --run-dir out --show all train.py --epochs 3 --nproc 9")
     assert result.exit_code == 7, result.output  # the job's own
     [job] = jobs
@@ -270,7 +271,7 @@ def test_options_after_a_config_count_before_it(jobs: list[JobSpec]) -> None:
 
 def test_the_default_config(jobs: list[JobSpec]) -> None:
     Path("digits.yaml").rename("tfdist.yaml")
-    assert run("--nproc 2").exit_code == 7
+    assert run("--nproc 2 --logical-devices 1").exit_code == 7
     assert jobs[0].target == "tfdist.yaml"
 
 
@@ -314,18 +315,26 @@ def test_a_public_address_is_warned_of_once(jobs: list[JobSpec], monkeypatch: py
         ("--shard-embeddings 9 --logical-devices 2 train.py", "--shard-embeddings 9 with --logical-devices 2"),
         ("--show some train.py", "'some' is not one of 'chief', 'all', 'none'"),
         ("--frobnicate train.py", "No such option"),
+        ("--devices 0,1 train.py", "--devices names GPU 0, and this machine has 0 GPU(s)"),
+        ("--nproc 2 --logical-devices 2 train.py", "--logical-devices splits the CPU for one worker alone"),
+        ("--nproc 2 digits.yaml", "Received: --logical-devices 2 with 2 workers"),
+        ("train.ipynb", "error: train.ipynb is a notebook."),
     ],
 )
 def test_mistakes_start_nothing_and_exit_with_2(jobs: list[JobSpec], arguments: str, message: str) -> None:
     result = run(arguments)
     assert result.exit_code == 2
     assert message in result.stderr
+    assert result.stderr.startswith("error: ") and "Usage" not in result.stderr
     assert "Traceback" not in result.stderr
     assert not jobs
     assert not Path("runs").exists()
 
 
-@pytest.mark.parametrize(("options", "code"), [("", 5), ("--nproc 2", 5), ("--run-dir runs/a", 5), ("--set name=3", 2)])
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [("", 5), ("--nproc 2 --logical-devices 1", 5), ("--run-dir runs/a", 5), ("--set name=3", 2)],
+)
 def test_what_is_refused_before_the_workers_start_leaves_no_directory(options: str, code: int) -> None:
     result = run(f"digits.yaml {options}")
     assert result.exit_code == code
@@ -341,7 +350,7 @@ def test_a_run_without_its_data_leaves_the_run_that_it_was_to_replace() -> None:
     assert kept.history_file.exists()
 
 
-@pytest.mark.parametrize("options", ["--resume auto", "--resume must --nproc 2"])
+@pytest.mark.parametrize("options", ["--resume auto", "--resume must --nproc 2 --logical-devices 1"])
 def test_a_run_that_is_complete_starts_no_worker(options: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def start(*_: object) -> None:
         raise AssertionError("a worker was started")

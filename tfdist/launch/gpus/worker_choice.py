@@ -7,6 +7,7 @@ unless something asks for one process.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from tfdist.cluster.discover import discover
 from tfdist.cluster.membership import Membership
+from tfdist.launch.gpus.device_refusals import refuse_devices
 from tfdist.launch.gpus.usable_gpus import GpuCount
 
 if TYPE_CHECKING:
@@ -100,7 +102,12 @@ def with_chosen_workers(spec: JobSpec, count: Callable[[], GpuCount]) -> tuple[J
     Args:
         spec: The job.
         count: Counts the GPUs of this machine.
+
+    Raises:
+        UsageError: The job asks for devices that this machine does not have.
     """
+    count = functools.cache(count)
+    refuse_devices(spec, count)
     if spec.elastic is not None:
         return spec, ""
     choice = choose_workers(
