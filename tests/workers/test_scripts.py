@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import keras
@@ -10,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.marks import slow
-from tests.workers.cli_process import tfdist, tfdist_with_closed_streams
+from tests.workers.cli_process import ROOT, tfdist, tfdist_with_closed_streams
 from tests.workers.worker_scripts import BOUND, SCRIPTS, assert_close, said, train
 
 
@@ -44,6 +47,18 @@ def test_what_python_gives_a_script(tmp_path: Path) -> None:
     assert ended.endswith(f"; logs in {tmp_path / 'run' / 'logs'}")
     for index in range(2):
         assert "last words of __main__" in (tmp_path / "run" / "logs" / f"worker-{index}.0.log").read_text()
+
+
+def test_a_worker_of_several_is_debugged(tmp_path: Path) -> None:
+    script = tmp_path / "stops.py"
+    script.write_text(
+        "import tfdist\nme = tfdist.worker_index()\nbreakpoint()\n"
+        "got = tfdist.broadcast_object(int(input('N: ')) if me == 1 else None, root=1)\nassert got == 6\n"
+    )
+    command = [sys.executable, "-m", "tfdist", "train", "--nproc", "2", "--debug-worker", "1", "--quiet", script]
+    given = {"cwd": tmp_path, "timeout": BOUND, "text": True, "capture_output": True}
+    done = subprocess.run(command, input="p 40 + me\nc\n6\n", env={**os.environ, "PYTHONPATH": str(ROOT)}, **given)
+    assert (done.returncode, done.stdout.count("(Pdb) 41")) == (0, 1), done.stderr
 
 
 def test_a_script_without_standard_streams(tmp_path: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from tfdist.cli import common_options as shared
 from tfdist.cli.train_target import Target, check_overrides, choose_target
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
 
 _OF_CONFIGS = ("batch_norm", "jit", "kernels", "shard", "shard_over", "shard_embeddings", "offload")
 """Options that a config has, too."""
+
+_DEBUG_SECONDS = 7 * 24 * 3600.0
+"""The timeouts where a worker is debugged: longer than anybody thinks about a line."""
 
 
 @click.command(cls=shared.TargetVerb, options_metavar="[OPTIONS]")
@@ -101,6 +106,13 @@ _OF_CONFIGS = ("batch_norm", "jit", "kernels", "shard", "shard_over", "shard_emb
     "text",
     "json: one JSON object a line, for collectors of logs such as Loki and CloudWatch.",
 )
+@click.option(
+    "--debug-worker",
+    type=click.IntRange(min=0),
+    metavar="I",
+    help="Give worker I this terminal's input, for breakpoint() and input(), and show its output; the others pass by "
+    "breakpoints, and no timeout counts. One worker alone has the input anyway.",
+)
 @click.option("--log-prefix", is_flag=True, help="Put the worker's number before every line shown.")
 @shared.choice(
     "--progress",
@@ -158,11 +170,14 @@ def train(
     if options["start_timeout"] is None:
         options["start_timeout"] = start_seconds()
     membership = discover(workers, index, nproc)
+    _prepare_debugging(ctx, options)
     warning = public_warning(options["network"], membership, own_addresses())
     if warning is not None:
         click.echo(warning, err=True)
     copy_to = options.pop("copy_to")
     job, chosen = with_chosen_workers(_job(target, membership=membership, **_elastic(options)), count_gpus_here)
+    if job.debug_worker is None and job.membership.num_workers == 1:
+        job = dataclasses.replace(job, debug_worker=0)
     _tell(job, chosen)
     run = run_job
     if job.elastic is not None:
@@ -174,6 +189,16 @@ def train(
 
         run = functools.partial(run_with_copy, url=copy_to, run=run)
     ctx.exit(run(job))
+
+
+def _prepare_debugging(ctx: click.Context, options: dict[str, Any]) -> None:
+    """Where a worker is debugged, leaves out what a person at a prompt does not want: timeouts and a bar."""
+    if options["debug_worker"] is None:
+        return
+    defaults = {"step_timeout": _DEBUG_SECONDS, "first_step_timeout": _DEBUG_SECONDS, "progress": "none"}
+    for name, value in defaults.items():
+        if ctx.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
+            options[name] = value
 
 
 def _tell(job: JobSpec, chosen: str) -> None:

@@ -38,6 +38,7 @@ from tfdist.launch.worker_options import WorkerOptions
 from tfdist.net import shared_token
 
 VARIABLE = "TFDIST_WORKER"
+_REFUSES_BREAKPOINTS = "tfdist.training.refused_breakpoint.refuse"
 
 TargetKind = Literal["config", "script", "module", "inference"]
 _TUPLES = ("args", "devices", "linked", "host_workers", "feed_sockets")
@@ -210,6 +211,11 @@ class Assignment(WorkerOptions):
             )
 
     @property
+    def reads_input(self) -> bool:
+        """Whether the worker has the standard input of its launcher."""
+        return self.index == self.debug_worker
+
+    @property
     def inherited_fds(self) -> tuple[int, ...]:
         """File descriptors of the launcher's that the worker is to have, besides its channel."""
         config = () if self.config_fd is None else (self.config_fd,)
@@ -227,7 +233,7 @@ class Assignment(WorkerOptions):
         numbers += [self.max_restarts, *(self.devices or ()), *self.linked, *itertools.chain(*self.links)]
         numbers += [*self.host_workers, *self.feed_sockets]
         numbers += self.binding.cores if self.binding else ()
-        optional = (self.logical_devices, self.memory_limit, self.config_fd, self.channel_fd)
+        optional = (self.logical_devices, self.memory_limit, self.config_fd, self.channel_fd, self.debug_worker)
         if not all(isinstance(text, str) for text in texts):
             raise TypeError("expected texts for names, paths and addresses")
         if not all(isinstance(number, int) for number in numbers):
@@ -253,6 +259,9 @@ class Assignment(WorkerOptions):
             # The launcher keeps the port bound while the worker runs (`net.port_lease`).
             environ["TF_GRPC_REUSE_PORT"] = "true"
         environ["PYTHONUNBUFFERED"] = "1"
+        if self.num_workers > 1 and self.index != self.debug_worker:
+            # Python's own variable. There is no input for a debugger here: who debugs another worker passes by.
+            environ.setdefault("PYTHONBREAKPOINT", _REFUSES_BREAKPOINTS if self.debug_worker is None else "0")
         # For scripts that save and resume by themselves.
         environ["TFDIST_RUN_DIR"] = self.run_dir
         environ["TFDIST_ATTEMPT"] = str(self.attempt)

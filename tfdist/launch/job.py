@@ -148,7 +148,8 @@ def _run_group(
     endpoint: MetricsEndpoint,
 ) -> RunResult:
     membership, location, coordinator = formed.membership, formed.location, formed.coordinator
-    shown = {"chief": {0}, "all": set(membership.local), "none": set()}[spec.show]
+    debugged = {0} if spec.debug_worker is None else {spec.debug_worker}
+    shown = {"chief": debugged, "all": set(membership.local), "none": set()}[spec.show]
     progress = _shown_progress(spec)
     whole_lines = len(shown) > 1 or progress == "bar"
     records = LogRecords(spec.name) if spec.log_format == "json" else None

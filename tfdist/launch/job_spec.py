@@ -103,6 +103,11 @@ class JobSpec(WorkerOptions):
         if fault is not None:
             raise UsageError(fault)
         check_seconds("start_timeout", self.start_timeout)
+        if self.debug_worker is not None and self.debug_worker >= self.membership.num_workers:
+            raise UsageError(
+                f"--debug-worker expects a worker of the job, 0 to {self.membership.num_workers - 1}. Received: "
+                f"--debug-worker {self.debug_worker}"
+            )
         if self.metrics_port is None and self.metrics_address != LOOPBACK:
             raise UsageError(
                 "--metrics-address says where --metrics-port listens. Expected both. Received: --metrics-address "

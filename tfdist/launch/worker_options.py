@@ -81,6 +81,7 @@ class WorkerOptions:
         quiet: Say nothing of the run itself on the terminal, only warnings and errors.
         log_format: Whether the terminal shows text, or a record of JSON for each line, for which lines of tfdist's own
             begin with their levels.
+        debug_worker: The worker that has the launcher's standard input, for a debugger; None for none.
         recording: What to record for `tfdist verify`; None in any other run.
         trace: What to trace for `tfdist verify --kill`; None in any other run.
 
@@ -113,6 +114,7 @@ class WorkerOptions:
     verbose: bool = False
     quiet: bool = False
     log_format: LogFormat = "text"
+    debug_worker: int | None = None
     recording: RecordingRequest | None = None
     trace: TraceRequest | None = None
 

@@ -95,6 +95,7 @@ def test_the_flags_are_a_contract() -> None:
         "--network",
         "--show",
         "--log-prefix",
+        "--debug-worker",
         "--verbose",
         "--quiet",
         "--progress",
@@ -133,7 +134,21 @@ def test_the_defaults_are_a_contract(jobs: list[JobSpec]) -> None:
         verbose=False,
         quiet=False,
         progress="auto",
+        debug_worker=0,  # one worker alone has the standard input
     )
+
+
+@pytest.mark.parametrize(
+    ("options", "worker", "timeouts"),
+    [("--nproc 2", None, (600, 1800)), ("--nproc 2 --debug-worker 1", 1, (604800, 604800)),
+     ("--debug-worker 0 --step-timeout 9", 0, (9, 604800))],
+)  # fmt: skip
+def test_which_worker_is_debugged(
+    options: str, worker: int | None, timeouts: tuple[float, float], jobs: list[JobSpec]
+) -> None:
+    run(f"{options} train.py")
+    [job] = jobs
+    assert (job.debug_worker, (job.step_timeout, job.first_step_timeout)) == (worker, timeouts)
 
 
 def test_pods_wait_longer_for_one_another(jobs: list[JobSpec], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,6 +333,7 @@ def test_a_public_address_is_warned_of_once(jobs: list[JobSpec], monkeypatch: py
         ("--devices 0,1 train.py", "--devices names GPU 0, and this machine has 0 GPU(s)"),
         ("--nproc 2 --logical-devices 2 train.py", "--logical-devices splits the CPU for one worker alone"),
         ("--nproc 2 digits.yaml", "Received: --logical-devices 2 with 2 workers"),
+        ("--nproc 2 --debug-worker 2 train.py", "a worker of the job, 0 to 1. Received: --debug-worker 2"),
         ("train.ipynb", "error: train.ipynb is a notebook."),
     ],
 )

@@ -57,6 +57,23 @@ def test_nccl_is_told_that_workers_share_a_gpu(share_gpu: bool, base: dict[str, 
     assert environ.get("NCCL_MULTI_RANK_GPU_ENABLE") == expected
 
 
+@pytest.mark.parametrize(
+    ("debugged", "base", "breakpoints"),
+    [(None, {}, "tfdist.training.refused_breakpoint.refuse"), (0, {}, "0"), (1, {}, None),
+     (None, {"PYTHONBREAKPOINT": "mine.trace"}, "mine.trace")],
+)  # fmt: skip
+def test_what_breakpoints_of_a_worker_do(debugged: int | None, base: dict[str, str], breakpoints: str | None) -> None:
+    environ = dataclasses.replace(SECOND, debug_worker=debugged).to_environ(base)
+    assert environ.get("PYTHONBREAKPOINT") == breakpoints
+    assert "PYTHONBREAKPOINT" not in ALONE.to_environ({})
+
+
+def test_a_breakpoint_without_a_terminal_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONBREAKPOINT", SECOND.to_environ({})["PYTHONBREAKPOINT"])
+    with pytest.raises(UsageError, match=r"breakpoint\(\) in .*test_environment.py, line \d+: .* --debug-worker 0"):
+        breakpoint()  # noqa: T100
+
+
 def test_workers_do_not_get_the_launchers_secret() -> None:
     base = {"TFDIST_TOKEN": "not-to-be-seen"}
     token = read_token(base)

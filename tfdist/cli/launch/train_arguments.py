@@ -13,8 +13,8 @@ from click.core import ParameterSource
 
 from tfdist.cli.train import train
 
-LAUNCHERS_OWN = frozenset({"workers", "index", "network"})
-"""What the launcher decides for every host, and nobody gives."""
+LAUNCHERS_OWN = frozenset({"workers", "index", "network", "debug_worker"})
+"""What the launcher decides for every host, and nobody gives; hosts that it starts have no terminal."""
 _TARGET = frozenset({"arguments", "module"})
 
 

@@ -61,7 +61,7 @@ class WorkerProcess:
                 self._process = subprocess.Popen(
                     [sys.executable, "-m", module],
                     env=replace(assignment, channel_fd=theirs.fileno()).to_environ(environ),
-                    stdin=subprocess.DEVNULL,
+                    stdin=None if assignment.reads_input else subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
                     bufsize=0,

@@ -191,4 +191,4 @@ def test_help_shows_the_options_of_train_apart() -> None:
 def test_every_option_of_train_is_passed_on_or_not_for_a_reason() -> None:
     names = {option.name for option in train.params}
     left = names - {option.name for option in passed_options()}
-    assert left == OWN | REFUSED | {"workers", "index", "network", "arguments", "module"}
+    assert left == OWN | REFUSED | {"workers", "index", "network", "debug_worker", "arguments", "module"}
