@@ -92,6 +92,12 @@ _DEBUG_SECONDS = 7 * 24 * 3600.0
 @shared.choice(
     "--resume", ["auto", "must", "never"], "never", "Resume from the latest checkpoint in the run directory."
 )
+@click.option(
+    "--checkpoint-every",
+    metavar="STEPS|MINUTESm",
+    help="Save after so many steps, 500, or minutes, 2.5m, besides at the end of every epoch. Default: what the config "
+    "says; of a script every 10 minutes, where it is to resume.",
+)
 @shared.choice(
     "--network",
     ["host", "private"],
@@ -239,8 +245,11 @@ def _job(target: Target, **options: Any) -> JobSpec:
     # Imported here: YAML's parser takes longer than all else that a script's launcher needs.
     from tfdist.config.load import build_config, read_config
     from tfdist.data.files.missing_files import check_files
+    from tfdist.launch.worker.checkpoint_interval import CheckpointInterval
 
-    document = read_config(target.target, shared.with_chosen(overrides, **chosen))
+    every = options.pop("checkpoint_every")
+    entries = () if every is None else CheckpointInterval.parse(every).config_entries()
+    document = read_config(target.target, shared.with_chosen([*overrides, *entries], **chosen))
     config = build_config(document)
     preflight = functools.partial(check_files, config, document)
     return JobSpec.for_config(config, target=target.target, document=document, preflight=preflight, **options)

@@ -228,7 +228,7 @@ class Assignment(WorkerOptions):
             TypeError: A value has another one.
         """
         texts = [self.run_dir, self.target, self.job, *self.args]
-        texts += [text for text in (self.address, self.cluster) if text is not None]
+        texts += [text for text in (self.address, self.cluster, self.checkpoint_every) if text is not None]
         numbers = [self.seed, self.index, self.num_workers, self.local_rank, self.local_size, self.attempt]
         numbers += [self.max_restarts, *(self.devices or ()), *self.linked, *itertools.chain(*self.links)]
         numbers += [*self.host_workers, *self.feed_sockets]

@@ -8,9 +8,11 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from tfdist.cluster.membership import Membership
+from tfdist.errors import RunDirError
 from tfdist.launch.agent.dependencies import Dependencies
 from tfdist.launch.agent.launcher_effects import LauncherEffects
 from tfdist.launch.agent.worker_group import WorkerGroup
@@ -29,6 +31,7 @@ from tfdist.launch.run_dir.closing_line import closing_line
 from tfdist.launch.run_dir.failure_report import failure_fields, render_report
 from tfdist.launch.run_dir.launcher_ledger import LauncherLedger
 from tfdist.launch.run_dir.run_lock import RunLock
+from tfdist.launch.run_dir.saved_progress import saved_line
 from tfdist.launch.run_result import RunResult
 from tfdist.launch.signals import LauncherStopped, Signals
 from tfdist.launch.worker.config_handover import handed_over
@@ -36,7 +39,9 @@ from tfdist.launch.worker.core_binding import CoreBinding
 from tfdist.launch.worker.generated_code_dir import generated_code_dir
 from tfdist.launch.worker.orphans import Orphans
 from tfdist.net.port_lease import PortLease, lease_ports
+from tfdist.rundir.bounded_disk import BoundedDisk
 from tfdist.rundir.completion import completion_text
+from tfdist.rundir.layout import RunDir
 
 
 def run_job(spec: JobSpec) -> int:
@@ -57,7 +62,22 @@ def say_report(spec: JobSpec, result: RunResult) -> None:
     """Prints how a job failed or was stopped on stderr; nothing where it ended by itself."""
     report = render_report(result, verbose=spec.verbose, worker_per_gpu=spec.worker_per_gpu)
     if report:
+        saved = _saved(spec, result)
+        report = f"{report}\n  {saved}" if saved else report
         _say_at_the_end(spec, report, **failure_fields(result))
+
+
+def _saved(spec: JobSpec, result: RunResult) -> str:
+    """What of a training that failed is saved; empty where nothing was trained, or it is saved elsewhere."""
+    elsewhere = spec.config is not None and spec.config.checkpoint.directory is not None
+    trains = spec.target_kind in ("config", "script", "module")
+    if result.stop is not None or not result.step or result.run_dir is None or elsewhere or not trains:
+        return ""
+    is_kept = spec.config is not None or spec.resume != "never" or spec.max_restarts or spec.checkpoint_every
+    with contextlib.suppress(RunDirError):
+        run = RunDir(Path(result.run_dir))
+        return BoundedDisk(run.path).call(lambda: saved_line(run, result.step, is_kept=bool(is_kept)))
+    return ""
 
 
 def run_to_result(spec: JobSpec, signals: Signals | None = None) -> RunResult:

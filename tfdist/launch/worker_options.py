@@ -10,6 +10,7 @@ from tfdist.errors import UsageError
 from tfdist.launch.logs.log_records import LogFormat
 from tfdist.launch.recording_request import RecordingRequest
 from tfdist.launch.trace_request import TraceRequest
+from tfdist.launch.worker.checkpoint_interval import CheckpointInterval
 from tfdist.launch.worker.kernel_choice import Kernels
 from tfdist.rundir.run_dir_creation import Resume
 from tfdist.sharding.shard_groups import check_over
@@ -36,6 +37,7 @@ _SHARED_MODEL = ("shard", "shard_over", "shard_embeddings", "offload")
 _IN_COMMON = (
     "batch_norm",
     "check",
+    "checkpoint_every",
     "communication",
     "compression",
     "jit",
@@ -81,6 +83,8 @@ class WorkerOptions:
         quiet: Say nothing of the run itself on the terminal, only warnings and errors.
         log_format: Whether the terminal shows text, or a record of JSON for each line, for which lines of tfdist's own
             begin with their levels.
+        checkpoint_every: When a script's checkpoints are made, as a `CheckpointInterval` has it; None for what the
+            script says, or the default.
         debug_worker: The worker that has the launcher's standard input, for a debugger; None for none.
         recording: What to record for `tfdist verify`; None in any other run.
         trace: What to trace for `tfdist verify --kill`; None in any other run.
@@ -114,6 +118,7 @@ class WorkerOptions:
     verbose: bool = False
     quiet: bool = False
     log_format: LogFormat = "text"
+    checkpoint_every: str | None = None
     debug_worker: int | None = None
     recording: RecordingRequest | None = None
     trace: TraceRequest | None = None
@@ -125,6 +130,8 @@ class WorkerOptions:
                 raise UsageError(f"{_option(name)} must be one of {expected}. Received: {getattr(self, name)!r}")
         for name in _SECONDS:
             check_seconds(name, getattr(self, name))
+        if self.checkpoint_every is not None:
+            CheckpointInterval.parse(self.checkpoint_every)
         check_rows(self.shard_embeddings)
         check_over(self.shard_over, self.shard_embeddings)
         devices, which = self.logical_devices or 1, f"--logical-devices {self.logical_devices}"

@@ -92,6 +92,7 @@ def test_the_flags_are_a_contract() -> None:
         "--grow",
         "--resume",
         "--copy-to",
+        "--checkpoint-every",
         "--network",
         "--show",
         "--log-prefix",
@@ -136,6 +137,17 @@ def test_the_defaults_are_a_contract(jobs: list[JobSpec]) -> None:
         progress="auto",
         debug_worker=0,  # one worker alone has the standard input
     )
+
+
+@pytest.mark.parametrize(("every", "saved"), [("500", (500, None)), ("2.5m", (None, 2.5))])
+def test_how_often_a_run_saves(every: str, saved: tuple[int | None, float | None], jobs: list[JobSpec]) -> None:
+    run(f"digits.yaml --checkpoint-every {every}")
+    run(f"--checkpoint-every {every} train.py")
+    of_config, of_script = jobs
+    assert of_config.config is not None
+    checkpoint = of_config.config.checkpoint
+    assert (checkpoint.every_steps, checkpoint.every_minutes) == saved
+    assert of_script.checkpoint_every == every
 
 
 @pytest.mark.parametrize(
@@ -334,6 +346,8 @@ def test_a_public_address_is_warned_of_once(jobs: list[JobSpec], monkeypatch: py
         ("--nproc 2 --logical-devices 2 train.py", "--logical-devices splits the CPU for one worker alone"),
         ("--nproc 2 digits.yaml", "Received: --logical-devices 2 with 2 workers"),
         ("--nproc 2 --debug-worker 2 train.py", "a worker of the job, 0 to 1. Received: --debug-worker 2"),
+        ("--checkpoint-every 2h train.py", "such as 500, or minutes, such as 2.5m. Received: 2h"),
+        ("--checkpoint-every 0 digits.yaml", "such as 2.5m. Received: 0"),
         ("train.ipynb", "error: train.ipynb is a notebook."),
     ],
 )

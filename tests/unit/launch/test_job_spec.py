@@ -26,7 +26,7 @@ def test_a_job_hands_all_of_them_to_its_workers() -> None:
 def test_what_must_be_the_same_on_every_host() -> None:
     options = JobSpec(ALONE, "script", "train.py", batch_norm="replica").options_in_common()
     others = {"--communication": "auto", "--compression": "none", "--jit": "auto", "--kernels": "auto"}
-    others |= {"--check": "auto", "--share-gpu": "none", "--strict": "none"}
+    others |= {"--check": "auto", "--checkpoint-every": "none", "--share-gpu": "none", "--strict": "none"}
     sharding = {"--shard": "none", "--shard-over": "all", "--shard-embeddings": "none", "--offload": "none"}
     assert options == {"--batch-norm": "replica", **others, **sharding}
 

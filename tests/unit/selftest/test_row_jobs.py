@@ -94,6 +94,7 @@ def test_the_options_reach_the_workers(tmp_path: Path, monkeypatch: pytest.Monke
     assert asked.options_in_common() == {
         "--batch-norm": "replica",
         "--check": "auto",
+        "--checkpoint-every": "none",
         "--communication": "ring",
         "--compression": "bfloat16",
         "--jit": "auto",

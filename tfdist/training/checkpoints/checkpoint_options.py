@@ -11,6 +11,7 @@ import keras
 
 from tfdist.errors import UsageError
 from tfdist.launch.environment import Assignment
+from tfdist.launch.worker.checkpoint_interval import CheckpointInterval
 from tfdist.rundir import RunDir
 from tfdist.rundir.run_dir_creation import Resume
 from tfdist.text import safe_repr
@@ -91,10 +92,17 @@ def options_of_start(assignment: Assignment | None) -> CheckpointOptions | None:
     """The options that the start of a script asks for: checkpoints where it may have to resume, else None."""
     if assignment is None or assignment.target_kind in ("config", "inference") or assignment.recording is not None:
         return None
-    resume = wanted_resume(assignment)
-    if resume == "never" and not assignment.max_restarts:
+    resume, every = wanted_resume(assignment), assignment.checkpoint_every
+    if resume == "never" and not assignment.max_restarts and every is None:
         return None
-    return CheckpointOptions(RunDir(Path(assignment.run_dir)), resume=resume, is_restart=is_restart(assignment))
+    interval = CheckpointInterval(None, EVERY_MINUTES) if every is None else CheckpointInterval.parse(every)
+    return CheckpointOptions(
+        RunDir(Path(assignment.run_dir)),
+        interval.steps,
+        interval.minutes,
+        resume=resume,
+        is_restart=is_restart(assignment),
+    )
 
 
 class CheckpointRequest(keras.callbacks.Callback):

@@ -151,6 +151,9 @@ class FitRegistry:
                 f"There is nothing to resume in {checkpoints.folder}. Expected a complete checkpoint in it. "
                 "Received: --resume must. Give the directory of the run to resume, or begin with --resume auto."
             )
+        if resumed is None and is_first and options.resume == "auto" and self._attempt and self._is_chief:
+            where = checkpoints.folder
+            print(f"tfdist: no checkpoint yet in {where}: the training begins anew", file=sys.stderr, flush=True)
         return RegisteredFit(number, options, checkpoints, self._mark, resumed)
 
     def _is_earlier(self, resumed: CheckpointSummary, options: CheckpointOptions) -> bool:

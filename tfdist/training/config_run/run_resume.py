@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -17,6 +17,7 @@ from tfdist.order.epoch_span import EpochSpan
 from tfdist.order.position import START, Position
 from tfdist.rundir.completion import completed_epochs
 from tfdist.runtime.collectives.decisions import broadcast
+from tfdist.training.announcements import announcer
 from tfdist.training.checkpoints.checkpoint_options import is_restart, wanted_resume
 from tfdist.training.session.session import LaunchedSession
 
@@ -27,8 +28,6 @@ _ORDER_FACTORS = {
     "window": "the part of data.train.shuffle_buffer for each of these files",
 }
 """What the order of the samples depends on, in words for errors."""
-
-_log = logging.getLogger("tfdist")
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,9 @@ def find_run_start(session: LaunchedSession, assignment: Assignment, config: Run
                 f"There is nothing to resume in the run directory {session.run}. Expected a complete "
                 "checkpoint in it. Give the --run-dir of the run to resume, or begin a new one with --resume auto."
             )
-        _log.info("no checkpoint yet in %s: the run begins", checkpoints.folder)
+        if session.is_chief and assignment.attempt:
+            say = announcer(quiet=assignment.quiet, stream=sys.stderr)
+            say(f"tfdist: no checkpoint yet in {checkpoints.folder}: the training begins anew")
         return RunStart(checkpoints)
     summary, path = found
     if is_restart(assignment) and summary.job != assignment.job:

@@ -39,6 +39,13 @@ def test_a_script_that_may_have_to_go_on_is_kept(changes: dict[str, Any], resume
     assert options.is_restart == (changes.get("attempt", 0) > 0 and "resume" not in changes)
 
 
+@pytest.mark.parametrize(("every", "steps", "minutes"), [(None, None, 10.0), ("500", 500, None), ("2.5m", None, 2.5)])
+def test_how_often_a_script_is_kept(every: str | None, steps: int | None, minutes: float | None) -> None:
+    options = started(checkpoint_every=every, resume="auto")
+    assert options is not None and (options.every_steps, options.every_minutes) == (steps, minutes)
+    assert (started(checkpoint_every=every) is None) == (every is None)
+
+
 @pytest.mark.parametrize(
     "changes",
     [

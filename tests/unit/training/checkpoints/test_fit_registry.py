@@ -73,6 +73,17 @@ def test_fits_resume_along_the_chain_of_their_marks(tmp_path: Path, found: dict[
     assert len(lines) == 2
 
 
+@pytest.mark.parametrize("attempt", [0, 1])
+@pytest.mark.usefixtures("found")
+def test_a_later_start_without_a_checkpoint_says_that_it_begins_anew(
+    attempt: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = CheckpointOptions(RunDir(tmp_path), resume="auto")
+    registry = FitRegistry(tf.distribute.get_strategy(), options, seed=1, job=JOB, attempt=attempt)
+    assert resumed(registry) is None
+    assert capsys.readouterr().err.count(f"no checkpoint yet in {tmp_path / 'checkpoints'}: the training") == attempt
+
+
 def test_after_a_fit_that_has_trained_all_begin_anew(tmp_path: Path, found: dict[str, CheckpointSummary]) -> None:
     found |= {"checkpoints": summary("a", ""), "fit-2": summary("b", "a")}
     registry = registry_of(tmp_path)
