@@ -38,7 +38,7 @@ def test_an_account_over_a_restart_and_a_resumed_run(launchers: Launchers, tmp_p
     assert sum(made.seconds.values()) == pytest.approx(made.wall)
     assert [(a.opens, a.phase) for a in made.attempts] == [
         (True, AttemptPhase.RESTARTING),
-        (False, AttemptPhase.RUNNING),
+        (False, AttemptPhase.FAILED),  # by the state that its chief has left
         (True, AttemptPhase.DONE),
     ]
     assert [(a.begun_at, a.reached, a.lost) for a in made.attempts] == [(0, 40, 10), (30, 50, 0), (50, 60, 0)]

@@ -23,7 +23,7 @@ def read_starts(run: RunDir) -> tuple[RunStart, ...]:
         RunDirError: The ledger cannot be read.
     """
     entries, _ = read_further(run.ledger_file, max(0, _size(run.ledger_file) - _MOST_BYTES))
-    return starts_of(entries, _resumed_steps(run.resumes_file))
+    return starts_of(entries, resumed_steps(run.resumes_file))
 
 
 def is_saved(run: RunDir) -> bool:
@@ -62,7 +62,7 @@ def _with(start: RunStart, entry: LedgerEntry, begun: float, resumed: int) -> Ru
     return dataclasses.replace(start, code=entry.code)
 
 
-def _resumed_steps(file: Path) -> dict[int, int]:
+def resumed_steps(file: Path) -> dict[int, int]:
     """Attempt -> the step that it resumed after, the greatest where it resumed several times."""
     resumed: dict[int, int] = {}
     for line in _end_of(file).splitlines():

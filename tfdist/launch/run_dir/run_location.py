@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from tfdist.errors import FormingError, RunDirError
+from tfdist.launch.run_dir.killed_launcher import lines_of_killed
 from tfdist.rundir.atomic_files import write_json
 from tfdist.rundir.completion import completed_epochs
 from tfdist.rundir.layout import RunDir
+from tfdist.rundir.ledger_lines import append_entry
 from tfdist.rundir.regular_files import read_json
 from tfdist.rundir.run_dir_creation import Resume, create_run_dir, join_run_dir, next_attempt
 
@@ -86,7 +88,11 @@ def create_run_location(
         completed = completed_epochs(run)
         if completed >= epochs:
             return RunLocation(run, run_dir, seed or 0, 0, "", False, completed)
+    # Read before the states of the earlier start are removed.
+    unwritten = [] if run_dir is None or resume == "never" else lines_of_killed(RunDir(Path(run_dir)))
     run = create_run_dir(run_dir, name=name, overwrite=overwrite, resume=resume)
+    for line in unwritten:
+        append_entry(run.ledger_file, line)
     if seed is None:
         seed = _seed_before(run)
     job = secrets.token_hex(8)

@@ -11,8 +11,10 @@ again. Its time counts as replayed, in the attempt that did it in vain.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from tfdist.reports.ledger.account import Account, AttemptAccount, Span
 from tfdist.rundir.ledger_lines import AttemptPhase, LedgerEntry, LedgerEvent, LedgerInterval, TimeKind
@@ -22,17 +24,25 @@ MAX_SPANS = 4096
 _KINDS = {kind.value: kind for kind in TimeKind}
 
 
-def build_account(entries: Iterable[LedgerEntry], damaged: int = 0, max_spans: int = MAX_SPANS) -> Account | None:
+def build_account(
+    entries: Iterable[LedgerEntry],
+    damaged: int = 0,
+    max_spans: int = MAX_SPANS,
+    resumed: Mapping[int, int] = MappingProxyType({}),
+) -> Account | None:
     """The account of a run; None while its workers have not been started.
 
     Args:
         entries: The lines of its ledger, in their order; each is looked at once.
         damaged: How many could not be read.
         max_spans: Spans of one attempt, about; more are merged.
+        resumed: Attempt -> the step that it resumed after, to which the one before it had come at least.
     """
     builder = _Builder(max_spans)
     for entry in entries:
         builder.take(entry)
+    for before, after in itertools.pairwise(builder.attempts):
+        before.told = max(before.told, resumed.get(after.number, 0))
     attempts = _without_lost([attempt.done() for attempt in builder.attempts])
     return Account(tuple(attempts), damaged) if attempts else None
 

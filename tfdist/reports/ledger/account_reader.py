@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tfdist.errors import RunDirError
+from tfdist.launch.requeues.run_starts import resumed_steps
 from tfdist.reports.ledger.account import Account
 from tfdist.reports.ledger.account_builder import build_account
 from tfdist.rundir import ledger_lines
@@ -33,7 +34,7 @@ def read_account(run_dir: str | Path) -> tuple[str, Account]:
                 lines += 1
                 yield entry
 
-    found = build_account(entries())
+    found = build_account(entries(), resumed=resumed_steps(run.resumes_file))
     if found is None:
         raise RunDirError(
             f"The ledger {run.ledger_file} does not say yet that workers were started. Expected a run whose workers "

@@ -20,6 +20,15 @@ def spent(made: Account) -> dict[str, float]:
     return {kind.value: pytest.approx(seconds) for kind, seconds in made.seconds.items() if seconds}
 
 
+def test_a_checkpoint_tells_how_far_a_killed_attempt_had_come() -> None:
+    lines = [running(0, 2.0, 0.0), did(0, 2.0, 9.0, step=1, steps=(0, 1)), running(1, 20.0, 19.0)]
+    lines += [did(1, 20.0, 29.0, step=9, steps=(407, 1200)), over(1, 30.0, step=1200)]
+    made = build_account(lines, resumed={1: 407})
+    assert made is not None
+    assert [(attempt.begun_at, attempt.reached) for attempt in made.attempts] == [(0, 407), (407, 1200)]
+    assert (made.steps, made.lost) == (1200, 0)
+
+
 FIT = did(0, 5.0, 9.0, compile=1, step=3, steps=(0, 10))
 
 
