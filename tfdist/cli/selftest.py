@@ -43,8 +43,9 @@ def selftest(
 
     Trains small models with the features of Keras on one device, on all devices and on one worker a device, and
     compares them step by step; kills and resumes a training; checks copies between devices to the bit; takes the times
-    of a step. On machines without a GPU all of it runs on the CPU. Writes report.md, to read, and report.json, to send.
-    Exits with 0 when all is the same, with 6 when something differs, with 4 when a run failed.
+    of a step. On machines without a GPU all of it runs on the CPU. All rows take about five minutes on two cores.
+    Writes report.md, to read, and report.json, to send. Exits with 0 when all is the same, with 6 when something
+    differs, with 4 when a run failed.
     """
     # Imported here: NumPy takes longer to load than `tfdist --help` may take.
     from tfdist.selftest.reports.report_folder import ReportFolder
@@ -71,6 +72,8 @@ def selftest(
         begin=lambda machine, layouts: show(opening(machine, layouts, spec.run_options), lines.head()),
         result=lambda result: show(*lines.lines(result)),
     )
+    rows = f"{len(spec.rows)} rows take about five minutes on two cores" if not spec.only else "some rows"
+    click.echo(f"selftest: {rows}, {spec.timeout:g} s at most (--timeout); --only ROW runs one of them", err=True)
     try:
         report = run_selftest(spec, listener)
     except Interrupted as interrupted:

@@ -208,9 +208,12 @@ def _prepare_debugging(ctx: click.Context, options: dict[str, Any]) -> None:
 
 
 def _tell(job: JobSpec, chosen: str) -> None:
-    """Says how many workers were chosen, and with --verbose what the run will do with its data."""
-    if chosen and not job.quiet:
-        click.echo(f"tfdist: {chosen}", err=True)
+    """Says how many workers were chosen and what they share, and with --verbose what the run will do with its data."""
+    from tfdist.launch.environment import crowding
+
+    for said in (chosen, crowding(len(job.membership.local))):
+        if said and not job.quiet:
+            click.echo(f"tfdist: {said}", err=True)
     if job.config is not None and job.verbose and job.membership.has_chief:
         from tfdist.cli.plan import planned
 

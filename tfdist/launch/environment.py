@@ -36,6 +36,7 @@ from tfdist.launch.worker.processor import this_processor
 from tfdist.launch.worker.variable_objections import check_objections
 from tfdist.launch.worker_options import WorkerOptions
 from tfdist.net import shared_token
+from tfdist.text import format_count
 
 VARIABLE = "TFDIST_WORKER"
 _REFUSES_BREAKPOINTS = "tfdist.training.refused_breakpoint.refuse"
@@ -111,6 +112,14 @@ def choose_cores_here(size: int, local: int, environ: Mapping[str, str] | None =
         return [own] * size
     nodes = usable_nodes()
     return [choose_binding(rank, size, nodes) for rank in range(size)]
+
+
+def crowding(local: int, environ: Mapping[str, str] | None = None) -> str:
+    """What is to be said of `local` workers that compute on fewer cores than they are; empty for others."""
+    cores = len(os.sched_getaffinity(0))
+    if local <= cores or local < 2 or computes_on_gpus(os.environ if environ is None else environ):
+        return ""
+    return f"{local} workers share {format_count(cores, 'core')}: more workers than cores make a training slower"
 
 
 def is_dumb_terminal(environ: Mapping[str, str] | None = None) -> bool:

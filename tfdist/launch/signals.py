@@ -12,6 +12,10 @@ from types import FrameType, TracebackType
 from typing import Any
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_HOW: dict[int, str] = {
+    signal.SIGINT: "Ctrl-C, SIGINT",
+    signal.SIGHUP: "the terminal or the connection was closed, SIGHUP",
+}
 
 
 AT_ONCE_SECONDS = 2.0
@@ -40,7 +44,7 @@ def signal_name(number: int) -> str:
 
 def describe_signal(number: int, to: str = "the launcher") -> str:
     """The signal and the process that got it, in words."""
-    how = "Ctrl-C, SIGINT" if number == signal.SIGINT else signal_name(number)
+    how = _HOW.get(number) or signal_name(number)
     return f"{how} to {to} on {socket.gethostname()}"
 
 

@@ -109,8 +109,8 @@ class Failure(JsonRecord):
 
     @property
     def when(self) -> str:
-        """Where in the training it was: `in epoch 3 after step 418`; empty if unknown."""
-        return "" if self.step is None else f"in epoch {(self.epoch or 0) + 1} after step {self.step}"
+        """Where in the training it was: `in epoch 3 after step 418`; empty if unknown, and before its first step."""
+        return "" if not self.step else f"in epoch {(self.epoch or 0) + 1} after step {self.step}"
 
     @property
     def what(self) -> str:

@@ -13,6 +13,7 @@ from tfdist.rundir.failure import Failure
 from tfdist.rundir.job_state import JobState
 from tfdist.rundir.json_record import JsonRecord, is_finite
 from tfdist.rundir.layout import RunDir
+from tfdist.rundir.ledger_lines import AttemptPhase, LedgerEvent, read_further
 from tfdist.rundir.regular_files import read_json
 from tfdist.rundir.run_dir_creation import DEFAULT_PARENT
 from tfdist.rundir.worker_state import WorkerState
@@ -20,6 +21,7 @@ from tfdist.rundir.worker_state import WorkerState
 _STATE = re.compile(r"worker-([0-9]{1,5})\.json")
 """With more digits it is no worker's: those that left nothing are listed up to the greatest index."""
 _LOG = re.compile(r"worker-([0-9]{1,5})\.([0-9]{1,9})\.log")
+_LAST_LINES_BYTES = 1 << 16
 _ATTEMPTS = 3
 """Times that a file is read: on a network file system, one that was replaced meanwhile may be stale."""
 
@@ -40,6 +42,7 @@ class Snapshot:
         absent: Workers that left nothing here, because their machines have directories of their own.
         failure: What ended the run; None if nothing did, or the record is damaged.
         earlier: Attempt -> what ended it, of the current attempt and the one before if another one followed.
+        stopped_by: Who or what stopped it, in words, as its ledger has it; empty where nobody did.
     """
 
     run: RunDir
@@ -51,6 +54,7 @@ class Snapshot:
     absent: tuple[int, ...]
     failure: Failure | None
     earlier: dict[int, Failure]
+    stopped_by: str = ""
 
 
 def read_run(run: RunDir) -> Snapshot:
@@ -81,7 +85,18 @@ def read_run(run: RunDir) -> Snapshot:
         absent=tuple(index for index in range(max(known, default=-1)) if index not in known),
         failure=_record_or_none(Failure, run.failure_file),
         earlier=_earlier_failures(run, job),
+        stopped_by=_stopped_by(run),
     )
+
+
+def _stopped_by(run: RunDir) -> str:
+    """What the last line of the ledger says of a stop."""
+    try:
+        entries, _ = read_further(run.ledger_file, max(0, run.ledger_file.stat().st_size - _LAST_LINES_BYTES))
+    except (OSError, RunDirError):
+        return ""
+    last = entries[-1] if entries else None
+    return last.why if isinstance(last, LedgerEvent) and last.phase is AttemptPhase.STOPPED else ""
 
 
 def _run_record(run: RunDir) -> dict[str, object]:

@@ -38,8 +38,11 @@ def run_killed(row: Row, layout: Layout, jobs: RowJobs) -> RowResult:
         except Interrupted as interrupted:
             raise jobs.stopped(interrupted.code) from None
         except TfdistError as error:
+            jobs.check()
             return failed(row, layout, str(error))
     if verification.failure is not None:
+        # A run that ends with the time has not failed: its timeouts are cut to that.
+        jobs.check()
         return failed(row, layout, *failure_of(_failed_run(Path(str(spec.keep))), verification.failure_code))
     return _judged(row, layout, spec, verification)
 

@@ -169,9 +169,13 @@ class RowJobs:
             try:
                 code = run_job(target.job(layout.workers, run_dir, **options))
             except TfdistError as error:
+                self.check()
                 return error.exit_code, str(error), ""
         if code in STOPPED:
             raise self.stopped(code)
+        if code:
+            # A job that ends with the time has not failed: its timeouts are cut to that.
+            self.check()
         return (code, *failure_of(RunDir(run_dir), code)) if code else (0, "", "")
 
 

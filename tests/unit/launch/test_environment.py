@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tfdist.errors import UsageError
+from tfdist.launch import environment
 from tfdist.launch.environment import VARIABLE, Assignment, read_token
 from tfdist.launch.worker.core_binding import CoreBinding
 from tfdist.launch.worker.kernel_choice import Kernels
@@ -72,6 +73,13 @@ def test_a_breakpoint_without_a_terminal_is_refused(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("PYTHONBREAKPOINT", SECOND.to_environ({})["PYTHONBREAKPOINT"])
     with pytest.raises(UsageError, match=r"breakpoint\(\) in .*test_environment.py, line \d+: .* --debug-worker 0"):
         breakpoint()  # noqa: T100
+
+
+def test_more_workers_than_cores_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment.os, "sched_getaffinity", lambda pid: {0, 3})
+    hidden = {"CUDA_VISIBLE_DEVICES": ""}
+    assert [bool(environment.crowding(workers, hidden)) for workers in (1, 2, 3)] == [False, False, True]
+    assert environment.crowding(4, hidden).startswith("4 workers share 2 cores: ")
 
 
 def test_workers_do_not_get_the_launchers_secret() -> None:

@@ -26,6 +26,12 @@ ERROR = Failure(
 )
 
 
+def test_where_it_was_is_said_from_the_first_step_on() -> None:
+    """An evaluation, and what comes before the first step of a training, are in no epoch."""
+    whens = [dataclasses.replace(FAILURE, epoch=0, step=step).when for step in (None, 0, 3)]
+    assert whens == ["", "", "in epoch 1 after step 3"]
+
+
 def test_a_failure_survives_json() -> None:
     before = dataclasses.replace(FAILURE, last_lines=("a", "b"), address="h:1")
     assert Failure.from_dict(json.loads(json.dumps(before.to_dict()))) == before

@@ -15,6 +15,7 @@ from tfdist.errors import RunDirError
 from tfdist.rundir import RunDir, State, WorkerState, create_run_dir
 from tfdist.rundir.failure import Failure
 from tfdist.rundir.job_state import JobState
+from tfdist.rundir.ledger_lines import AttemptPhase, LedgerEvent, append_entry
 from tfdist.rundir.run_snapshot import read_run
 
 STATE = WorkerState(
@@ -47,6 +48,14 @@ def test_all_records_are_read(run: RunDir) -> None:
     assert found.earlier == {1: FAILURE}
     assert found.created is not None and abs(found.created - time.time()) < 600
     assert found.absent == tuple(range(2, 10)) and found.unreadable == {}
+
+
+def test_what_stopped_a_run_is_in_its_ledger(run: RunDir) -> None:
+    why = "the terminal or the connection was closed, SIGHUP to the launcher on h"
+    append_entry(run.ledger_file, LedgerEvent(0, 9.0, AttemptPhase.STOPPED, why=why, code=129))
+    assert read_run(run).stopped_by == why
+    append_entry(run.ledger_file, LedgerEvent(1, 10.0, AttemptPhase.RUNNING))
+    assert read_run(run).stopped_by == ""
 
 
 def test_a_run_that_has_just_begun(run: RunDir) -> None:

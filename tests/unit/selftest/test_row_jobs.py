@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import select
+import time
 from pathlib import Path
 
 import pytest
@@ -146,6 +147,24 @@ def test_a_job_that_does_not_start(jobs: RowJobs, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(row_jobs, "run_job", fail)
     assert jobs.run(["dense"], DEVICES)["dense"].problem == "nobody came"
+
+
+@pytest.mark.parametrize("code", [4, 3])
+def test_a_job_that_ends_with_the_time_has_not_failed(
+    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own timeouts are cut to the time that is left, and end it in the same moment."""
+    jobs = RowJobs(SelftestSpec(), tmp_path, Signals(), Deadline(0.2))
+
+    def end(spec: JobSpec) -> int:
+        time.sleep(0.3)
+        if code == 3:
+            raise FormingError("nobody came")
+        return code
+
+    monkeypatch.setattr(row_jobs, "run_job", end)
+    with pytest.raises(row_jobs.TimeUp):
+        jobs.run(["dense"], DEVICES)
 
 
 def test_a_signal_ends_everything(jobs: RowJobs, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,10 +93,14 @@ def _head(document: Mapping[str, Any]) -> list[str]:
         f"checkpoint  {document['path']}",
         f"position    {get('total')} steps of the run: {get('epoch')} epochs and {get('step')} steps{when}",
         f"order       seed {get('seed')}, global batch {get('batch_size')}, {get('samples')} samples an epoch",
-        f"trained on  {get('workers')} workers, {get('replicas')} replicas{kernels}",
+        f"trained on  {_counted(get('workers'), 'worker')}, {_counted(get('replicas'), 'replica')}{kernels}",
         f"versions    {versions or '-'}",
         f"files       {files}",
     ]
+
+
+def _counted(number: Any, noun: str) -> str:
+    return format_count(number, noun) if isinstance(number, int) else f"{number} {noun}s"
 
 
 def _history(document: Mapping[str, Any]) -> dict[str, list[float | None]]:

@@ -71,8 +71,8 @@ def lost_launcher(host: str, workers: Sequence[int], address: str) -> Failure:
     """
     names = ", ".join(map(str, workers))
     here = socket.gethostname()
-    what = f"it was killed, or its machine or the network between {here} and {host} failed"
-    message = f"the launcher of worker(s) {names} is gone: {what}"
+    elsewhere = "" if host == here else f", or its machine or the network between {here} and {host} failed"
+    message = f"the launcher of worker(s) {names} is gone: it was killed{elsewhere}"
     return Failure(workers[0], host, time.time(), "lost", message, address=address)
 
 

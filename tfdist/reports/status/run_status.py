@@ -175,6 +175,9 @@ def _slowest_first(row: WorkerStatus, interval: float) -> tuple[int, float, floa
     return 2, -state.busy, 0, state.index
 
 
+_STOPPED = "somebody stopped it, by a signal"
+
+
 def _condition(
     snapshot: Snapshot, rows: list[WorkerStatus], launcher: Presence | None, now: float
 ) -> tuple[RunCondition, str]:
@@ -187,7 +190,7 @@ def _condition(
         if snapshot.failure is not None:
             return RunCondition.FAILED, ""
         settles = age < _SETTLING_SECONDS and launcher is not Presence.GONE
-        return (RunCondition.STOPPING, "") if settles else (RunCondition.STOPPED, "somebody stopped it, by a signal")
+        return (RunCondition.STOPPING, "") if settles else (RunCondition.STOPPED, snapshot.stopped_by or _STOPPED)
     if launcher is Presence.GONE:
         process = f"pid {snapshot.job.pid} on {snapshot.job.host}"
         return RunCondition.DEAD, f"its launcher ({process}) is gone without having said how the run ended"

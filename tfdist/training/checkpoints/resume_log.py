@@ -11,6 +11,7 @@ from tfdist.errors import RunDirError
 from tfdist.launch.worker.kernel_choice import NAMES
 from tfdist.rundir import RunDir, atomic_files
 from tfdist.rundir.regular_files import open_regular
+from tfdist.text import format_count
 
 _MOST_BYTES = 16 << 20
 """More than a hundred thousand resumes take."""
@@ -102,4 +103,4 @@ def place_of(resumed: CheckpointSummary) -> str:
 
 def change_of(resumed: CheckpointSummary, replicas: int) -> str:
     """What changed since a checkpoint was made, for the line that says where a training resumes; mostly nothing."""
-    return "" if resumed.replicas == replicas else f", which was on {resumed.replicas} replicas"
+    return "" if resumed.replicas == replicas else f", which was on {format_count(resumed.replicas, 'replica')}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tfdist.runtime.cpu_kernels import uses_onednn
 from tfdist.runtime.strategy_settings import settings_of
+from tfdist.text import format_count
 from tfdist.training.session.session import Session
 
 
@@ -24,4 +25,5 @@ def describe(session: Session) -> str:
     if settings.offload is not None:
         shards.append(f"optimizer {settings.offload}")
     how = ", ".join([strategy, session.choice.communication, *kernels, *shards])
-    return f"{workers}{replicas} replicas on {kind}s ({how})"
+    kinds = kind if replicas == 1 else f"{kind}s"
+    return f"{workers}{format_count(replicas, 'replica')} on {kinds} ({how})"

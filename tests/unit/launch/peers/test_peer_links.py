@@ -13,6 +13,7 @@ from dataclasses import replace
 import pytest
 
 from tfdist.launch.agent.failure_diagnosis import from_signal
+from tfdist.launch.peers import peer_links
 from tfdist.launch.peers.messages import AttemptEnded, Event, GiveUp, Hold, Restart, Stop
 from tfdist.launch.peers.peer_links import PeerLink, PeerLinks, keep_alive
 from tfdist.net.bounded_wait import Source
@@ -258,3 +259,11 @@ def test_a_line_that_takes_no_more_is_ready_when_it_does_again(pair: tuple[PeerL
 
 def is_ready(source: Source) -> bool:
     return bool(select.select([source], [], [], 0)[0])
+
+
+@pytest.mark.parametrize("here", ["h", "other"])
+def test_a_launcher_of_this_host_is_not_lost_by_the_network(here: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer_links.socket, "gethostname", lambda: here)
+    message = peer_links.lost_launcher("h", (1,), "h:2").message
+    network = ", or its machine or the network between other and h failed" if here == "other" else ""
+    assert message == f"the launcher of worker(s) 1 is gone: it was killed{network}"

@@ -16,6 +16,11 @@ FAILED = (worker(0, state=State.FAILED), worker(1, state=State.FAILED))
 OLD = SILENT_SECONDS + 1
 
 
+def test_who_stopped_a_run_is_said() -> None:
+    found = status(worker(0, state=State.STOPPED), phase="failed", launcher=GONE, stopped_by="Ctrl-C, SIGINT to h0")
+    assert (found.condition, found.reason) == (RunCondition.STOPPED, "Ctrl-C, SIGINT to h0")
+
+
 @pytest.mark.parametrize(
     ("workers", "options", "condition"),
     [
