@@ -91,6 +91,7 @@ DECIDES_NOTHING = {
     "keras_repairs/sharded_parameters/gathered_reads.py::gradient": "sums that are put off, not those of a strategy",
     "launch/environment.py::choose_cores_here": "which cores a worker has",
     "launch/environment.py::choose_kernels_here": "which kernels computations on CPUs have",
+    "launch/environment.py::crowding": "advice in words",
     "multihost/slurm/submission.py::submitted_text": "counts in words",
     "ray/job/node_actor.py::gpus": "asks Ray for the GPUs of a node",
     "ray/job/placement.py::resources_text": "counts in words",
