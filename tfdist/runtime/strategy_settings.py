@@ -62,6 +62,7 @@ class StrategySettings:
             which refuses a step that cannot be.
         writes: Whether steps write what they write; not while one is made beside the training, to be looked at.
         strict: Whether what would be warned of, about exactness or cost, is refused.
+        made_by_script: Whether the script has made a strategy, for which it was given this one.
     """
 
     batch_norm: BatchNorm = "synchronized"
@@ -85,6 +86,7 @@ class StrategySettings:
     check: Check = "auto"
     writes: bool = True
     strict: bool = False
+    made_by_script: bool = False
 
     @property
     def meter_of_sums(self) -> StepMeter | None:

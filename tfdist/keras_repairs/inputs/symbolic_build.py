@@ -14,11 +14,13 @@ from keras.src import backend
 from keras.src.trainers.data_adapters import data_adapter_utils
 
 from tfdist.keras_repairs.base.fit_state import fit_state
+from tfdist.keras_repairs.inputs.epoch_iterator import whole_batches
 from tfdist.keras_repairs.model_checks import refusals
 from tfdist.keras_repairs.model_checks.user_overrides import is_overridden
 from tfdist.keras_repairs.optimizer.first_averages import is_to_be_built_first, warn_of_plain_keras
 from tfdist.keras_repairs.random_numbers.seeds import not_advancing
 from tfdist.runtime.batches.distribute import ReplicaBatch
+from tfdist.runtime.strategy_settings import settings_of
 
 Function = Callable[..., Any]
 
@@ -32,6 +34,9 @@ def maybe_symbolic_build(original: Function) -> Function:
     Keras would build everything before that, from a batch that it reduces over the replicas to learn its shape. That
     crashes on unequal pieces, on strings and on several workers, and takes a batch from generators that cannot give it
     back; optimizers would exist before their first step, and variables under other names.
+
+    A script that makes a strategy has Keras do so on one device, too. Then a batch is taken here as well: the samples
+    of its steps are those that come after it, in the order in which a dataset is shuffled the second time.
     """
 
     def repaired(self: Any, iterator: Any = None, data_batch: Any = None) -> None:
@@ -42,6 +47,8 @@ def maybe_symbolic_build(original: Function) -> Function:
                 build_parts(self, iterator._distributed_dataset.element_spec)
             original(self, iterator, data_batch)
             return
+        if iterator is not None and settings_of(strategy).made_by_script:
+            next(iter(whole_batches(iterator)), None)
         refusals.check_model(self)
 
     return repaired

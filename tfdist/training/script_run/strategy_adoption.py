@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.warn_once import warn_once
+from tfdist.runtime.strategy_settings import settings_of
 from tfdist.training.session.session import Session
 
 _KINDS = {
@@ -61,6 +62,7 @@ def _stand_in(original: type, name: str, session: Session) -> type:
                     f"the {name} that the script makes is the job's strategy, {_NAMES[session.choice.kind]} of "
                     f"{session.strategy.num_replicas_in_sync} replicas."
                 )
+            settings_of(session.strategy).made_by_script = True
             return session.strategy
 
         def __instancecheck__(cls, instance: Any) -> bool:
