@@ -6,6 +6,7 @@ Each argument is INDEX:ACTION[:VALUE]; the actions of this worker's index are do
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -210,6 +211,8 @@ def act(action: str, value: str, assignment: Assignment, run: RunDir) -> int:
     elif action == "descriptors":
         wait_for_all(assignment, run)
         print(min(descriptors_of_the_launcher()), flush=True)
+    elif action == "measure":
+        measure_the_launcher(Path(value), assignment)
     elif action == "listen":
         listen(assignment)
     elif action == "code":
@@ -261,6 +264,22 @@ def descriptors_of_the_launcher() -> Iterator[int]:
     for _ in range(20):
         yield len(os.listdir(f"/proc/{os.getppid()}/fd"))
         time.sleep(0.01)
+
+
+def measure_the_launcher(file: Path, assignment: Assignment) -> None:
+    """Adds a line with what the launcher takes of the machine, and how many files of this user are in shared memory."""
+    launcher = Path(f"/proc/{os.getppid()}")
+    status = dict(line.split(":", 1) for line in (launcher / "status").read_text().splitlines())
+    own = [entry for entry in os.scandir("/dev/shm") if entry.stat(follow_symlinks=False).st_uid == os.getuid()]
+    taken = {
+        "attempt": assignment.attempt,
+        "descriptors": min(descriptors_of_the_launcher()),
+        "threads": int(status["Threads"]),
+        "kilobytes": int(status["VmRSS"].split()[0]),
+        "shared": len(own),
+    }
+    with file.open("a") as lines:
+        lines.write(json.dumps(taken) + "\n")
 
 
 def listen(assignment: Assignment) -> None:

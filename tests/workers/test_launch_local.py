@@ -248,3 +248,19 @@ def test_a_blocked_terminal_does_not_keep_the_launcher_from_ending(launchers: La
     assert launcher.process.wait(30) == 143
     assert left_behind(launcher.mark) == []
     launcher.end()
+
+
+@pytest.mark.slow
+@pytest.mark.bound(600)
+def test_two_hundred_restarts_take_no_more_than_a_few(launchers: Launchers) -> None:
+    """Of descriptors, threads, memory and shared memory; children that a worker leaves end with each attempt."""
+    taken, daemon = launchers.folder / "taken", launchers.folder / "daemon"
+    kills = [f"0@{attempt}:signal:9" for attempt in range(200)]
+    says = [f"0:daemon:{daemon}", f"0:measure:{taken}", *kills]
+    launcher = launchers.start(nproc=2, args=says, max_restarts=1000, delay=0.0, show="none")
+    assert launcher.end(540) == 0, launcher.err[-2000:]
+    lines = [json.loads(line) for line in taken.read_text().splitlines()]
+    assert [line["attempt"] for line in lines] == list(range(201))
+    early, late = lines[10:20], lines[-10:]
+    for name, more in (("descriptors", 0), ("threads", 0), ("kilobytes", 4096), ("shared", 0)):
+        assert min(each[name] for each in late) <= max(each[name] for each in early) + more, name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import select
 import socket
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,9 +15,11 @@ from tests.ports import free_ports
 from tests.waiting import until
 from tfdist.cluster import Cluster
 from tfdist.errors import PortTakenError
-from tfdist.net.handshake import Introduction
+from tfdist.net.handshake import CallerSide, Introduction
 from tfdist.net.hello import Hello
+from tfdist.net.line_socket import LineError, LineSocket
 from tfdist.net.listener import MAX_STRANGERS, Caller, Listener
+from tfdist.net.shared_token import Seal, Token
 
 CLUSTER = Cluster.parse("a:20000,b:20000")
 MINE, THEIRS = Hello.own(CLUSTER, (0,)), Hello.own(CLUSTER, (1,))
@@ -119,3 +122,48 @@ def test_a_port_that_cannot_be_listened_on_is_an_error(listening: Callable[..., 
         pytest.raises(PortTakenError, match="This launcher cannot listen on its workers' ports"),
     ):
         Listener([port], Introduction(MINE), lambda: 0.0).open()
+
+
+def test_what_was_heard_of_a_call_cannot_be_said_again(listening: Callable[..., Listening]) -> None:
+    """Neither all of it, nor the order of a sealed line in another call of the one who has the token."""
+    token = Token("secret")
+    here = listening(Introduction(MINE, token))
+    heard: list[bytes] = []
+    kept = [call_with_token(here, token, heard) for _ in range(2)]
+    order = kept[0][0].close(b'{"leaving": true}') + b"\n"
+    kept[0][2].sendall(order)
+    until(lambda: kept[0][1].receive() == [{"leaving": True}])
+    kept[1][2].sendall(order)
+    with pytest.raises(LineError):
+        until(kept[1][1].receive)
+    stranger = here.call()
+    lines, came = stranger.makefile("rb"), []
+    answers = []
+    for line in heard[:2]:
+        stranger.sendall(line)
+        until(lambda: came.extend(here.listener.step()) or is_readable(stranger))
+        answers.append(json.loads(lines.readline()))
+    assert [*answers[0]] == ["nonce"] and answers[1] == {"refused": True}
+    assert all(caller.line is None for caller in came)
+
+
+def call_with_token(here: Listening, token: Token, heard: list[bytes]) -> tuple[Seal, LineSocket, socket.socket]:
+    """A call by the rules: the seal of the caller's line, and both of its ends. What the caller says is noted."""
+    caller = here.call()
+    side = CallerSide(Introduction(THEIRS, token), link=True)
+    lines, say, met = caller.makefile("rb"), side.opening, None
+    answered: list[Caller[Hello]] = []
+    while met is None:
+        if say is not None:
+            heard.append(json.dumps(say).encode() + b"\n")
+            caller.sendall(heard[-1])
+        until(lambda: answered.extend(here.listener.step()) or is_readable(caller))
+        reply = side.hear(json.loads(lines.readline()))
+        say, met = reply.say, reply.met
+    until(lambda: answered.extend(here.listener.step()) or answered)
+    assert answered[0].line is not None
+    return token.seal("caller", met.said), answered[0].line, caller
+
+
+def is_readable(connection: socket.socket) -> bool:
+    return bool(select.select([connection], [], [], 0)[0])
