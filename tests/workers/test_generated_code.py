@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import subprocess
+import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.marks import slow
 from tests.workers.cli_process import tfdist
+from tfdist.launch.worker.generated_code_dir import generated_code_dir
 
 _SCRIPT = """
     import os, signal, sys, tempfile
@@ -47,3 +52,36 @@ def test_a_job_leaves_none_behind_and_keeps_what_a_script_makes(tmp_path: Path, 
     (own,) = (Path(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("own "))
     assert own.parent == place and own.exists()
     assert [entry for entry in place.iterdir() if "autograph" in entry.name] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [None, signal.SIGKILL])
+def test_a_script_of_its_own_leaves_none_behind_or_the_next_start_removes_them(
+    tmp_path: Path, number: int | None
+) -> None:
+    place = tmp_path / "tmp"
+    place.mkdir()
+    script = tmp_path / "script.py"
+    script.write_text("import tfdist\ntfdist.strategy()\n" + textwrap.dedent(_SCRIPT))
+    environ = {**os.environ, "TMPDIR": str(place)}
+    done = subprocess.run(
+        [sys.executable, script, *([] if number is None else [str(int(number))])],
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == -(number or 0), done.stderr
+    left = [entry for entry in place.iterdir() if "autograph" in entry.name]
+    assert len(left) == bool(number)
+    with pytest.MonkeyPatch.context() as patch, generated_code_dir_in(place, patch) as made:
+        assert [entry for entry in place.iterdir() if "autograph" in entry.name] == [made]
+
+
+@contextlib.contextmanager
+def generated_code_dir_in(place: Path, patch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder that the next start makes."""
+    patch.setattr("tempfile.tempdir", str(place))
+    with generated_code_dir() as folder:
+        assert folder is not None
+        yield Path(folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import tempfile
 from collections.abc import Iterator
@@ -40,6 +41,13 @@ def keep_generated_code_in(folder: str | None) -> None:
     # TensorFlow has no setting for it. Where another version of it makes its files otherwise, they stay where it does.
     if folder is not None and getattr(loader, "tempfile", None) is not None:
         loader.tempfile = _TempfileIn(folder)
+
+
+def keep_generated_code_apart() -> None:
+    """Keeps them in a folder that goes with this process, which no launcher has given one, or with the next start."""
+    opened = contextlib.ExitStack()
+    opened.enter_context(generated_code_apart())
+    atexit.register(opened.close)
 
 
 @contextlib.contextmanager

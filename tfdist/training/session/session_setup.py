@@ -40,7 +40,7 @@ from tfdist.training.probes.recording_setup import devices_for, impose_settings
 from tfdist.training.probes.tracer import Tracer
 from tfdist.training.session.cluster_start import forming
 from tfdist.training.session.device_memory import memory_of
-from tfdist.training.session.generated_code import keep_generated_code_in
+from tfdist.training.session.generated_code import keep_generated_code_apart, keep_generated_code_in
 from tfdist.training.session.idle_options import idle_options
 from tfdist.training.session.session import LaunchedSession, Session
 from tfdist.training.session.worker_context import LaunchedWorkerContext, WorkerContext
@@ -61,6 +61,7 @@ def set_up(context: WorkerContext, request: devices.DeviceRequest) -> Session:
     """
     check_environment()
     check_libraries()
+    keep_generated_code_apart()
     base = _make_strategy(context, request, None)
     seed = None
     if context.num_workers > 1:
