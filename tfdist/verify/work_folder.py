@@ -32,11 +32,21 @@ class WorkFolder:
 def open_folder(keep: str | None, purpose: str = "verify") -> Iterator[WorkFolder]:
     """A temporary folder, removed at the end, or `keep`, which stays. Raises `UsageError` if that cannot be used."""
     if keep is None:
-        with temporary_folder(purpose) as path:
-            yield WorkFolder(path, kept=False)
+        with contextlib.ExitStack() as opened:
+            yield WorkFolder(_made(purpose, opened), kept=False)
     else:
         _check_empty(keep)
         yield WorkFolder(Path(keep), kept=True)
+
+
+def _made(purpose: str, opened: contextlib.ExitStack) -> Path:
+    try:
+        return opened.enter_context(temporary_folder(purpose))
+    except OSError as error:
+        raise UsageError(
+            "No folder for the run directory of this command could be made. Expected room in the folder for temporary "
+            f"files, and that this user may write there. Received: {error}. Set TMPDIR to another one."
+        ) from error
 
 
 def _check_empty(keep: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tfdist.errors import UsageError
 from tfdist.verify.work_folder import open_folder
 
 KILLED_INSIDE = """
@@ -34,3 +35,14 @@ def test_what_a_killed_command_left_goes_with_the_next_unless_it_was_kept(kept: 
         assert folder.path.name.startswith("tfdist-verify.")
         assert left.exists() == kept
     assert list(temporary.iterdir()) == [left] * kept
+
+
+def test_without_a_place_for_temporary_files_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "file"))
+    with pytest.raises(UsageError, match="Not a directory.* Set TMPDIR to another one"), open_folder(None):
+        pass
+    # What goes wrong inside is something else.
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(OSError, match="inside"), open_folder(None):
+        raise OSError("inside")
