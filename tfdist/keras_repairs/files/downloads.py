@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import os
@@ -34,19 +35,36 @@ def get_file(original: Function) -> Function:
 
 @contextmanager
 def _one_at_a_time(what: str) -> Iterator[None]:
-    """Holds a file lock, by what is asked for, among this user's processes; the kernel frees it with its holder."""
+    """Holds a file lock, by what is asked for, among this user's processes; the kernel frees it with its holder.
+
+    Its file goes with whoever held it last.
+    """
     name = f"tfdist-{os.getuid()}-{hashlib.sha256(what.encode()).hexdigest()[:16]}.lock"
     path = Path(tempfile.gettempdir()) / name
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = _locked(path, time.monotonic() + LOCK_SECONDS)
     try:
-        _lock(descriptor, path)
         yield
     finally:
+        with contextlib.suppress(OSError):
+            path.unlink()  # before it is free: who has waited for it sees that it is gone
         os.close(descriptor)
 
 
-def _lock(descriptor: int, path: Path) -> None:
-    deadline = time.monotonic() + LOCK_SECONDS
+def _locked(path: Path, deadline: float) -> int:
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            _lock(descriptor, path, deadline)
+            is_there = os.fstat(descriptor).st_nlink > 0
+        except BaseException:
+            os.close(descriptor)
+            raise
+        if is_there:
+            return descriptor
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, path: Path, deadline: float) -> None:
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
