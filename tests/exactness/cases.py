@@ -105,6 +105,7 @@ SLOW = {
     *("xla_and_steps_per_execution", "xla_in_a_step_of_ones_own", "xla_with_masks_and_added_losses"),
     *("steps_per_execution_of_a_dataset_that_repeats", "steps_per_execution_of_unknown_size"),
     *("two_fits_and_changed_layers", "several_outputs_and_masks_of_losses", "mask_and_sample_weight", "convolution"),
+    "gradients_of_places_in_a_loop",
     *("gradient_accumulation_of_an_embedding", "gathered_metrics", "sparse_gradients_by_adagrad"),
     *("own_step_with_a_declared_sum", "mean_with_sample_weight", "mask_of_an_embedding", "metrics_inside_a_layer"),
     *("layers_that_xla_compiles", "layers_that_xla_compiles_with_a_loss", "layers_that_run_eagerly"),

@@ -9,7 +9,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tests.exactness.table import BATCH, ONLY_TRAINED, case, classifier, fitted, fitted_on, numbers
+from tests.exactness.optimizer_cases import WithPositions
+from tests.exactness.table import BATCH, ONLY_TRAINED, case, classifier, fitted, fitted_on, numbers, tokens
 
 layers = keras.layers
 
@@ -100,6 +101,27 @@ def metrics_made_in_a_replica(samples: int) -> dict[str, Any]:
         strategy.run(step, args=batch)
     seen = [np.ravel(keras.ops.convert_to_numpy(metric.result())) for metric in (of_classes, own, *inner)]
     return {**made, **ONLY_TRAINED, "seen": np.concatenate(seen).tolist()}
+
+
+@case("slices of the places in a text, the same in all batches, in a loop of one's own")
+def gradients_of_places_in_a_loop(samples: int) -> dict[str, Any]:
+    strategy, ids = tf.distribute.get_strategy(), tokens(samples)
+    model = keras.Sequential([keras.Input((7,)), WithPositions(), layers.Flatten(), layers.Dense(3, "softmax")])
+    model.compile(keras.optimizers.Adam(0.01))
+    optimizer, variables = model.optimizer, model.trainable_variables
+    optimizer.build(variables)
+
+    def step(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            values = keras.losses.sparse_categorical_crossentropy(y, model(x))
+            loss = tf.nn.compute_average_loss(values, global_batch_size=BATCH)
+        optimizer.apply(tape.gradient(loss, variables), variables)
+        return loss
+
+    on_all = tf.function(lambda *batch: strategy.reduce("sum", strategy.run(step, args=batch), axis=None))
+    data = tf.data.Dataset.from_tensor_slices((ids, ids[:, 0] % 3)).batch(BATCH)
+    losses = [float(on_all(*batch)) for batch in strategy.experimental_distribute_dataset(data)]
+    return {"model": model, "x": ids, "y": ids[:, 0] % 3, "history": {"loss": losses}, "evaluate": False}
 
 
 @case("`class_weight`, and a dataset that the script has distributed")

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
+from typing import Any
+
 import tensorflow as tf
 
 from tfdist.keras_repairs.base.replica_step import current_step
 from tfdist.keras_repairs.random_numbers.size_origins import depends_on_batch
+
+_DRAWS = {"IteratorGetNext", "IteratorGetNextAsOptional", "OptionalGetValue"}
+"""Operations that give a batch inside of a function."""
 
 
 def lookups(indices: tf.Tensor) -> list[tuple[tf.Tensor, bool]]:
@@ -13,10 +19,11 @@ def lookups(indices: tf.Tensor) -> list[tuple[tf.Tensor, bool]]:
 
     What cannot be told is taken for one of samples.
     """
-    step = current_step()
-    if step is None or not hasattr(indices, "graph") or tf.executing_eagerly():
+    if not hasattr(indices, "graph") or tf.executing_eagerly():
         return [(indices, True)]
-    return [(each, _is_of_samples(each, step.static_rows)) for each in _joined_of(indices)]
+    step = current_step()
+    rows = _known_rows(indices.graph) if step is None else {step.static_rows or 0} - {0}
+    return [(each, _is_of_samples(each, rows)) for each in _joined_of(indices)]
 
 
 def _joined_of(indices: tf.Tensor) -> list[tf.Tensor]:
@@ -26,8 +33,18 @@ def _joined_of(indices: tf.Tensor) -> list[tf.Tensor]:
     return [part for joined in list(indices.op.inputs)[:-1] for part in _joined_of(joined)]
 
 
-def _is_of_samples(indices: tf.Tensor, rows: int | None) -> bool:
+def _is_of_samples(indices: tf.Tensor, rows: AbstractSet[int]) -> bool:
     if depends_on_batch(indices):
         return True
     # Where sizes are numbers, one that follows from the batch may be any multiple of its rows.
-    return rows is not None and (indices.shape.num_elements() is None or indices.shape.num_elements() % rows == 0)
+    size = indices.shape.num_elements()
+    return any(size is None or size % each == 0 for each in rows)
+
+
+def _known_rows(graph: Any) -> set[int]:
+    """The first sizes of the data that a function in a loop of the user's is given, where they are numbers."""
+    tensors = []
+    while hasattr(graph, "inputs"):
+        tensors += [*graph.inputs, *(out for op in graph.get_operations() if op.type in _DRAWS for out in op.outputs)]
+        graph = graph.outer_graph
+    return {tensor.shape[0] for tensor in tensors if tensor.shape.rank} - {None, 0}
