@@ -142,6 +142,21 @@ def test_a_step_that_takes_pairs_of_rows_is_checked_with_the_whole_batch(caplog:
     assert "checked on its first batch" in caplog.text
 
 
+def test_a_check_in_the_middle_of_an_accumulation_knows_what_all_replicas_have() -> None:
+    def trained() -> list[Any]:
+        keras.utils.set_random_seed(4)
+        model = keras.Sequential([keras.Input((6,)), layers.Dense(3, activation="softmax")])
+        model.compile(keras.optimizers.SGD(0.1, gradient_accumulation_steps=2), "sparse_categorical_crossentropy")
+        x, y = numbers(48)
+        for labels in (y, y.astype("int32")):
+            model.fit(x, labels, batch_size=16, shuffle=False, verbose=0)
+        return list(model.get_weights())
+
+    expected = trained()
+    with mirrored(2).scope(), checking(mirrored(2)), strictly(mirrored(2)):
+        assert_close(expected, trained())
+
+
 class Noisy(keras.Model):
     def call(self, x: Any, training: bool = False) -> Any:
         return super().call(x) + tf.random.normal((tf.shape(x)[0], 3))

@@ -112,6 +112,7 @@ class StepCheck:
         self._needs_all = _needs_all(model)
         self._period = max((_period_of(optimizer) for optimizer in optimizers_of(model)), default=1)
         self._failure = ""
+        self._before: Values = {}
 
     def run(self, batch: Any, step: Callable[[Any], Any]) -> Finding | None:
         """What differs most between one device and the replicas; None where nothing does. All workers call it together.
@@ -127,7 +128,8 @@ class StepCheck:
             return self._run(batch, step)
 
     def _run(self, batch: Any, step: Callable[[Any], Any]) -> Finding | None:
-        before, state = self._values.of_all(), self._values.read()
+        self._before = before = self._values.of_all()
+        state = self._values.read()
         try:
             few, data, expected = self._made_alone(batch, state)
             finding = self._compared(_Case(few, data), step, before, state, expected)
@@ -220,13 +222,15 @@ class StepCheck:
         """Whether it is on some worker: hosts may round otherwise, and what follows they do together."""
         return bool(all_reduce(float(is_so), "max", self._strategy))
 
-    def _outcome(self, outputs: Any) -> Outcome:
-        return Outcome(self._values.of_all(), _by_name(outputs, self._results()))
+    def _outcome(self, outputs: Any, *, is_together: bool = False) -> Outcome:
+        return Outcome(self._values.of_all(is_together=is_together), _by_name(outputs, self._results()))
 
     def _of_one_device(self, case: _Case) -> Outcome:
         """What one device computes: the script's own step on all rows, on the first replica alone where it can."""
+        self._values.put_together(self._before)
         with _leaving_no_trace(self._model, self._step_function), _not_optimized():
-            return self._outcome(self._made(case, lambda: self._functions[0](case.data)))
+            outputs = self._made(case, lambda: self._functions[0](case.data))
+            return self._outcome(outputs, is_together=True)
 
     def _made(self, case: _Case, make: Callable[[], Any]) -> Any:
         """The step made once, and where that is asked for once more as the last of a period."""
