@@ -157,6 +157,12 @@ def test_a_check_in_the_middle_of_an_accumulation_knows_what_all_replicas_have()
         assert_close(expected, trained())
 
 
+def test_what_replicas_have_of_metrics_that_a_model_does_not_list_is_added_up() -> None:
+    expected = of_one_replica("own_step_with_renamed_metrics", 33)
+    with mirrored(2).scope(), checking(mirrored(2)), strictly(mirrored(2)):
+        assert_same_case("own_step_with_renamed_metrics", expected, outcome("own_step_with_renamed_metrics", 33))
+
+
 class Noisy(keras.Model):
     def call(self, x: Any, training: bool = False) -> Any:
         return super().call(x) + tf.random.normal((tf.shape(x)[0], 3))
@@ -182,6 +188,8 @@ def test_what_cannot_be_checked_is_said_or_refused(
 
 
 OF_THE_STRATEGY = "asks the strategy how many replicas there are, also where one of them runs the step alone"
+WRITES = "writes, and a step that does more than compute is not made once more"
+LATER = "of a number in a later step that is none"
 NN, LOSSES = "tensorflow.python.ops.nn_impl_distribute", "keras.src.losses"
 
 IN_NO_STEP = {
@@ -192,6 +200,16 @@ IN_NO_STEP = {
     (f"{NN}.scale_regularization_loss", "own_step_with_average_losses"): OF_THE_STRATEGY,
     ("Variable._initialize", "metrics_that_begin_with_samples"): "makes what is there before the first step",
     ("Variable._direct_assign", "metrics_by_hand"): "assigns outside of steps",
+    ("LossScaleOptimizer.apply", "loss_scaling_with_an_overflow"): LATER,
+    ("LossScaleOptimizer._tf_apply", "loss_scaling_with_an_overflow"): LATER,
+    ("CallbackList.__init__", "terminate_on_nan"): LATER,
+    ("tensorflow.python.ops.script_ops._internal_py_func", "written_loss"): WRITES,
+    ("tensorflow.python.ops.gen_data_flow_ops.queue_enqueue_v2", "queued_loss"): WRITES,
+    ("tensorflow.python.ops.gen_lookup_ops.lookup_table_insert_v2", "counted_in_a_table"): WRITES,
+    **{
+        (f"TensorFlowTrainer.{kind}_on_batch", "on_batch"): "makes the batch of which a first step is checked"
+        for kind in ("train", "test", "predict")
+    },
 }
 """Repairs without which no step shows what is wrong, with their cases, and why."""
 

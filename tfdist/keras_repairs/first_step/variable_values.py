@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
+from tensorflow.python.distribute.distribute_utils import value_container
 
 from tfdist.runtime.collectives.decisions import all_reduce
 from tfdist.runtime.workers import worker_count
@@ -74,7 +75,7 @@ class VariableValues:
         are_summands = {id(variable) for variable in summands}
         self._groups: list[_Group] = []
         known: set[int] = set()
-        others = sorted(copies, key=lambda copy: copy.name)
+        others = [value_container(copy) for copy in sorted(copies, key=lambda copy: copy.name)]
         for variable in [*variables, *others]:
             local = strategy.experimental_local_results(variable)
             if id(local[0].handle) not in known:
