@@ -51,11 +51,14 @@ class TracedProgress:
             self._ended.assign_add(1, read_value=False)
 
     def read(self) -> tuple[int, int]:
-        """How many have begun and ended; call it in any thread."""
-        with tf.device("CPU:0"):
-            # In this order, one that begins and ends in between is not seen as under way.
-            begun = int(self._begun.numpy())
-            ended = int(self._ended.numpy())
+        """How many have begun and ended; call it in any thread. Of TensorFlow 1's graphs those in Python alone."""
+        begun = ended = 0
+        # A script that switches eager execution off, `tf.compat.v1.disable_v2_behavior()`, leaves no values to read.
+        if tf.executing_eagerly():
+            with tf.device("CPU:0"):
+                # In this order, one that begins and ends in between is not seen as under way.
+                begun = int(self._begun.numpy())
+                ended = int(self._ended.numpy())
         if begun > ended and not _is_in_tensorflow():
             ended = begun
         with self._lock:

@@ -8,6 +8,7 @@ from tfdist.launch.environment import Assignment
 from tfdist.training.announcements import announcer
 from tfdist.training.provenance import write_script
 from tfdist.training.script_run.device_settings import adopt_settings
+from tfdist.training.script_run.eager_execution import keep_eager
 from tfdist.training.script_run.script_execution import execute_script
 from tfdist.training.script_run.script_summary import start_line
 from tfdist.training.script_run.strategy_adoption import adopt_strategies
@@ -25,6 +26,7 @@ def run_script(assignment: Assignment) -> int:
         write_script(session, assignment)
         announcer(quiet=assignment.quiet, stream=sys.stderr)(start_line(session))
     adopt_strategies(session)
+    keep_eager(session.num_workers)
     if session.choice.kind != "one":
         adopt_settings()
     code = execute_script(assignment.target, assignment.args, is_module=assignment.target_kind == "module")

@@ -38,6 +38,12 @@ def tracker(progress: TracedProgress) -> ActivityTracker:
     return tracker
 
 
+def test_graphs_of_tensorflow_1_leave_those_of_python(progress: TracedProgress) -> None:
+    """Without eager execution no variable can be read, and the heart of a worker must go on beating."""
+    with tf.Graph().as_default(), progress.exchanging():
+        assert progress.read() == (1, 0)
+
+
 def test_a_collective_in_shared_memory_that_fails_is_over(
     progress: TracedProgress, tracker: ActivityTracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
