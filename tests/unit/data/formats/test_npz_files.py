@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -89,20 +90,22 @@ def test_headers_that_cannot_be_used(tmp_path: Path, name: str, expected: str) -
 
 
 def with_entry(path: Path, old: bytes, new: bytes) -> None:
+    """A file in which `new` stands for `old`, a pattern."""
     np.savez(path, x_train=np.ones((3, 2)), y_train=np.ones(3))
-    content = path.read_bytes()
-    assert old in content
-    path.write_bytes(content.replace(old, new))
+    content, count = re.subn(old, new, path.read_bytes(), flags=re.DOTALL)
+    assert count
+    path.write_bytes(content)
 
 
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        (b"(3, 2)", b"(-3,2)"),
-        (b"(3, 2)", b"(3, ,)"),
+        (rb"\(3, 2\)", b"(-3,2)"),
+        (rb"\(3, 2\)", b"(3, ,)"),
         (b"<f8", b"<zz"),
-        (b"PK\x01\x02\x2d\x03\x2d\x00\x00\x00", b"PK\x01\x02\x2d\x03\x2d\x00\x01\x00"),  # encrypted
-        (b"PK\x03\x04\x2d\x00\x00\x00\x00\x00", b"PK\x03\x04\x2d\x00\x00\x00\x0c\x00"),  # compressed by bzip2
+        # Encrypted, and compressed by bzip2. The versions of the format before that depend on that of Python.
+        (rb"(PK\x01\x02..)(..)\x00\x00", b"\\1\\2\x01\x00"),
+        (rb"(PK\x03\x04..)(\x00\x00)\x00\x00", b"\\1\\2\x0c\x00"),
     ],
 )
 def test_headers_of_damaged_files(tmp_path: Path, old: bytes, new: bytes) -> None:
