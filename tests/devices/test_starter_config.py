@@ -115,6 +115,12 @@ CASES: dict[str, tuple[Callable[[Path], str], str, str, bool]] = {
         "3 classes",
         False,
     ),
+    "arrays with other names": (
+        lambda folder: np.savez(folder / "b.npz", Y=CLASSES, X=floats(40, 12)) or "b.npz",
+        "mlp",
+        "3 classes",
+        False,
+    ),
     "Parquet of lists": (lambda folder: parquet(folder, x=list(floats(40, 9)), y=CLASSES), "mlp", "3 classes", False),
     "image folders": (folders, "cnn", "2 classes", True),
     "records": (
@@ -131,7 +137,7 @@ CASES: dict[str, tuple[Callable[[Path], str], str, str, bool]] = {
     ),
 }
 
-QUICK = ("vectors", "images in arrays", "numbers", "CSV", "image folders")
+QUICK = ("vectors", "images in arrays", "arrays with other names", "numbers", "CSV", "image folders")
 """What the default tests try: each of the models, and each kind of data that has more than arrays."""
 
 
@@ -214,7 +220,8 @@ REFUSED: dict[str, tuple[Callable[[Path], list[str]], int, str]] = {
         "a.parquet cannot be read as a Parquet file: ",
     ),
     "an empty folder": (lambda folder: ["."], 5, "has none of these. Expected an .npz, "),
-    "no arrays": (lambda folder: [np.savez(folder / "b.npz", x=floats(3)) or "b.npz"], 5, "has no array x_train"),
+    "no arrays": (lambda folder: [np.savez(folder / "b.npz", x=floats(3)) or "b.npz"], 5, "names. .* Received: x$"),
+    "an absent array": (lambda folder: [npz(folder, CLASSES, 12), "--x", "X"], 5, "has no array X. Expected"),
     "text labels": (lambda folder: [npz(folder, CLASSES.astype("U1"), 12)], 5, "The labels have the type <U1"),
     "labels of a table": (lambda folder: [table(folder, "a,b", ["1,cat"] * 9)], 5, "The column b of .* holds texts"),
     "one column": (lambda folder: [table(folder, "b", ["1"] * 9)], 5, "no column of numbers besides the label b"),
@@ -223,7 +230,8 @@ REFUSED: dict[str, tuple[Callable[[Path], list[str]], int, str]] = {
         5,
         "There is no column c. Expected --label, one of a, b.",
     ),
-    "a label of arrays": (lambda folder: [npz(folder, CLASSES, 12), "--label", "y"], 2, "--label names a column of CS"),
+    "a label of folders": (lambda folder: [folders(folder), "--label", "y"], 2, "--label names a column of CSV"),
+    "an array of a table": (lambda folder: [table(folder, "a,b", ["1,2"] * 9), "--x", "a"], 2, "--x names an array of"),
     "records without a label": (
         lambda folder: [records(folder, lambda n: {"x": floats(9), "kind": n})],
         5,

@@ -70,12 +70,17 @@ def check(path: str, overrides: tuple[str, ...], static: bool, timeout: float) -
 @config.command(cls=Verb)
 @click.argument("data", type=LocalPath())
 @click.argument("dest", default="tfdist.yaml", metavar="[CONFIG]", type=LocalPath(path_type=Path))
-@click.option("--label", metavar="NAME", help="The column of CSV or Parquet, or feature of TFRecord files, that is y.")
-def init(data: str, dest: Path, label: str | None) -> None:
+@click.option("--x", metavar="NAME", help="The array of an .npz that is x; default: by its name, such as X.")
+@click.option(
+    "--label",
+    metavar="NAME",
+    help="The column of CSV or Parquet files, feature of TFRecord files, or array of an .npz that is y.",
+)
+def init(data: str, dest: Path, x: str | None, label: str | None) -> None:
     """Writes a config to start with, from DATA: it trains as it is, and its comments say what to change.
 
-    DATA is an .npz with x_train and y_train, CSV, Parquet or TFRecord files (a pattern in quotes, or a folder), or a
-    folder with one folder of images a class. CONFIG is never replaced.
+    DATA is an .npz with x_train and y_train, X and Y, or others that --x and --label name; CSV, Parquet or TFRecord
+    files (a pattern in quotes, or a folder), or a folder with one folder of images a class. CONFIG is never replaced.
     """
     # Imported here: to show a config needs none of it.
     from tfdist.cli.standard_streams import tf_lines_hidden
@@ -85,7 +90,7 @@ def init(data: str, dest: Path, label: str | None) -> None:
 
     check_new(dest)
     with tf_lines_hidden():
-        found = look_at(kind_of(data), label)
+        found = look_at(kind_of(data), label, x)
     write_new(dest, starter_text(found, dest))
     click.echo(f"{dest}: {found.samples:,} samples of the shape {list(found.shape)}, labels: {found.labels.words}")
     for note in found.notes:

@@ -87,18 +87,32 @@ class SourceConfig(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class NpzSource(SourceConfig):
-    """NumPy arrays `x_SPLIT` and `y_SPLIT` in an npz file.
+    """NumPy arrays in an npz file: `x_SPLIT` and `y_SPLIT`, or those that are named.
 
     Attributes:
         path: The file.
-        split: Which arrays of it.
+        split: Which arrays of it: x_train and y_train, or x_test and y_test; null where both have names.
+        x: The name of the array of samples; null for x_SPLIT.
+        y: The name of the array of labels; null for y_SPLIT.
     """
 
     PATHS: ClassVar[tuple[str, ...]] = ("path",)
 
     format: Literal["npz"] = "npz"
     path: Text
-    split: Literal["train", "test"]
+    split: Literal["train", "test"] | None = None
+    x: Text | None = None
+    y: Text | None = None
+
+    def check(self) -> None:
+        if self.split is None and None in (self.x, self.y):
+            problem = "expected train or test, or the names of the arrays, x and y, instead of it"
+            raise FieldError("split", f"{problem}. Received: null")
+
+    @property
+    def arrays(self) -> tuple[str, str]:
+        """The names of the arrays: of the samples, and of the labels."""
+        return self.x or f"x_{self.split}", self.y or f"y_{self.split}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,6 +25,7 @@ jsonschema = pytest.importorskip("jsonschema")
 ROOT = Path(__file__).resolve().parents[3]
 
 ACROSS_KEYS = (
+    "data.train.split: expected train or test, or the names",
     "data.train.samples: expected an integer without lanes",
     "data.train.samples: expected 2 integers, the samples of each lane",
     "data.train.columns: expected none to be the label",

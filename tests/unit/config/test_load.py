@@ -19,6 +19,7 @@ FIT = {"steps_per_epoch": None, "validation_freq": 1, "class_weight": None, "cal
 def test_a_config_with_its_defaults(config_file: Path, tmp_path: Path) -> None:
     path = f"{tmp_path}/data/digits.npz"
     digits = {"format": "npz", "path": path, "augment": None, "on_nan": "keep", "classes": None, "sharding": "auto"}
+    digits |= {"x": None, "y": None}
     assert to_dict(load_config(config_file)) == {
         "name": "digits",
         "seed": 7,

@@ -47,7 +47,7 @@ OVERRIDES = [
     ),
     (
         "data.train={format: npz, path: a}",
-        "data.train.split: this key is missing. Expected one of train, test. Received: ",
+        "data.train.split: expected train or test, or the names of the arrays, x and y, instead of it. Received: null",
     ),
     # wrong types
     ("data.batch_size='12'", 'data.batch_size: expected an integer of 1 or more. Received: "12"'),

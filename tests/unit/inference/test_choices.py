@@ -147,11 +147,28 @@ def test_data_of_a_file(config: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     assert choose_data(f"{section}:train", None, None).batch_size == 3
 
 
+def test_samples_are_data_as_a_config_made_of_them_has_it(config: Path, tmp_path: Path) -> None:
+    chosen = choose_data(str(tmp_path / "a.npz"), None, None)
+    assert isinstance(chosen.section, NpzSource) and not chosen.section.shuffle
+    assert (chosen.section.arrays, chosen.key, chosen.batch_size) == (("x_test", "y_test"), "a:validation", BATCH_SIZE)
+    chosen = choose_data(f"{tmp_path / 'a.npz'}:train", None, 5)
+    assert (chosen.section.arrays, chosen.key, chosen.batch_size) == (("x_train", "y_train"), "a:train", 5)
+    np.savez(tmp_path / "odd.npz", foo=np.zeros([4, 2]), bar=np.zeros(4))
+    section = choose_data(str(tmp_path / "odd.npz"), None, None, x="foo", label="bar").section
+    assert isinstance(section, NpzSource)
+    assert (section.path, section.arrays) == (str(tmp_path / "odd.npz"), ("foo", "bar"))
+
+
 def test_data_that_cannot_be_used(config: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="There is no data absent.yaml"):
         choose_data("absent.yaml", None, None)
-    with pytest.raises(UsageError, match="There is no data .*a.npz. Expected a YAML file"):
-        choose_data(str(tmp_path / "a.npz"), None, None)
+    with pytest.raises(UsageError, match="There is no data .*b.npz. Expected a YAML file"):
+        choose_data(str(tmp_path / "b.npz"), None, None)
+    with pytest.raises(UsageError, match="--x and --label name what of a file of data is x and y"):
+        choose_data(str(config), None, None, x="X")
+    np.savez(tmp_path / "odd.npz", foo=np.zeros([4, 2]), bar=np.zeros(4))
+    with pytest.raises(DataError, match="--data .*odd.npz: .* by their names.*Received: foo, bar"):
+        choose_data(str(tmp_path / "odd.npz"), None, None)
     config.write_text(CONFIG.replace("split: test", "split: tset"))
     with pytest.raises(ConfigError, match="config.yaml:7: data.validation.split"):
         choose_data(str(config), None, None)

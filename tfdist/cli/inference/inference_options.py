@@ -31,8 +31,11 @@ OPTIONS = (
         "--data",
         metavar="DATA",
         help="validation (the default) or train of the run's config; CONFIG.yaml for its data.validation, "
-        "CONFIG.yaml:train; or a YAML file with one section, as data.validation has it.",
+        "CONFIG.yaml:train; a YAML file with one section, as data.validation has it; or samples as `tfdist config "
+        "init` takes them, such as digits.npz.",
     ),
+    click.option("--x", metavar="NAME", help="The array of an .npz in --data that is x; default: by its name."),
+    click.option("--label", metavar="NAME", help="The array, column or feature in --data that is y; likewise."),
     shared.count("--batch-size", "Samples of a step over all replicas; default: as in the config, else 256."),
     click.option(
         "--import",
@@ -120,7 +123,9 @@ def choose_inputs(
         is_here=membership.has_chief,
     )
     chosen = completed(chosen)
-    data = choose_data(options.pop("data"), chosen.config, options.pop("batch_size"))
+    data = choose_data(
+        options.pop("data"), chosen.config, options.pop("batch_size"), options.pop("x"), options.pop("label")
+    )
     return InferenceInputs(membership, chosen, data)
 
 

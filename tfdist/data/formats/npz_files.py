@@ -30,28 +30,28 @@ _LOCAL_HEADER = struct.Struct("<26xHH")
 
 def open_source(section: NpzSource, key: str) -> SampleSource:
     """See `FormatModule.open_source`."""
-    return npz_source(section.path, section.split)
+    return npz_source(section.path, section.arrays)
 
 
 def sample_specs(section: NpzSource) -> SampleSpecs:
     """See `FormatModule.sample_specs`."""
     check_local(section.path)
-    x, y = read_headers(section.path, (f"x_{section.split}", f"y_{section.split}"))
+    x, y = read_headers(section.path, section.arrays)
     return SampleSpecs(_spec(x), _spec(y))
 
 
 def measure(section: NpzSource, key: str) -> SourceSizes:
     """See `FormatModule.measure`."""
     check_local(section.path)
-    x, y = read_headers(section.path, (f"x_{section.split}", f"y_{section.split}"))
+    x, y = read_headers(section.path, section.arrays)
     samples, labels = x.shape[0], y.shape[0]
     if samples != labels:
         raise DataError(
-            f"{section.path}, split {section.split}: expected arrays with the same number of samples. Received: "
-            f"{samples} and {labels}"
+            f"{section.path}, {' and '.join(section.arrays)}: expected arrays with the same number of samples. "
+            f"Received: {samples} and {labels}"
         )
     if not samples:
-        raise DataError(f"{section.path}, split {section.split}: expected at least one sample. Received: none.")
+        raise DataError(f"{section.path}, {section.arrays[0]}: expected at least one sample. Received: none.")
     sample = _row_bytes(x) + _row_bytes(y)
     file = FileSizes(section.path, samples, x.stored + y.stored)
     return SourceSizes(
@@ -65,28 +65,33 @@ def measure(section: NpzSource, key: str) -> SourceSizes:
     )
 
 
-def npz_source(path: str | os.PathLike[str], split: str) -> SampleSource:
-    """The arrays of one split of an npz file."""
+def npz_source(path: str | os.PathLike[str], arrays: str | tuple[str, str]) -> SampleSource:
+    """The arrays of one split of an npz file, or those with two names."""
     # Imported here: to look up sizes takes no TensorFlow.
     from tfdist.data.formats.array_samples import array_source
 
     check_local(path)
-    x, y = read_npz(path, split)
+    x, y = read_npz(path, arrays)
+    named = " and ".join(_names(arrays))
     try:
-        return array_source(x, y, f"{path}, split {split}")
+        return array_source(x, y, f"{path}, {named}")
     except DataError as error:
-        raise DataError(f"{path}, split {split}: {error}") from error
+        raise DataError(f"{path}, {named}: {error}") from error
 
 
-def read_npz(path: str | os.PathLike[str], split: str) -> tuple[NDArray, NDArray]:
-    """Reads the arrays `x_SPLIT` and `y_SPLIT` of an npz file.
+def _names(arrays: str | tuple[str, str]) -> tuple[str, str]:
+    return (f"x_{arrays}", f"y_{arrays}") if isinstance(arrays, str) else arrays
+
+
+def read_npz(path: str | os.PathLike[str], arrays: str | tuple[str, str]) -> tuple[NDArray, NDArray]:
+    """Reads two arrays of an npz file.
 
     An array that `numpy.savez` wrote and that is larger than `MAPPED_FROM_BYTES` is mapped: a `numpy.memmap`, whose
     checksum is not verified. What `numpy.savez_compressed` wrote is always read into memory.
 
     Args:
         path: The file. It never holds pickled objects.
-        split: `train` or `test`.
+        arrays: `train` or `test`, for `x_SPLIT` and `y_SPLIT`, or the names of both.
 
     Raises:
         DataError: The file is missing, unreadable or damaged, or lacks an array.
@@ -96,7 +101,8 @@ def read_npz(path: str | os.PathLike[str], split: str) -> tuple[NDArray, NDArray
         if not isinstance(file, np.lib.npyio.NpzFile):
             raise DataError(f"{path} holds a single array. Expected an npz file as numpy.savez writes it.")
         with file:
-            return _member(file, path, f"x_{split}"), _member(file, path, f"y_{split}")
+            x, y = _names(arrays)
+            return _member(file, path, x), _member(file, path, y)
     except OSError as error:
         raise DataError(f"Cannot read {path}: {error.strerror or error}.") from error
     except DataError:
@@ -188,8 +194,8 @@ def _array_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
 
 def _lacking(path: str | os.PathLike[str], name: str, received: Iterable[str]) -> DataError:
     return DataError(
-        f"{path} has no array {name}. Expected x_train, y_train, x_test and y_test, of which a split uses two. "
-        f"Received: {', '.join(received)}"
+        f"{path} has no array {name}. Expected x_train, y_train, x_test and y_test, of which a split uses two, or "
+        f"others that the section names by x and y. Received: {', '.join(received)}"
     )
 
 

@@ -87,10 +87,10 @@ class _Arrays:
     """Arrays as a training would get them: floating-point numbers as float32, integers as int64."""
 
     def __init__(self, section: sections.NpzSource) -> None:
-        x, y = read_npz(section.path, section.split)
+        x, y = read_npz(section.path, section.arrays)
         if len(x) != len(y):
             raise DataError(f"{section.path}: expected as many labels as samples. Received: {len(x)} and {len(y)}")
-        self._names = [f"{section.path}, {name}_{section.split}" for name in "xy"]
+        self._names = [f"{section.path}, {name}" for name in section.arrays]
         self._arrays = x, y
         self.read(np.arange(0))  # raises at once for what cannot be written
 

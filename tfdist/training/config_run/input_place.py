@@ -60,7 +60,7 @@ def place_of(section: SourceConfig, memory: int | None = None) -> Place:
 
 
 def _is_mapped(section: NpzSource) -> bool:
-    (x,) = read_headers(section.path, (f"x_{section.split}",))
+    (x,) = read_headers(section.path, section.arrays[:1])
     return x.mapped
 
 

@@ -20,6 +20,7 @@ from tfdist.data.formats.tfrecord_files import open_tfrecords
 from tfdist.data.tools.starter.data_kind import DataKind
 from tfdist.data.tools.starter.example_features import Features, features_of
 from tfdist.data.tools.starter.label_kind import Labels, labels_of
+from tfdist.data.tools.starter.npz_arrays import chosen_arrays
 from tfdist.data.tools.starter.parquet_table import parquet_table
 from tfdist.errors import DataError, UsageError
 
@@ -55,39 +56,53 @@ class StarterData:
     notes: Sequence[str] = field(default_factory=list)
 
 
-def look_at(kind: DataKind, label: str | None) -> StarterData:
+def look_at(kind: DataKind, label: str | None, x: str | None = None) -> StarterData:
     """Looks at data.
 
     Args:
         kind: Its format and path.
-        label: The column or feature that is the label; None to find it by its name.
+        label: The column, feature or array that is the label; None to find it by its name.
+        x: The array of samples of an npz file; None to find it by its name.
 
     Raises:
         DataError: It cannot be read, or cannot be trained on as it is.
-        UsageError: `label` is given for a format whose labels need no name.
+        UsageError: `label` or `x` is given for a format that has no such names.
     """
-    if label is not None and kind.format not in ("csv", "parquet", "tfrecord"):
-        problem = "--label names a column of CSV or Parquet files, or a feature of TFRecord files"
+    if label is not None and kind.format == "images":
+        problem = "--label names a column of CSV or Parquet files, a feature of TFRecord files, or an array of an .npz"
         raise UsageError(f"{problem}. Received: --label {label} for {kind.path}. Leave it out.")
+    if x is not None and kind.format != "npz":
+        raise UsageError(f"--x names an array of an .npz file. Received: --x {x} for {kind.path}. Leave it out.")
     if kind.format == "npz":
-        return _npz(kind.path)
+        return _npz(kind.path, x, label)
     if kind.format == "images":
         return _images(kind.path)
     return {"csv": _csv, "parquet": _parquet, "tfrecord": _tfrecord}[kind.format](kind.path, label)
 
 
-def _npz(path: str) -> StarterData:
-    x, y = read_headers(path, ("x_train", "y_train"))
+def _npz(path: str, x_name: str | None, y_name: str | None) -> StarterData:
+    train, test = chosen_arrays(path, x_name, y_name)
+    x, y = read_headers(path, (train["x"], train["y"]))
     if x.dtype.kind not in "biuf":
-        raise DataError(f"{path}: x_train has the type {x.dtype}. Expected numbers, which the models here take.")
+        raise DataError(f"{path}: {train['x']} has the type {x.dtype}. Expected numbers, which the models here take.")
+    if x.shape[0] != y.shape[0]:
+        raise DataError(
+            f"{path}: expected as many labels as samples. Received: {x.shape[0]} in {train['x']} and {y.shape[0]} in "
+            f"{train['y']}"
+        )
     with np.load(path, allow_pickle=False) as file:
-        labels = labels_of(file["y_train"])
-        has_test = {"x_test", "y_test"} <= set(file.files)
-    if has_test:
-        has_test = _fits(x, *read_headers(path, ("x_test",)))
-    section = {"format": "npz", "path": path}
-    test = {**section, "split": "test"} if has_test else None
-    return StarterData({**section, "split": "train", "shuffle": True}, x.shape[1:], labels, x.shape[0], test)
+        labels = labels_of(file[train["y"]])
+    if test and not _fits(x, *read_headers(path, (test["x"],))):
+        test = {}
+    sections = [{"format": "npz", "path": path, **_as_split(names)} for names in (train, test) if names]
+    validation = sections[1] if test else None
+    return StarterData({**sections[0], "shuffle": True}, x.shape[1:], labels, x.shape[0], validation)
+
+
+def _as_split(names: Mapping[str, str]) -> Mapping[str, str]:
+    """What a section has for two arrays: where they are called so, the split alone."""
+    split = names["x"].removeprefix("x_")
+    return {"split": split} if split in ("train", "test") and names["y"] == f"y_{split}" else names
 
 
 def _fits(train: ArrayHeader, test: ArrayHeader) -> bool:
