@@ -18,11 +18,16 @@ def stop_with_stdin() -> None:
     """Sends this process a SIGTERM when its stdin ends, and lets signals reach it that who started it does not take."""
     # Ray's workers block SIGINT, and a child inherits that.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
-    threading.Thread(target=_wait_for_end, name="actor-watch", daemon=True).start()
+    line = os.dup(0)
+    # One worker alone has the standard input of its launcher, and a script that reads it must find its end there.
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    threading.Thread(target=_wait_for_end, args=(line,), name="actor-watch", daemon=True).start()
 
 
-def _wait_for_end() -> None:
-    while os.read(0, 4096):
+def _wait_for_end(line: int) -> None:
+    while os.read(line, 4096):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
 
