@@ -40,7 +40,8 @@ def test_what_python_gives_a_script(tmp_path: Path) -> None:
         }
     # The chief's output is on the terminal, the other worker's in its log; both ran their exit handlers.
     assert done.stdout.count("last words of __main__") == 1
-    begun, ended = done.stderr.splitlines()
+    warned, begun, ended = done.stderr.splitlines()
+    assert warned.startswith("warning: --run-dir is an option of `tfdist train`, and what stands behind link.py goes")
     assert begun.startswith("tfdist: 2 workers, 2 replicas on CPUs (MultiWorkerMirroredStrategy, shm, ")
     assert begun.endswith(f"; run directory {tmp_path / 'run'}")
     assert ended.startswith("tfdist: the script ended with exit code 3 after ")
