@@ -28,6 +28,8 @@ TAKEN_OUT = [
     ("Sum.update_state", ["own_step_with_a_total"]),
     ("tensorflow.python.ops.nn_impl_distribute.compute_average_loss", ["own_step_with_average_losses"]),
     ("tensorflow.python.ops.nn_impl_distribute.scale_regularization_loss", ["own_step_with_average_losses"]),
+    ("StrategyBase.num_replicas_in_sync", ["own_step_that_counts_replicas"]),
+    ("ReplicaContextBase.num_replicas_in_sync", ["own_step_that_counts_replicas"]),
     ("BatchNormalization._moments", ["batch_norm_of_masked_inputs", "synchronized_statistics_of_masked_inputs"]),
     ("Function.__call__", ["decorated_steps"]),
     ("_MirroredReplicaContext._merge_call", ["own_step_that_remembers", "layer_that_collects_what_it_skips"]),

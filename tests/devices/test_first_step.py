@@ -198,6 +198,8 @@ IN_NO_STEP = {
     (f"{LOSSES}.losses.convert_binary_labels_to_hinge", "hinge_of_other_labels"): "decides by later rows",
     (f"{NN}.compute_average_loss", "own_step_with_average_losses"): OF_THE_STRATEGY,
     (f"{NN}.scale_regularization_loss", "own_step_with_average_losses"): OF_THE_STRATEGY,
+    ("StrategyBase.num_replicas_in_sync", "own_step_that_counts_replicas"): OF_THE_STRATEGY,
+    ("ReplicaContextBase.num_replicas_in_sync", "own_step_that_counts_replicas"): OF_THE_STRATEGY,
     ("Variable._initialize", "metrics_that_begin_with_samples"): "makes what is there before the first step",
     ("Variable._direct_assign", "metrics_by_hand"): "assigns outside of steps",
     ("LossScaleOptimizer.apply", "loss_scaling_with_an_overflow"): LATER,

@@ -161,6 +161,27 @@ def own_step_with_average_losses(samples: int) -> dict[str, Any]:
     return fitted(of(OwnAverages), *numbers(samples))
 
 
+class OwnCounts(OwnStep):
+    """Losses divided by the number of replicas, as scripts for several devices have it: by 1 on one."""
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        context = tf.distribute.get_replica_context()
+        with tf.GradientTape() as tape:
+            y_pred = self(x, training=True)
+            values = keras.losses.sparse_categorical_crossentropy(y, y_pred)
+            loss = tf.reduce_mean(values) / tf.distribute.get_strategy().num_replicas_in_sync
+            loss += tf.reduce_mean(values * x[:, 0] ** 2) / (1 if context is None else context.num_replicas_in_sync)
+        gradients = tape.gradient(loss, self.trainable_variables)
+        self.optimizer.apply(gradients, self.trainable_variables)
+        return self.measured(y, y_pred, loss)
+
+
+@case("`train_step` of one's own that divides by the number of replicas")
+def own_step_that_counts_replicas(samples: int) -> dict[str, Any]:
+    return fitted(of(OwnCounts), *numbers(samples))
+
+
 class OwnSums(OwnStep):
     """A loss that is a sum over samples, and declared so."""
 

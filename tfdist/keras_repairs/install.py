@@ -50,7 +50,8 @@ def install(
     for repair in todo:
         repaired = _made(repair, originals[repair.path])
         for owner in (repair.owner, *repair.also):
-            setattr(owner, repair.name, repaired)
+            is_property = isinstance(getattr(owner, repair.name, None), property)
+            setattr(owner, repair.name, property(repaired) if is_property else repaired)
 
 
 def is_installed() -> bool:
@@ -74,4 +75,4 @@ def _made(repair: Repair, original: Function | None) -> Function:
 
 
 def _is_installed(repair: Repair) -> bool:
-    return bool(_IS_REPAIR.get(getattr(repair.owner, repair.name, None)))
+    return bool(_IS_REPAIR.get(repair.function))

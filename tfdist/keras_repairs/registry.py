@@ -190,6 +190,10 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
             average_loss.scale_regularization_loss,
             _TF_NN,
         ),
+        *(
+            Repair(counting, "num_replicas_in_sync", average_loss.num_replicas_in_sync, is_checked=False)
+            for counting in (distribute_lib.StrategyBase, distribute_lib.ReplicaContextBase)
+        ),
         Repair(reduction_metrics.Mean, "update_state", metrics.of_scalar),
         Repair(reduction_metrics.Sum, "update_state", metrics.of_scalar),
         Repair(keras.metrics.Metric, "__init__", metrics.watch_updates),

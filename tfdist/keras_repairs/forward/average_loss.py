@@ -1,22 +1,32 @@
-"""Repairs of `tf.nn.compute_average_loss` and `tf.nn.scale_regularization_loss`, of TensorFlow's guide to own loops.
+"""Repairs of what TensorFlow's guide to own loops divides losses by: averages, and the number of replicas.
 
-What they return is a replica's summand: the replicas' losses, and their gradients, are added up. In a `train_step` of a
-model, where scalars are taken for means over the samples, they are those of one device.
+What `tf.nn.compute_average_loss` and `tf.nn.scale_regularization_loss` return is a replica's summand: the replicas'
+losses, and their gradients, are added up. In a `train_step` of a model, where scalars are taken for means over the
+samples, they are those of one device; and so is the number of replicas, which is 1 there.
 """
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
-from tfdist.keras_repairs.base.replica_step import current_step, is_one_of_several, whole_step
+from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.base.replica_step import current_step, is_alone, is_one_of_several, whole_step
 from tfdist.keras_repairs.coupling.declaring import summed
 from tfdist.keras_repairs.forward.losses import is_within_loss
 from tfdist.runtime.transport import replica_sums
 
 Function = Callable[..., Any]
+
+_LIBRARIES = ("tensorflow.", "keras.src.", "tfdist.")
+"""Who reads how many replicas there are to compute with all of them."""
+
+_is_of_loop: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_is_of_own_loop", default=False)
 
 
 def compute_average_loss(original: Function) -> Function:
@@ -52,3 +62,25 @@ def scale_regularization_loss(original: Function) -> Function:
         return original(regularization_loss)
 
     return repaired
+
+
+def num_replicas_in_sync(original: Function) -> Function:
+    """Repairs `tf.distribute.Strategy.num_replicas_in_sync`, and a replica context's: 1 for code of a model's step.
+
+    A step that divides its loss by the number of replicas, as scripts for a MirroredStrategy do, divides by 1 on one
+    device. In a loop of one's own, and outside of steps, it is the number that it is.
+    """
+    def repaired(self: Any) -> int:
+        if (current_step() is not None or is_alone()) and not _is_of_loop.get():
+            reader = sys._getframe(1).f_globals.get("__name__", "")
+            if not reader.startswith(_LIBRARIES):
+                return 1
+        count: int = original(self)
+        return count
+
+    return repaired
+
+
+def of_own_loop() -> contextlib.AbstractContextManager[None]:
+    """Marks code that is tried out as that of a loop of the user's own."""
+    return setting(_is_of_loop, True)

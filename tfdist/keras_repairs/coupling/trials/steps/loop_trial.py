@@ -15,6 +15,7 @@ from tfdist.keras_repairs.coupling.trials.replica_trial import Assignments, on_o
 from tfdist.keras_repairs.coupling.trials.steps.step_capture import Update, capturing
 from tfdist.keras_repairs.coupling.trials.steps.step_comparison import gradients_are_means
 from tfdist.keras_repairs.coupling.trials.trial_scope import in_trial
+from tfdist.keras_repairs.forward.average_loss import of_own_loop
 
 Function = Callable[..., Any]
 
@@ -72,7 +73,7 @@ class LoopTrial:
         def updates(part: slice, _: Assignments) -> list[Update]:
             args, kwargs = inputs.rows(part)
             # A loop has no step: it scales its losses itself, as TensorFlow's guides have it.
-            with replica_step(None), capturing(1.0) as capture:
+            with replica_step(None), of_own_loop(), capturing(1.0) as capture:
                 self._function(*args, **kwargs)
             return capture.updates
 
