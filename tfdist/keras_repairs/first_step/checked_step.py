@@ -78,6 +78,7 @@ class CheckedStep:
         self._strategy = model.distribute_strategy
         self._name = f"{type(model).__qualname__}.{step_function.__name__} of {model.name!r}"
         self._known: list[Any] = []
+        self._says_distributed = False
         self._refusal: UnsupportedError | None = None
 
     @property
@@ -91,7 +92,12 @@ class CheckedStep:
 
     def is_due(self, batch: Any) -> bool:
         """Whether a step with such a batch has not been checked yet, and is to be."""
-        if self.is_off or not _is_of_replicas(batch, self._strategy):
+        if self.is_off:
+            return False
+        if not _is_of_replicas(batch, self._strategy):
+            if not self._says_distributed:
+                self._says_distributed = True
+                self._say_unchecked("the script has distributed its batches itself")
             return False
         return _kind_of(batch) not in self._known
 
