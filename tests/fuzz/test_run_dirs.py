@@ -113,7 +113,7 @@ def test_the_starts_of_a_run(valid: RunDir, tmp_path: Path, data: st.DataObject)
 
 @fuzzed(15, data=st.data())
 def test_a_run_that_is_resumed_by_its_launcher(valid: RunDir, tmp_path: Path, data: st.DataObject) -> None:
-    """Its states are those of an earlier start, and go; nothing else does."""
+    """Its states are those of an earlier start, and go; nothing else does. Its ledger gets what a killed one lacks."""
     with changed_run(valid, tmp_path, data) as run:
         before = contents_of(run.path)
         with contextlib.suppress(RunDirError):
@@ -122,6 +122,8 @@ def test_a_run_that_is_resumed_by_its_launcher(valid: RunDir, tmp_path: Path, da
             assert read_run(run).run == run
         after = contents_of(run.path)
         own = {name for name in before if name.startswith("state/") or name == "failure.json"}
+        ledger = before.pop("ledger.jsonl", b"")
+        assert after.get("ledger.jsonl", b"")[: len(ledger)] == ledger
         assert {name: after.get(name) for name in before if name not in own} == {
             name: content for name, content in before.items() if name not in own
         }

@@ -304,7 +304,7 @@ class Assignment(WorkerOptions):
             assignment = cls(**fields)
             assignment.check_types()
             return assignment
-        except (ValueError, TypeError, AttributeError) as error:
+        except (ValueError, TypeError, AttributeError, KeyError) as error:
             raise UsageError(
                 f"The environment variable {VARIABLE} must be what this version of `tfdist train` writes for its "
                 f"workers ({error}). Received: {text[:200]!r}\nUnset it to run without a launcher."
