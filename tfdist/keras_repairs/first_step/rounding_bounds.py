@@ -55,6 +55,7 @@ class RoundingBounds:
         self._own = dict.fromkeys(parted, 0.0)
         self._least = dict.fromkeys(parted, float("inf"))
         self._of_kind = dict.fromkeys(parted, 0.0)
+        self._of_noise = dict.fromkeys(parted, 0.0)
         self._tolerance = tolerance
 
     def widen(self, moves: Mapping[str, float]) -> None:
@@ -63,8 +64,10 @@ class RoundingBounds:
             self._own[name] = max(self._own[name], moves[name])
             self._least[name] = min(self._least[name], moves[name])
         for names in self._kinds:
-            leaps = [self._own[name] for name in names if self._least[name] < _ALWAYS and self._own[name] < _LEAP]
-            self._of_kind.update(dict.fromkeys(names, max(leaps, default=0.0)))
+            leaps = {name: self._own[name] for name in names if self._own[name] < _LEAP}
+            now_and_then = [leap for name, leap in leaps.items() if self._least[name] < _ALWAYS]
+            self._of_kind.update(dict.fromkeys(names, max(now_and_then, default=0.0)))
+            self._of_noise.update(dict.fromkeys(names, max(leaps.values(), default=0.0)))
 
     @property
     def beyond(self) -> list[Finding]:
@@ -75,6 +78,9 @@ class RoundingBounds:
         ]
 
     def _bound(self, name: str) -> float:
-        may_leap = self._own[name] > _OF_ROUNDING_ALONE or self._spread[name] < _OF_FEW
-        seen = max(self._own[name], self._of_kind[name]) if may_leap else self._own[name]
+        seen = self._own[name]
+        if seen > _OF_ROUNDING_ALONE:
+            seen = max(seen, self._of_noise[name])
+        elif self._spread[name] < _OF_FEW:
+            seen = max(seen, self._of_kind[name])
         return max(self._tolerance, _BEYOND_ROUNDING * seen)

@@ -48,6 +48,8 @@ def ssh_command(ssh: Sequence[str], host: str, python: str, connect_seconds: int
     return [*ssh, "-T", *(f"-o{name}={value}" for name, value in options.items()), "--", host, remote]
 
 
+_TIMED_OUT = "timed out|Connection timeout"
+
 _CAUSES: tuple[tuple[str, str, str], ...] = (
     (
         r"REMOTE HOST IDENTIFICATION HAS CHANGED",
@@ -75,7 +77,7 @@ _CAUSES: tuple[tuple[str, str, str], ...] = (
         "Start an ssh server there, or name its port in ssh's config (Port)",
     ),
     (
-        r"timed out|Connection timeout",
+        _TIMED_OUT,
         "does not answer",
         "Check that it runs and that no firewall is between, or wait longer with --connect-timeout",
     ),
@@ -107,6 +109,8 @@ def explain_connecting(
     """
     by_hand = shlex.join(ssh)
     last = last_line(said)
+    if code is None and re.search(_TIMED_OUT, last):
+        code = SSH_FAILED  # It has said so and is about to end.
     if code is None:
         return HostProblem(
             "has not answered in time" + (f" ({last})" if last else ""),

@@ -6,10 +6,14 @@ from tfdist.keras_repairs.first_step.few_rows import _prime_from
 from tfdist.keras_repairs.first_step.rounding_bounds import RoundingBounds
 
 
-def beyond(parted: float, spread: float, own: float, other: float) -> list[str]:
-    """What is found of a weight that differs so, where moving all moves it and another weight so far."""
+def beyond(parted: float, spread: float, own: float, other: float, rest: float = 0.0) -> list[str]:
+    """What is found of a weight that differs so, where moving all moves it and another weight so far.
+
+    The second time the other one is moved by a part of that, `rest`.
+    """
     bounds = RoundingBounds({"w": parted, "other": 0.0}, {"w": spread, "other": 0.0}, {"w", "other"}, 1e-5)
     bounds.widen({"w": own, "other": other})
+    bounds.widen({"w": own, "other": rest * other})
     return [finding.name for finding in bounds.beyond]
 
 
@@ -21,6 +25,10 @@ def test_what_differs_as_far_as_it_moves_is_rounding() -> None:
 def test_few_elements_may_leap_as_far_as_another_weight() -> None:
     assert beyond(0.5, 0.01, own=1e-6, other=0.2) == []
     assert beyond(0.5, 0.01, own=1e-6, other=0.1) == ["w"]
+
+
+def test_a_weight_that_always_leaps_says_nothing_of_others() -> None:
+    assert beyond(0.5, 0.01, own=1e-6, other=0.2, rest=1.0) == ["w"]
 
 
 def test_one_weight_of_rounding_alone_lets_pass_no_fault_in_all_elements_of_another() -> None:

@@ -18,7 +18,8 @@ WAIT = InputWait(seconds=10.0, waited=1.0, busy=1.0)
 
 def progress(seen: EpochState, size: EpochSize = SIZE, **activity: Any) -> RunProgress:
     known = {"state": State.STEP, "epoch": 0, "step": 0, "begun": 0, "moves": 0, "quiet": 0.0, "limit": None}
-    snapshot = ActivitySnapshot(**{**known, "rate": 64.0, "busy": 0.0, "step_seconds": 0.5, **activity})
+    known |= {"rate": 64.0, "busy": 0.0, "step_seconds": 0.5, "calls": 1, "call": "fit"}
+    snapshot = ActivitySnapshot(**{**known, **activity})
     return progress_of(size, seen, snapshot, WAIT, now=100.0)
 
 
