@@ -75,7 +75,7 @@ def test_a_list_without_end_is_read_up_to_a_bound(bounds: ListingBounds, said: s
     stray.kind = "more"
     with pytest.raises(OSError, match=said):
         store_of(bounds).matching(f"{URL}/**")
-    assert 5 <= len(stray.requests) <= 10
+    assert 5 <= len(stray.requests) <= 20  # A slow one is asked for again.
 
 
 def test_every_list_has_a_bound(stray: StrayStore) -> None:
