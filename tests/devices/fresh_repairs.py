@@ -12,6 +12,9 @@ def put_in(hooks: RepairHooks, monkeypatch: pytest.MonkeyPatch) -> None:
     """Puts repairs that are made anew, with these hooks, in the place of the process's own until the test ends."""
     for repair in repairs(hooks):
         # Of a function that the owner does not have there is no original.
-        present = getattr(repair.owner, repair.name, None)
+        present = repair.function
         repaired = repair.make(getattr(present, "__wrapped__", present))
-        monkeypatch.setattr(repair.owner, repair.name, repaired, raising=False)
+        is_property = isinstance(getattr(repair.owner, repair.name, None), property)
+        monkeypatch.setattr(
+            repair.owner, repair.name, property(repaired) if is_property else repaired, raising=False
+        )

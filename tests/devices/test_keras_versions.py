@@ -136,7 +136,7 @@ def test_the_end_of_a_function_is_found(function: Callable[..., Any]) -> None:
 def test_every_repair_was_written_for_these_versions() -> None:
     keras_repairs.install()
     for repair in repairs():
-        original = getattr(repair.owner, repair.name).__wrapped__
+        original = repair.function.__wrapped__
         if not repair.is_checked:
             assert callable(original)
             continue
