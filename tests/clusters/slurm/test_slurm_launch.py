@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
+import signal
 import sys
 from pathlib import Path
 
@@ -197,3 +200,21 @@ def test_a_training_that_is_preempted_goes_on_where_it_was(slurm: SlurmCluster, 
     # At the very step that it was stopped at.
     stopped = next(entry for entry in read_ledger(run.ledger_file).entries if getattr(entry, "code", None) == 143)
     assert resume["total"] == stopped.step and len(json.loads(run.history_file.read_text())["loss"]) == 20
+
+
+@pytest.mark.slow
+@pytest.mark.bound(300)
+def test_a_job_whose_launcher_on_a_node_is_killed_ends_with_one_error_that_names_it(
+    slurm: SlurmCluster, folder: Path
+) -> None:
+    job = launch(slurm, folder, "-N2", "--grace=2", "train.py", f"0:touch:{folder}/ready", "*:train:0.1")
+    until((folder / "ready").exists)
+    for pid in slurm.nodes[1].processes():
+        with contextlib.suppress(OSError):
+            command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            if b"tfdist" in command and b"train" in command:
+                os.kill(pid, signal.SIGKILL)
+    assert ended(slurm, job, 200)[0] != "COMPLETED"
+    log = (folder / f"train-{job}.out").read_text()
+    (error,) = [line for line in log.splitlines() if line.startswith("error: ")]
+    assert "worker 1 (n2" in error
