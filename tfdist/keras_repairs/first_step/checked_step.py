@@ -131,7 +131,7 @@ class CheckedStep:
                 finding = self._agreed(check.run(batch, step))
         except CannotBeMadeError as error:
             self._known.append(_kind_of(batch))
-            self._say_unmade(error)
+            self._say_unmade(error, lambda: step(batch))
             return False
         if finding is None:
             self._known.append(_kind_of(batch))
@@ -216,11 +216,12 @@ class CheckedStep:
         )
         self._sharing.is_whole = True
 
-    def _say_unmade(self, error: CannotBeMadeError) -> None:
+    def _say_unmade(self, error: CannotBeMadeError, make: Callable[[], Any]) -> None:
         """Steps of Keras's run on any replica; those of users may meet the others, in sums of their own."""
         if is_users_step(self._model, self._step_function.__name__):
             self._say_unchecked(f"it could not be made on one replica alone ({error})")
             return
+        make()  # Where the replicas fail, too, as on wrong data, the error is that of the step.
         raise UnsupportedError(
             f"{self._name} could not be checked on its first batch: one replica alone fails at it, with the samples of "
             f"all ({error}). Expected layers, losses and metrics that compute on any replica as on one device. Run it "
