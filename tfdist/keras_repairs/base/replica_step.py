@@ -19,6 +19,7 @@ _step: contextvars.ContextVar[ReplicaStep | None] = contextvars.ContextVar("tfdi
 _alone: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_replica_alone", default=False)
 _is_tried: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_is_tried_out", default=False)
 _alone_draws_by_xla: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_alone_draws_by_xla", default=False)
+_is_of_loop: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_is_of_own_loop", default=False)
 _whole_step: contextvars.ContextVar[ReplicaStep | None] = contextvars.ContextVar("tfdist_whole_step", default=None)
 
 
@@ -259,6 +260,16 @@ def tried_out() -> contextlib.AbstractContextManager[None]:
 def is_tried_out() -> bool:
     """Whether the code that runs is tried out; see `tried_out`."""
     return _is_tried.get()
+
+
+def of_own_loop() -> contextlib.AbstractContextManager[None]:
+    """Marks code that is tried out as that of a loop of the user's own, which has no step."""
+    return setting(_is_of_loop, True)
+
+
+def is_of_own_loop() -> bool:
+    """Whether the code that runs is that of a loop of the user's own, tried out; see `of_own_loop`."""
+    return _is_of_loop.get()
 
 
 @contextlib.contextmanager

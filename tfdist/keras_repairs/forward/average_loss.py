@@ -7,16 +7,19 @@ samples, they are those of one device; and so is the number of replicas, which i
 
 from __future__ import annotations
 
-import contextlib
-import contextvars
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
-from tfdist.keras_repairs.base.context_variables import setting
-from tfdist.keras_repairs.base.replica_step import current_step, is_alone, is_one_of_several, whole_step
+from tfdist.keras_repairs.base.replica_step import (
+    current_step,
+    is_alone,
+    is_of_own_loop,
+    is_one_of_several,
+    whole_step,
+)
 from tfdist.keras_repairs.coupling.declaring import summed
 from tfdist.keras_repairs.forward.losses import is_within_loss
 from tfdist.runtime.transport import replica_sums
@@ -25,8 +28,6 @@ Function = Callable[..., Any]
 
 _LIBRARIES = ("tensorflow.", "keras.src.", "tfdist.")
 """Who reads how many replicas there are to compute with all of them."""
-
-_is_of_loop: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_is_of_own_loop", default=False)
 
 
 def compute_average_loss(original: Function) -> Function:
@@ -71,7 +72,7 @@ def num_replicas_in_sync(original: Function) -> Function:
     device. In a loop of one's own, and outside of steps, it is the number that it is.
     """
     def repaired(self: Any) -> int:
-        if (current_step() is not None or is_alone()) and not _is_of_loop.get():
+        if (current_step() is not None or is_alone()) and not is_of_own_loop():
             reader = sys._getframe(1).f_globals.get("__name__", "")
             if not reader.startswith(_LIBRARIES):
                 return 1
@@ -79,8 +80,3 @@ def num_replicas_in_sync(original: Function) -> Function:
         return count
 
     return repaired
-
-
-def of_own_loop() -> contextlib.AbstractContextManager[None]:
-    """Marks code that is tried out as that of a loop of the user's own."""
-    return setting(_is_of_loop, True)

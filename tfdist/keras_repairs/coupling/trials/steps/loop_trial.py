@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from tfdist.keras_repairs.base.replica_step import replica_step
+from tfdist.keras_repairs.base.replica_step import of_own_loop, replica_step
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.coupling.trials.made_up_inputs import Inputs, Numbers, made_up
 from tfdist.keras_repairs.coupling.trials.part_comparison import OF_NETWORKS, TOLERANCE, UNEQUAL
@@ -15,7 +15,6 @@ from tfdist.keras_repairs.coupling.trials.replica_trial import Assignments, on_o
 from tfdist.keras_repairs.coupling.trials.steps.step_capture import Update, capturing
 from tfdist.keras_repairs.coupling.trials.steps.step_comparison import gradients_are_means
 from tfdist.keras_repairs.coupling.trials.trial_scope import in_trial
-from tfdist.keras_repairs.forward.average_loss import of_own_loop
 
 Function = Callable[..., Any]
 
