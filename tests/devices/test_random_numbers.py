@@ -203,13 +203,50 @@ def test_seeded_numbers_of_tensorflow_are_refused(monkeypatch: pytest.MonkeyPatc
     assert not np.allclose(predicted(of_tensorflow, 2), predicted(of_tensorflow, 1))
 
 
-def test_seeded_numbers_of_tensorflow_in_a_layer_are_refused() -> None:
-    """Its trial sees rows that differ, so that it would be called with the rows of all replicas."""
+def in_turns(x: Any) -> Any:
+    return tf.map_fn(lambda row: row + tf.random.normal([6], seed=3), x)
+
+
+def of_poisson(x: Any) -> Any:
+    return x + tf.random.poisson([6], 3.0, seed=3)
+
+
+def sampled(x: Any) -> Any:
+    return x + tf.cast(tf.random.uniform_candidate_sampler([[1]], 1, 1, True, 9, seed=3)[0], x.dtype)
+
+
+@pytest.mark.parametrize(
+    ("draw", "options", "said"),
+    [
+        (in_turns, {}, "in a loop"),
+        (of_poisson, {}, "as random_poisson_v2"),
+        (sampled, {}, "keeps its numbers for itself"),
+        (lambda x: with_seed_of_tensorflow(x, None), {"run_eagerly": True}, "outside of the compiled steps"),
+    ],
+)
+def test_seeded_numbers_of_tensorflow_that_nobody_knows_are_refused(draw: Any, options: Any, said: str) -> None:
+    with mirrored(2).scope():
+        model = keras.Sequential([keras.Input((6,)), keras.layers.Lambda(draw)])
+        model.compile("sgd", "mse", **options)
+        with pytest.raises(UnsupportedError, match=rf"{said}.*keras\.random"):
+            model.fit(np.zeros((8, 6)), np.zeros((8, 6)), verbose=0)
+
+
+def test_seeded_numbers_of_tensorflow_begin_anew_with_batches_of_another_kind_alone() -> None:
+    rows = np.ones((8, 6))
+    data = tf.data.Dataset.from_tensor_slices((rows, rows))
     with mirrored(2).scope():
         model = keras.Sequential([keras.Input((6,)), keras.layers.Lambda(lambda x: with_seed_of_tensorflow(x, None))])
         model.compile("sgd", "mse")
-        with pytest.raises(UnsupportedError, match=r"keras\.random"):
-            model.fit(np.zeros((8, 6)), np.zeros((8, 6)), verbose=0)
+        model.fit(data.batch(4, drop_remainder=True), verbose=0)
+        for train in (
+            lambda: model.fit(data.batch(2, drop_remainder=True), verbose=0),
+            lambda: model.train_on_batch(rows, rows),
+        ):
+            with pytest.raises(UnsupportedError, match="batches of another kind than before"):
+                train()
+        model.compile("sgd", "mse")
+        model.fit(data.batch(2, drop_remainder=True), verbose=0)
 
 
 def normal_of_generator(generator: tf.random.Generator, shape: tf.Tensor) -> tf.Tensor:

@@ -8,8 +8,11 @@ import pytest
 import tensorflow as tf
 
 import tfdist
+from tests.devices.fresh_repairs import put_in
 from tests.devices.mirrored import mirrored
+from tests.devices.repair_removal import take_out
 from tfdist import keras_repairs
+from tfdist.keras_repairs.repair import RepairHooks
 
 
 def masks(replicas: int, seed: int) -> list[list[float]]:
@@ -65,3 +68,23 @@ def dropped(replicas: int) -> list[list[float]]:
 
 def test_a_gathered_layer_drops_what_one_device_would() -> None:
     assert dropped(2) == dropped(1)
+
+
+def test_a_seed_of_one_operation_draws_as_without_tfdist(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script that seeds nothing else has the numbers of no run: they are the same in all of them."""
+
+    def drawn() -> list[list[float]]:
+        shuffled = tf.data.Dataset.range(8).shuffle(8, seed=5)
+        return [tf.random.normal([2], seed=5).numpy().tolist(), [float(number) for number in shuffled]]
+
+    keras_repairs.install()
+    take_out("tensorflow.python.framework.random_seed.get_seed", monkeypatch)
+    tf.random.set_seed(None)
+    expected = drawn()
+    put_in(RepairHooks(imposed_seed=9), monkeypatch)
+    tf.random.set_seed(9)
+    try:
+        assert drawn() == expected
+        assert tf.random.normal([2]).numpy().tolist() != expected[0]
+    finally:
+        tf.random.set_seed(None)

@@ -131,6 +131,8 @@ class Run:
 
     def _model(self) -> keras.Model:
         extra = [] if self.plain else [keras.layers.BatchNormalization(), keras.layers.Dropout(0.4)]
+        if extra and tf.distribute.get_strategy().num_replicas_in_sync > 1:
+            extra.append(keras.layers.Lambda(lambda x: x + tf.random.normal(tf.shape(x))))
         # Without a shape: the first batch builds it, or the process that is to restore it.
         model = keras.Sequential([keras.layers.Dense(8), *extra, keras.layers.Dense(3, activation="softmax")])
         metrics = ["accuracy", tfdist.gathered(Largest())]

@@ -88,7 +88,7 @@ SLOW = {
     *("draws_of_other_dimensions", "dropout_of_every_call", "dropout_and_accumulation", "dropout_and_several_steps"),
     *("dropout_that_runs_eagerly", "dropout_of_fixed_batches", "dropout_in_float32"),
     *("noise_shapes_that_run_eagerly", "means_of_classes_eagerly", "xla_of_probabilities_given_to_a_layer"),
-    "stateless_draws_of_other_dimensions",
+    *("stateless_draws_of_other_dimensions", "seeded_shuffles"),
     *("gradients_of_numpy_accumulated", "scaled_gradients_in_a_function"),
     "metrics_made_in_a_replica",
     # Optimizers whose updates know nothing of replicas, by the path that others of the table take.

@@ -1,4 +1,4 @@
-"""Random numbers of `tf.random.stateless_*`, and of what stands on it."""
+"""Random numbers of `tf.random.stateless_*` and what stands on it, and of `tf.random` with the seed of a script."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tests.exactness.table import case, fitted, fitted_on, numbers
+from tests.exactness.table import ONLY_TRAINED, case, fitted, fitted_on, numbers
 
 layers, random = keras.layers, keras.random
 
@@ -95,3 +95,49 @@ class StatelessNoise(keras.Model):
         x += draws.stateless_poisson(shape, seeds[9], 2.0, dtype) / 10
         x += draws.stateless_parameterized_truncated_normal(shape, seeds[10], x, tf.ones_like(x[0]), x - 1.0, x + 1.0)
         return x + tf.cast(draws.stateless_categorical(x, 6, seeds[11]), dtype) / 10
+
+
+class SeededNoise(keras.Model):
+    """Draws with every function of `tf.random` whose numbers are known, for the rows of a batch and for all of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden, self.outputs = layers.Dense(4), layers.Dense(3, activation="softmax")
+
+    def call(self, x: Any) -> Any:
+        x = tf.nn.dropout(self.hidden(x), 0.3) + tf.random.normal([4], dtype=x.dtype)
+        shape, rows = tf.shape(x), tf.shape(x)[0]
+        x += tf.random.normal(shape, seed=5, dtype=x.dtype)
+        x *= tf.random.uniform([rows, 1], 0.5, 1.5, dtype=x.dtype)
+        x += tf.random.truncated_normal(shape, dtype=x.dtype)
+        x += tf.cast(tf.random.uniform(shape, 0, 5, tf.int32), x.dtype) / 10
+        x += tf.random.gamma([rows], [0.5, 1.0, 2.0, 3.0], dtype=x.dtype) / 10
+        return self.outputs(tf.tanh(x))
+
+
+@case("`tf.random` with the seed of a script, every function, in training and validation")
+def seeded_draws(samples: int) -> dict[str, Any]:
+    tf.random.set_seed(7)
+    x, y = numbers(samples)
+    return fitted(SeededNoise(), x, y, validation_data=(x[:21], y[:21])) | ONLY_TRAINED
+
+
+@case("samples mixed by a seeded `tf.random.shuffle`, of rows and of their numbers, in a `train_step` of one's own")
+def seeded_shuffles(samples: int) -> dict[str, Any]:
+    class Mixing(keras.Sequential):
+        def train_step(self, data: Any) -> dict[str, Any]:
+            x, y = data
+            other = tf.random.shuffle(tf.range(tf.shape(x)[0]), seed=3)
+            kept = tf.random.uniform([], seed=4, dtype=x.dtype)
+            y = tf.one_hot(y, 3, dtype=x.dtype)
+            x, y = kept * x + (1 - kept) * tf.gather(x, other), kept * y + (1 - kept) * tf.gather(y, other)
+            with tf.GradientTape() as tape:
+                hidden = self.layers[0](x)
+                predicted = self.layers[1](0.8 * hidden + 0.2 * tf.random.shuffle(hidden))
+                loss = tf.reduce_mean(tf.square(predicted - y))
+            self.optimizer.apply(tape.gradient(loss, self.trainable_weights), self.trainable_weights)
+            return {"mixed": loss}
+
+    tf.random.set_seed(7)
+    model = Mixing([keras.Input((6,)), layers.Dense(5, activation="tanh"), layers.Dense(3)])
+    return fitted(model, *numbers(samples)) | ONLY_TRAINED

@@ -25,10 +25,10 @@ from tfdist.keras_repairs.random_numbers import (
     draws,
     loops_and_branches,
     python_draws,
+    seeded_draws,
     seeds,
     stateless_draws,
     unseeded_draws,
-    unshared_draws,
 )
 from tfdist.keras_repairs.repair import Repair
 
@@ -57,7 +57,7 @@ def _of_keras_random() -> tuple[Repair, ...]:
 
 def _of_tensorflow_random(imposed_seed: int | None) -> tuple[Repair, ...]:
     """Repairs of the operations below `keras.random`, and of what else draws in TensorFlow."""
-    get_seed = functools.partial(unshared_draws.get_seed, imposed_seed=imposed_seed)
+    get_seed = functools.partial(seeded_draws.get_seed, imposed_seed=imposed_seed)
     numbers = (
         "stateless_random_uniform_v2",
         "stateless_random_uniform_full_int_v2",
@@ -71,8 +71,8 @@ def _of_tensorflow_random(imposed_seed: int | None) -> tuple[Repair, ...]:
     operations, older = gen_stateless_random_ops_v2, gen_stateless_random_ops
     return (
         Repair(random_seed, "get_seed", get_seed),
-        Repair(tf.random.Generator, "_prepare_key_counter", unshared_draws.of_generator),
-        Repair(tf.random.Generator, "binomial", unshared_draws.of_generator),
+        Repair(tf.random.Generator, "_prepare_key_counter", seeded_draws.of_generator),
+        Repair(tf.random.Generator, "binomial", seeded_draws.of_generator),
         Repair(while_loop, "while_loop", loops_and_branches.while_loop),
         Repair(cond, "cond", loops_and_branches.cond),
         Repair(control_flow_switch_case, "_indexed_case_helper", loops_and_branches.switch),

@@ -16,6 +16,7 @@ from keras.src.trainers.compile_utils import CompileMetrics
 
 from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.base.replica_copies import copies
+from tfdist.keras_repairs.base.tensorflow_seeds import DrawStreams, streams_of
 from tfdist.keras_repairs.forward.whole_metrics import is_whole
 from tfdist.keras_repairs.inputs.symbolic_build import build_parts
 from tfdist.keras_repairs.optimizer.model_optimizers import optimizers_of
@@ -26,6 +27,7 @@ from tfdist.runtime.replica_values import ReplicaCopies
 
 _GLOBAL_SEEDS = "global_seed_generator"
 _GLOBAL_SEEDS_NAME = "seeds/global"
+_DRAWN = "drawn"
 
 
 def persistent_state(model: keras.Model) -> dict[str, ReplicaCopies]:
@@ -53,13 +55,20 @@ def transient_state(model: keras.Model, *, metrics: bool) -> dict[str, ReplicaCo
     generator = global_state.get_global_attribute(_GLOBAL_SEEDS)
     if generator is not None:
         found[_GLOBAL_SEEDS_NAME] = ReplicaCopies(copies(generator.state), False)
+    drawn = {call: streams.copies for call, streams in streams_of(model).items() if streams.copies}
+    found |= {f"{_DRAWN}/{call}": ReplicaCopies(counts, False) for call, counts in drawn.items()}
     return found | (dict(_metrics(model)) if metrics else {})
 
 
-def prepare(names: Collection[str]) -> None:
+def prepare(model: keras.Model, names: Collection[str]) -> None:
     """Makes the variables of a state with `names` that a process makes at first need only; in the strategy's scope."""
     if _GLOBAL_SEEDS_NAME in names:
         global_seed_generator()
+    for name in names:
+        kind, _, call = name.partition("/")
+        if kind == _DRAWN and model.distribute_strategy.num_replicas_in_sync > 1:
+            streams = streams_of(model)
+            streams.setdefault(call, DrawStreams(model.distribute_strategy)).make()
 
 
 def build(model: keras.Model, dataset: Any) -> None:

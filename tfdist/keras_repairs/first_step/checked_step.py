@@ -9,8 +9,10 @@ from typing import Any, Protocol
 
 import keras
 import tensorflow as tf
+from tensorflow.python.distribute.values import PerReplica
 
 from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.base.tensorflow_seeds import DrawStreams
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.first_step.rounding_bounds import Finding
@@ -48,8 +50,10 @@ class Sharing:
     Attributes:
         is_whole: Whether each of them runs all of it, as a check has found that anything less is not exact.
         draws_own: Whether each replica draws numbers of its own in it, which nobody can foresee.
+        streams: What they draw in it with seeds of the script's; None where nobody knows what one device would draw.
     """
 
+    streams: DrawStreams | None = None
     is_whole: bool = False
     draws_own: bool = False
 
@@ -85,6 +89,15 @@ class CheckedStep:
     def is_off(self) -> bool:
         """Whether nothing is checked, or everything that was asked for last."""
         return settings_of(self._strategy).check == "off" or not settings_of(self._strategy).gather
+
+    def note_batches(self, spec: Any) -> None:
+        """Notes that steps come with batches of a dataset with this spec; None for batches of none.
+
+        Raises:
+            UnsupportedError: For such batches one device would draw other numbers.
+        """
+        if self._sharing.streams is not None:
+            self._sharing.streams.note_batches(spec)
 
     def knows(self, spec: Any) -> bool:
         """Whether a step with batches of an iterator with this spec is checked already, or is not to be."""
@@ -125,7 +138,8 @@ class CheckedStep:
             self._known.append(_kind_of(batch))
             self._say_unchecked(hindrance or "that of another worker does more than compute")
             return False
-        check = StepCheck(self._model, self._step_function, self._variables(function), self._results)
+        streams = self._sharing.streams
+        check = StepCheck(self._model, self._step_function, self._variables(function), self._results, streams)
         try:
             with without_advice():
                 finding = self._agreed(check.run(batch, step))
@@ -188,8 +202,10 @@ class CheckedStep:
         # A worker that holds a part of an optimizer accumulates its part of sums, others what they add to sums.
         adding = [inner_of(each) for each in optimizers if not is_cut(each)]
         sums = [one for each in adding for one in getattr(each, "_accumulated_gradients", ())]
+        streams = self._sharing.streams
+        drawn = [PerReplica(streams.copies)] if streams is not None and streams.copies else []
         return VariableValues(
-            [*(variable._value for variable in of_keras), *KeptState(self._model, self._step_function).variables],
+            [*(each._value for each in of_keras), *KeptState(self._model, self._step_function).variables, *drawn],
             [variable._value for variable in sums],
             () if function is None else function.graph.variables,
             self._strategy,

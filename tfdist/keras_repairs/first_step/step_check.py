@@ -13,9 +13,10 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from tfdist.keras_repairs.base import global_seeds
+from tfdist.keras_repairs.base import global_seeds, tensorflow_seeds
 from tfdist.keras_repairs.base.batch_rows import rows, static_rows
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, on_whole_step, replica_id, replica_step
+from tfdist.keras_repairs.base.tensorflow_seeds import DrawStreams
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.coupling.trials.kept_tensors import in_step_of
 from tfdist.keras_repairs.coupling.trials.part_comparison import tolerance_of
@@ -92,6 +93,7 @@ class StepCheck:
         step_function: Its `train_step` or its kin, as one device calls it.
         variables: What the step may change.
         results: The names of outputs that are results of metrics, which each replica has for itself.
+        streams: What the step draws with seeds of the script's.
     """
 
     def __init__(
@@ -100,7 +102,9 @@ class StepCheck:
         step_function: Step,
         variables: VariableValues,
         results: Callable[[], Collection[str]],
+        streams: DrawStreams | None = None,
     ) -> None:
+        self._streams = streams
         self._model = model
         self._step_function = step_function
         self._strategy = model.distribute_strategy
@@ -273,6 +277,9 @@ class StepCheck:
         total = rows(data)
         step = ReplicaStep(total, total, tf.constant(0, tf.int64), total, None, static_rows(data))
         accumulating = gradient_accumulation.by_one_replica()
+        if self._streams is not None:
+            place = int(tf.get_static_value(replica_id())) - local_replicas(self._strategy).start
+            tensorflow_seeds.draw_by(self._streams.of_replica(place, by_graph=not self._needs_all))
         with replica_step(step), in_step_of(self._model), on_whole_step(), of_whole_batch(), accumulating:
             return self._step_function(data)
 

@@ -232,14 +232,15 @@ def _is_float(values: NDArray) -> bool:
 def _is_of_all(variable: Any) -> bool:
     return (
         isinstance(variable, tf.distribute.DistributedValues)
-        and variable.synchronization != tf.VariableSynchronization.ON_READ
+        and getattr(variable, "synchronization", tf.VariableSynchronization.ON_READ)
+        != tf.VariableSynchronization.ON_READ
     )
 
 
 def _is_summed(variable: Any) -> bool:
     return (
         isinstance(variable, tf.distribute.DistributedValues)
-        and variable.synchronization == tf.VariableSynchronization.ON_READ
+        and getattr(variable, "synchronization", None) == tf.VariableSynchronization.ON_READ
         and variable.aggregation == tf.VariableAggregation.SUM
     )
 

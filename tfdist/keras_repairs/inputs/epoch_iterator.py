@@ -254,6 +254,11 @@ class BatchIterator(Iterator[Any]):
         return _marked_whole(spec) if self.is_whole else spec
 
     @property
+    def whole_spec(self) -> Any:
+        """That of the batches before they are cut for the replicas; None where nobody knows it."""
+        return getattr(self._source.whole, "element_spec", None)
+
+    @property
     def is_whole(self) -> bool:
         """Whether each replica gets whole batches, as the tensors of the first one have other numbers of rows each.
 

@@ -75,6 +75,7 @@ def execution(
         state.trace_step = steps_of_model.trace_for
 
     def execute(iterator: Any) -> Any:
+        checked.note_batches(iterator.whole_spec if isinstance(iterator, BatchIterator) else None)
         steps = model.steps_per_execution
         if isinstance(iterator, BatchIterator) and iterator.left is not None and not model.run_eagerly:
             if steps == 1:

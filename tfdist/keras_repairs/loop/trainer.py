@@ -11,9 +11,11 @@ import keras
 import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as trainer_module
 
+from tfdist.keras_repairs.base import tensorflow_seeds
 from tfdist.keras_repairs.base.batch_rows import rows, static_rows, with_row_of_zeros, without_stand_in
 from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, replica_step
+from tfdist.keras_repairs.base.tensorflow_seeds import new_streams
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.coupling.own_predictions import eager_predictions, exact_predictions
 from tfdist.keras_repairs.coupling.own_steps import tried_out
@@ -41,6 +43,7 @@ from tfdist.keras_repairs.model_checks.refusals import check_reductions, meeting
 from tfdist.keras_repairs.model_checks.user_overrides import is_overridden, is_users_step
 from tfdist.keras_repairs.optimizer.gradient_reduction import build_optimizer
 from tfdist.keras_repairs.optimizer.model_optimizers import optimizers_of
+from tfdist.keras_repairs.random_numbers.seeded_draws import check_seeds_are_used
 from tfdist.keras_repairs.random_numbers.seeds import check_same_seeds
 from tfdist.keras_repairs.writes.write_functions import check_results_are_used
 from tfdist.runtime.batches.distribute import GlobalBatch, ReplicaBatch
@@ -81,7 +84,7 @@ def make_function(original: Function, observer: Observer | None, listener: FitLi
         users = is_users_step(self, name)
         if not users:
             check_reductions(self)
-        sharing = Sharing()
+        sharing = Sharing(new_streams(self, call))
         step = _observed(whole_where_asked(step_function, lambda: sharing.is_whole), observer)
         logs = StepLogs(self) if users or is_overridden(self, "compute_metrics") else None
         step = step if logs is None else logs.of_step(step)
@@ -220,6 +223,8 @@ class _Step:
         step = _step_of(batch, data, self._strategy.num_replicas_in_sync, compiles=compiles, **self._options)
         step.has_all_rows = step.is_whole = has_all_rows
         step.data = data
+        if self._sharing.streams is not None:
+            tensorflow_seeds.draw_by(self._sharing.streams.of_replica(_place_here(self._strategy)))
         with (
             replica_step(step),
             in_step_of(self._model),
@@ -235,6 +240,7 @@ class _Step:
                     raise CannotBeCompiled("TensorFlow would leave the replica in it") from error
                 raise meeting_in_a_branch(self._model) from error
             check_results_are_used(step, outputs)
+            check_seeds_are_used()
             if tf.executing_eagerly():
                 check_same_seeds(step)
         self.can_loop = not (self._has_peers and step.gathers)
@@ -293,6 +299,12 @@ def _is_first_here(strategy: tf.distribute.Strategy) -> bool:
     """Whether the replica being traced is the first of this worker's."""
     replica = tf.get_static_value(tf.distribute.get_replica_context().replica_id_in_sync_group)
     return replica is not None and int(replica) == local_replicas(strategy).start
+
+
+def _place_here(strategy: tf.distribute.Strategy) -> int:
+    """The place of the replica being traced among those of this worker; 0 where one trace is for all."""
+    replica = tf.get_static_value(tf.distribute.get_replica_context().replica_id_in_sync_group)
+    return 0 if replica is None else int(replica) - local_replicas(strategy).start
 
 
 def _replica_batch_of(whole: Any, replicas: int) -> ReplicaBatch:

@@ -11,6 +11,7 @@ draw of a fixed shape is the same on every replica.
 - `draws`: the functions of `keras.random`; `stateless_draws`: the operations below them, and below
   `tf.random.stateless_*`
 - `draw_replay`: draws that are recorded on a whole batch and replayed on its parts, where code is tried out
-- `unseeded_draws`: `tf.random.normal` and its kin, of which no particular numbers are expected
-- `unshared_draws`, `python_draws`: seeded ones, and random numbers of NumPy and Python, which replicas cannot share
+- `unseeded_draws`, `seeded_draws`: `tf.random.normal` and its kin, of which no particular numbers are expected, or
+  those of a script's seeds
+- `python_draws`: random numbers of NumPy and Python, which replicas cannot share
 """

@@ -1,4 +1,4 @@
-"""What `tf.random.normal` and its kin draw without a seed in a replica's step.
+"""What `tf.random.normal` and its kin draw in a replica's step: without a seed here, with one in `seeded_draws`.
 
 Their operations keep a state of their own, and no particular numbers are expected of them. What has a row for each
 sample, each replica draws by itself. What has not is the same on all replicas, as there is one of it on one device: of
@@ -8,6 +8,7 @@ the function of `tf.random.stateless_*` from a seed that the replicas share.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,7 @@ from keras.src import backend
 
 from tfdist.keras_repairs.base import tensorflow_seeds
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, is_alone, replica_id
-from tfdist.keras_repairs.random_numbers import draw_replay
+from tfdist.keras_repairs.random_numbers import draw_replay, seeded_draws
 from tfdist.keras_repairs.random_numbers.draw_sizes import (
     Size,
     as_shape,
@@ -45,11 +46,13 @@ class Drawing:
         stateless: Draws the same way from a seed; takes the seed and its arguments.
         tried: Gives what stands for a draw where code is tried out, the same for a row in a batch and in a part of it;
             takes the operation and its arguments.
+        seeded: Draws as one device does with the seeds of a script; takes a stream and its arguments. None: not known.
     """
 
     sizes: Callable[..., Sequence[Size]]
     stateless: Callable[..., tf.Tensor]
     tried: Callable[..., tf.Tensor]
+    seeded: Callable[..., tf.Tensor] | None = None
 
 
 def unseeded(original: Function, drawing_of: Drawing) -> Function:
@@ -58,6 +61,8 @@ def unseeded(original: Function, drawing_of: Drawing) -> Function:
     def repaired(*args: Any, seed: Any = 0, seed2: Any = 0, name: Any = None, **kwargs: Any) -> tf.Tensor:
         if draw_replay.replaces_draws():
             return drawing_of.tried(original, *args, **kwargs)
+        if isinstance(seed2, seeded_draws.SeedOfScript):
+            return _drawn_with_seed(drawing_of, original.__name__, seed, seed2)(*args, **kwargs)
         if is_noting():
             note_rows_of_draw(drawing_of.sizes(*args, **kwargs))
         seeds, step = tensorflow_seeds.seeds_of_replica(), current_step()
@@ -70,6 +75,17 @@ def unseeded(original: Function, drawing_of: Drawing) -> Function:
             return drawing_of.stateless(seeds.next(), *args, **kwargs)
 
     return repaired
+
+
+def _drawn_with_seed(drawing_of: Drawing, name: str, seed: int, seed2: int) -> Callable[..., tf.Tensor]:
+    """Draws as one device does with a script's seeds.
+
+    Raises:
+        UnsupportedError: It is not known how.
+    """
+    if drawing_of.seeded is None:
+        raise seeded_draws.unknown(f"as {name}")
+    return functools.partial(drawing_of.seeded, seeded_draws.stream_of(seed, seed2))
 
 
 def _is_of_samples(sizes: Sequence[Size], step: ReplicaStep) -> bool:
@@ -111,23 +127,34 @@ def _choices(_: Any, logits: Any, num_samples: Any, output_dtype: Any = tf.int64
 
 
 NORMAL = Drawing(
-    _of_shape, lambda seed, shape, dtype: tf.random.stateless_normal(shape, seed, dtype=dtype), _one_number
+    _of_shape,
+    lambda seed, shape, dtype: tf.random.stateless_normal(shape, seed, dtype=dtype),
+    _one_number,
+    seeded_draws.normal,
 )
 TRUNCATED_NORMAL = Drawing(
-    _of_shape, lambda seed, shape, dtype: tf.random.stateless_truncated_normal(shape, seed, dtype=dtype), _one_number
+    _of_shape,
+    lambda seed, shape, dtype: tf.random.stateless_truncated_normal(shape, seed, dtype=dtype),
+    _one_number,
+    seeded_draws.truncated_normal,
 )
 UNIFORM = Drawing(
-    _of_shape, lambda seed, shape, dtype: tf.random.stateless_uniform(shape, seed, dtype=dtype), _one_number
+    _of_shape,
+    lambda seed, shape, dtype: tf.random.stateless_uniform(shape, seed, dtype=dtype),
+    _one_number,
+    seeded_draws.uniform,
 )
 INTEGERS = Drawing(
     _of_shape,
     lambda seed, shape, minval, maxval: tf.random.stateless_uniform(shape, seed, minval, maxval, minval.dtype),
     _one_number,
+    seeded_draws.integers,
 )
 GAMMA = Drawing(
     _of_shape_and_parameter,
     lambda seed, shape, alpha: tf.random.stateless_gamma(_joined(shape, alpha), seed, alpha, dtype=alpha.dtype),
     lambda _, shape, alpha: tf.broadcast_to(alpha, _joined(shape, alpha)),
+    seeded_draws.gamma,
 )
 POISSON = Drawing(
     _of_shape_and_parameter,
@@ -143,7 +170,9 @@ CATEGORICAL = Drawing(
 )
 SHUFFLE = Drawing(
     _of_rows,
-    lambda seed, value: tf.random.experimental.stateless_shuffle(value, seed),
+    # Without a gradient, as TensorFlow has it.
+    lambda seed, value: tf.stop_gradient(tf.random.experimental.stateless_shuffle(tf.stop_gradient(value), seed)),
     # What shuffling does, another order, with one that is always the same.
     lambda _, value: tf.reverse(value, [0]),
+    seeded_draws.shuffle,
 )

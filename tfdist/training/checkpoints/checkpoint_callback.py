@@ -124,7 +124,7 @@ class CheckpointCallback(keras.callbacks.Callback):
             self._checkpoints.restore_weights(self.model, self._resumed, shape_of)
             self._values = self._checkpoints.replica_values()
             with self._strategy.scope():
-                training_state.prepare(self._values)
+                training_state.prepare(self.model, self._values)
             restore_accumulated(self.model, self._values)
             persistent = training_state.persistent_state(self.model)
             self._restore_values({**persistent, **self._transient_state(metrics=False)})
