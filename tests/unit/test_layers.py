@@ -216,7 +216,9 @@ FOR_EVERY_VERB = {
     *("tfdist", "tfdist.errors", "tfdist.text", "tfdist.versions"),
     *("tfdist.cli", "tfdist.cli.main", "tfdist.cli.standard_streams", "tfdist.cli.verb"),
 }
-FOR_OPTIONS = FOR_EVERY_VERB | {"tfdist.cli.common_options", "tfdist.cli.train_target"}
+FOR_OPTIONS = FOR_EVERY_VERB | {
+    *("tfdist.cli.common_options", "tfdist.cli.help", "tfdist.cli.help.help_sections", "tfdist.cli.train_target"),
+}
 CLUSTER = {name for name in map(dotted_name, MODULES) if room_of(name) == "cluster"}
 SLOW_TO_LOAD = {"asyncio", "ctypes", "email", "http", "logging", "multiprocessing", "sqlite3", "ssl", "unittest"}
 """Packages of the standard library."""

@@ -68,7 +68,8 @@ class LocalPath(click.Path):
 
         name = ""
         if param is not None:
-            name = param.opts[0] if isinstance(param, click.Option) else param.human_readable_name.strip("[]")
+            # The long one, which stands last.
+            name = param.opts[-1] if isinstance(param, click.Option) else param.human_readable_name.strip("[]")
         instead = _LOCAL_INSTEAD.get(name, "Mount that file system here, or copy what is needed.")
         fault = fault_as_local(value, name, instead)
         if fault is not None:
@@ -88,13 +89,26 @@ class SecondsParam(click.ParamType):
         return seconds
 
 
+class RenamedOption(click.Option):
+    """An option that had other names before: these go on working, and no help has them."""
+
+    def __init__(self, *args: Any, former: Sequence[str], **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.former = tuple(former)
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        super().add_to_parser(parser, ctx)
+        parser.add_option(obj=self, opts=self.former, dest=self.name, action="store", nargs=self.nargs)
+
+
 class TargetVerb(Verb):
     """Takes options up to the target; what follows a script or a module is its own."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         options = [option for option in self.params if isinstance(option, click.Option) and not option.is_flag]
+        names = {name for option in options for name in (*option.opts, *getattr(option, "former", ()))}
         try:
-            rest = super().parse_args(ctx, separate(args, {name for option in options for name in option.opts}))
+            rest = super().parse_args(ctx, separate(args, names))
         except click.NoSuchOption as error:
             raise _as_config_entry(error, args, ctx) from None
         self._warn_of_misplaced(ctx)
@@ -107,7 +121,7 @@ class TargetVerb(Verb):
         if known.isdisjoint(argument.partition("=")[0] for argument in arguments):
             return
         # Imported here: most command lines have none.
-        from tfdist.cli.misplaced_options import misplaced_options, misplaced_warning
+        from tfdist.cli.help.misplaced_options import misplaced_options, misplaced_warning
 
         misplaced = misplaced_options(module, arguments, known)
         if misplaced:
@@ -148,10 +162,16 @@ def seconds(name: str, default: float, text: str) -> Decorator:
     return click.option(name, type=SecondsParam(), default=default, show_default=True, metavar="S", help=text)
 
 
-def count(name: str, text: str, default: int | None = None) -> Decorator:
-    """An option that counts something, from 1."""
-    shown = default is not None
-    return click.option(name, type=click.IntRange(min=1), default=default, show_default=shown, metavar="N", help=text)
+def count(name: str, text: str, default: int | str | None = None) -> Decorator:
+    """An option that counts something, from 1.
+
+    Args:
+        name: The option.
+        text: Its help.
+        default: The number; or, in words, what holds where none is given.
+    """
+    shown, number = (default, None) if isinstance(default, str) else (default is not None, default)
+    return click.option(name, type=click.IntRange(min=1), default=number, show_default=shown, metavar="N", help=text)
 
 
 def choice(name: str, values: Sequence[str], default: str, text: str) -> Decorator:
@@ -180,7 +200,8 @@ batch_norm = click.option(
     "--batch-norm",
     type=click.Choice(["synchronized", "replica"]),
     help="Whose statistics BatchNormalization takes: those of the global batch, or each replica its own, which is "
-    "faster and no longer exact. Default: the config's, or synchronized.",
+    "faster and no longer exact.",
+    show_default="the config's, or synchronized",
 )
 
 
@@ -203,8 +224,9 @@ compression = choice(
 jit = click.option(
     "--jit",
     type=click.Choice(["auto", "on", "off"]),
-    help="Compile every model with XLA, as compile(jit_compile=True) does, or none. Default: what the script or the "
-    "config says, and where that is auto what Keras chooses on one such device: XLA on GPUs, none on CPUs.",
+    help="Compile every model with XLA, as compile(jit_compile=True) does, or none; auto is "
+    "what Keras chooses on one such device: XLA on GPUs, none on CPUs.",
+    show_default="what the script or the config says, or auto",
 )
 
 _JIT_COMPILE = {"auto": "auto", "on": "true", "off": "false"}
@@ -213,8 +235,9 @@ _JIT_COMPILE = {"auto": "auto", "on": "true", "off": "false"}
 kernels = click.option(
     "--kernels",
     type=click.Choice(["auto", "tensorflow", "onednn"]),
-    help="By which kernels to compute on the CPU: TensorFlow's own or oneDNN's, the same up to rounding. Default: the "
-    "config's, or auto: oneDNN's where the processor gains by them, unless TF_ENABLE_ONEDNN_OPTS is set.",
+    help="By which kernels to compute on the CPU: TensorFlow's own or oneDNN's, the same up to rounding; auto: "
+    "oneDNN's where the processor gains by them, unless TF_ENABLE_ONEDNN_OPTS is set.",
+    show_default="the config's, or auto",
 )
 
 
@@ -222,7 +245,8 @@ shard = click.option(
     "--shard",
     type=click.Choice(["none", "zero1", "zero2", "zero3"]),
     help="Give each worker, with one device each, a part of the optimizer's state (zero1), of the gradients too "
-    "(zero2), and of the weights (zero3), so that larger models fit. Default: the config's, or none.",
+    "(zero2), and of the weights (zero3), so that larger models fit.",
+    show_default="the config's, or none",
 )
 
 
@@ -231,7 +255,8 @@ shard_over = click.option(
     type=ShardOverParam(),
     metavar="all|host|N",
     help="Which workers share one copy of what --shard cuts: all of the job; those of each host, so that hosts "
-    "exchange sums alone; or N workers of consecutive indices. Default: the config's, or all.",
+    "exchange sums alone; or N workers of consecutive indices.",
+    show_default="the config's, or all",
 )
 
 
@@ -240,7 +265,8 @@ shard_embeddings = click.option(
     type=RowsParam(),
     metavar="ROWS",
     help="Give each worker, with one device each, some rows of every keras.layers.Embedding of more than ROWS rows, "
-    "such as 1e6, and the optimizer's state beside them. Default: the config's, or no embedding.",
+    "such as 1e6, and the optimizer's state beside them.",
+    show_default="the config's, or no embedding",
 )
 
 
@@ -248,7 +274,8 @@ offload = click.option(
     "--offload",
     type=click.Choice(["none", "optimizer", "optimizer:disk"]),
     help="Keep the optimizer's state, or each worker's part of it, in the host's memory, or on the disk of the run "
-    "directory, and update there: for what a GPU, or the host, has no room for. Default: the config's, or none.",
+    "directory, and update there: for what a GPU, or the host, has no room for.",
+    show_default="the config's, or none",
 )
 
 
@@ -256,6 +283,7 @@ check = click.option(
     "--check",
     type=click.Choice(["auto", "off", "strict"]),
     default="auto",
+    show_default=True,
     help="Whether the first step of each kind is compared with what one device computes of a few rows, before it is "
     "made; strict refuses a step that cannot be compared.",
 )
@@ -281,7 +309,11 @@ def with_chosen(overrides: Sequence[str], **chosen: str | int | None) -> list[st
 
 
 overrides = click.option(
-    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Overrides one config entry, dotted; repeatable."
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Another value for one config entry, dotted; repeatable.",
 )
 
 verbose = click.option("--verbose", is_flag=True, help="Say more, and show tracebacks.")

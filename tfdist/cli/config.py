@@ -70,7 +70,7 @@ def check(path: str, overrides: tuple[str, ...], static: bool, timeout: float) -
 @config.command(cls=Verb)
 @click.argument("data", type=LocalPath())
 @click.argument("dest", default="tfdist.yaml", metavar="[CONFIG]", type=LocalPath(path_type=Path))
-@click.option("--x", metavar="NAME", help="The array of an .npz that is x; default: by its name, such as X.")
+@click.option("--x", metavar="NAME", show_default="by its name, such as X", help="The array of an .npz that is x.")
 @click.option(
     "--label",
     metavar="NAME",

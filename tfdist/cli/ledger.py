@@ -15,8 +15,11 @@ from tfdist.cli.verb import Verb
 @click.argument("run_dir", metavar="RUN_DIR", type=shared.LocalPath())
 @shared.as_json()
 @click.option(
-    "--html",
+    "-o",
+    "--output",
     "html_file",
+    cls=shared.RenamedOption,
+    former=["--html"],
     type=shared.LocalPath(),
     metavar="FILE",
     help="Write it as one self-contained HTML file, with the losses of the epochs.",
@@ -39,7 +42,7 @@ def ledger(run_dir: str, as_json: bool, html_file: str | None, verbose: bool) ->
     place = str(run)
     if html_file is not None:
         page = html_chart.render(name, place, account, read_metrics(run.metrics_file))
-        atomic_files.write_text(html_file, page, durable=False, named_by="--html")
+        atomic_files.write_text(html_file, page, durable=False, named_by="--output")
     if as_json:
         click.echo(json.dumps(account_json.to_json(name, place, account), indent=2))
     else:

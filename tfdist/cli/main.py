@@ -80,6 +80,19 @@ VERBS: Mapping[str, tuple[str, str]] = MappingProxyType(
 )
 """Verb -> where its command is, and what it does in one line."""
 
+HEADINGS: Mapping[str, str] = MappingProxyType(
+    {
+        "train": "Train",
+        "predict": "Use a trained model",
+        "verify": "Check that it is exact",
+        "plan": "Before a run",
+        "status": "During and after a run",
+        "doctor": "Machines and clusters",
+        "examples": "To begin with",
+    }
+)
+"""Verb -> the heading above it in `tfdist --help`, and above those that follow it in `VERBS`."""
+
 
 class Verbs(VerbGroup):
     """A group that imports a command only to run it or to show its own help."""
@@ -120,11 +133,23 @@ class Verbs(VerbGroup):
             ctx.exit(INTERRUPTED)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, help_line) for name, (_, help_line) in VERBS.items()])
+        below: dict[str, list[tuple[str, str]]] = {}
+        heading = "Commands"
+        for name, (_, help_line) in VERBS.items():
+            heading = HEADINGS.get(name, heading)
+            below.setdefault(heading, []).append((name, help_line))
+        widest = max(map(len, VERBS))
+        for heading, rows in below.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name.ljust(widest), help_line) for name, help_line in rows])
 
 
-@click.group(cls=Verbs, epilog="Say `tfdist COMMAND --help` for the options of a command.")
+# As wide as the terminal is, up to what a line of text may be to be read with ease.
+@click.group(
+    cls=Verbs,
+    epilog="Say `tfdist COMMAND --help` for the options of a command.",
+    context_settings={"max_content_width": 110},
+)
 @click.version_option(VERSION, prog_name="tfdist", message="%(prog)s %(version)s")
 def main() -> None:
     """Trains Keras models over many GPUs and many machines with the numbers of one device."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tfdist.plan.plan import DataPlan
     from tfdist.plan.plan_inputs import ClusterSize
 
-_TRACE_SECONDS = 300.0
+_TRACE_SECONDS = 300
 
 
 @click.command(cls=Verb)
@@ -34,10 +34,11 @@ _TRACE_SECONDS = 300.0
     "--replicas",
     type=click.IntRange(min=1),
     metavar="R",
-    help="Plan for R replicas in all, equally many on each worker; default: this machine's GPUs, as on every host.",
+    show_default="this machine's GPUs, as on every host",
+    help="Plan for R replicas in all, equally many on each worker.",
 )
 @click.option("--memory", is_flag=True, help="And what a device will hold, in each mode of --shard.")
-@shared.count("--device-memory", "With --memory: MiB that each device has; default: this machine's.")
+@shared.count("--device-memory", "With --memory: MiB that each device has.", "this machine's")
 @shared.seconds("--timeout", _TRACE_SECONDS, "With --memory: how long it may take to trace a step of the model.")
 @shared.as_json("As JSON, sizes in bytes.")
 @shared.tracebacks

@@ -16,15 +16,19 @@ from tfdist.cli.verb import Verb
 
 @click.command(cls=Verb)
 @shared.devices
-@shared.count("--logical-devices", "Split each GPU, or the CPU; 2 where there is one device, else no split.")
-@shared.count("--nproc", "Workers; one on each GPU, 2 on the CPU or on one GPU, unless given.")
+@shared.count("--logical-devices", "Split each GPU, or the CPU, into N.", "2 where there is one device, else no split")
+@shared.count("--nproc", "Workers.", "one on each GPU, 2 on the CPU or on one GPU")
 @shared.batch_norm
 @shared.communication
 @shared.compression
 @shared.kernels
 @click.option("--only", multiple=True, metavar="ROW", help="Run this row alone; repeatable.")
 @click.option(
-    "-o", "--output", metavar="DIR", help="Where the reports go: a new directory, by default selftest-HOST-DATE."
+    "-o",
+    "--output",
+    metavar="DIR",
+    show_default="selftest-HOST-DATE",
+    help="Where the reports go: a new directory.",
 )
 @shared.as_json("Print the report as JSON in place of the table.")
 @shared.seconds("--timeout", 1800, "How long all of it may take.")

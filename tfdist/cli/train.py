@@ -27,7 +27,7 @@ _DEBUG_SECONDS = 7 * 24 * 3600.0
 @shared.target("Train")
 @click.option("--workers", metavar="LIST", help="The whole cluster, the same on every host: host1:20000,host2:20000.")
 @click.option("--index", type=click.IntRange(min=0), metavar="I", help="Start entry I of the cluster only.")
-@shared.count("--nproc", "Start N workers here, on free ports; default: one for each GPU. 1: one process on all GPUs.")
+@shared.count("--nproc", "Start N workers here, on free ports; 1: one process on all GPUs.", "one for each GPU")
 @shared.devices
 @shared.count("--logical-devices", "Split each GPU, or the CPU when there is none, into N logical devices.")
 @shared.memory_limit
@@ -43,7 +43,7 @@ _DEBUG_SECONDS = 7 * 24 * 3600.0
 @shared.offload
 @shared.check
 @shared.strict
-@click.option("--run-dir", metavar="DIR", help="Where the run writes; default runs/NAME-DATE-TIME.")
+@click.option("--run-dir", metavar="DIR", show_default="runs/NAME-DATE-TIME", help="Where the run writes.")
 @click.option("--overwrite", is_flag=True, help="Replace the earlier run in the run directory.")
 @click.option(
     "--copy-to",
@@ -55,7 +55,8 @@ _DEBUG_SECONDS = 7 * 24 * 3600.0
     "--start-timeout",
     type=shared.SecondsParam(),
     metavar="S",
-    help="How long the cluster may take to form.  [default: 120; 900 in a pod of Kubernetes]",
+    show_default="120; 900 in a pod of Kubernetes",
+    help="How long the cluster may take to form.",
 )
 @shared.seconds("--first-step-timeout", 1800, "How long the first step, which compiles, may take.")
 @shared.seconds("--step-timeout", 600, "How long the workers may make no progress.")
@@ -64,8 +65,8 @@ _DEBUG_SECONDS = 7 * 24 * 3600.0
     "--max-restarts",
     type=click.IntRange(min=0),
     metavar="N",
-    help="Restart all workers when one fails; only restarts without progress between them count. Default: 0, or 3 with "
-    "--min-workers.",
+    help="Restart all workers when one fails; only restarts without progress between them count.",
+    show_default="0, or 3 with --min-workers",
 )
 @click.option(
     "--min-workers",
@@ -77,7 +78,8 @@ _DEBUG_SECONDS = 7 * 24 * 3600.0
     "--rejoin-timeout",
     type=shared.SecondsParam(),
     metavar="S",
-    help="With --min-workers, how long a host that is lost is waited for; default 60.",
+    show_default="60",
+    help="With --min-workers, how long a host that is lost is waited for.",
 )
 @click.option("--grow", is_flag=True, help="With --min-workers, stop at a step to take in a host that has come.")
 @click.option(
@@ -95,8 +97,8 @@ _DEBUG_SECONDS = 7 * 24 * 3600.0
 @click.option(
     "--checkpoint-every",
     metavar="STEPS|MINUTESm",
-    help="Save after so many steps, 500, or minutes, 2.5m, besides at the end of every epoch. Default: what the config "
-    "says; of a script every 10 minutes, where it is to resume.",
+    help="Save after so many steps, 500, or minutes, 2.5m, besides at the end of every epoch.",
+    show_default="what the config says; of a script every 10 minutes, where it is to resume",
 )
 @shared.choice(
     "--network",

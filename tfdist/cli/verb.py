@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import traceback
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -57,9 +59,52 @@ class VerbGroup(_HelpByALetter, click.Group):
         near = " or ".join(repr(verb) for verb in difflib.get_close_matches(name.lower(), self.list_commands(ctx)))
         return f" Did you mean {near}?" if near else ""
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """What each does in a sentence, which is not cut."""
+        commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        rows = [(name, _first_sentence(command)) for name, command in commands.items() if command is not None]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+def _first_sentence(command: click.Command) -> str:
+    return command.short_help or " ".join((command.help or "").partition("\n\n")[0].split())
+
 
 class Verb(_HelpByALetter):
-    """A command whose `TfdistError` is one line on stderr and its exit code; `--verbose` adds the traceback."""
+    """A command whose `TfdistError` is one line on stderr and its exit code; `--verbose` adds the traceback.
+
+    One with many options has them under headings: `--help` explains the common ones, `--help-all` all.
+    """
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        return [*super().get_params(ctx), click.Option(["--help-all"], **_HELP_ALL)]
+
+    def own_sections(self) -> Mapping[str, Sequence[click.Option]]:
+        """Headings of a verb's own, and the options below them."""
+        return {}
+
+    def help_record(self, ctx: click.Context, option: click.Option) -> tuple[str, str] | None:
+        """How an option is written, and what it does; None for one that is hidden."""
+        record = option.get_help_record(ctx)
+        # click puts a default in words into parentheses, and one that is a value not.
+        return record and (record[0], re.sub(r"\[default: \((.*)\)(?=; |\])", r"[default: \1", record[1]))
+
+    def shown_options(self, ctx: click.Context) -> dict[str, list[click.Option]]:
+        """Heading -> options."""
+        # Imported here, and below: a verb that runs shows no help.
+        from tfdist.cli.help.help_sections import sections
+
+        options = [option for option in self.get_params(ctx) if isinstance(option, click.Option)]
+        return sections([option for option in options if not option.hidden], self.own_sections())
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from tfdist.cli.help.help_sections import write_options
+
+        by_heading = self.shown_options(ctx)
+        options = [option for below in by_heading.values() for option in below]
+        records = {str(option.name): record for option in options if (record := self.help_record(ctx, option))}
+        write_options(ctx, formatter, by_heading, records)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         given = list(args)
@@ -101,6 +146,25 @@ class Verb(_HelpByALetter):
                     "exists. Change to another directory, or give absolute paths, --run-dir among them."
                 ),
             )
+
+
+def _show_all(ctx: click.Context, option: click.Parameter, given: bool) -> None:
+    if not given or ctx.resilient_parsing:
+        return
+    from tfdist.cli.help.help_sections import HELP_ALL
+
+    ctx.meta[HELP_ALL] = True
+    click.echo(ctx.get_help(), color=ctx.color)
+    ctx.exit()
+
+
+_HELP_ALL: dict[str, Any] = {
+    "is_flag": True,
+    "is_eager": True,
+    "expose_value": False,
+    "callback": _show_all,
+    "help": "Show all options, with what they do, and exit.",
+}
 
 
 def _fail(ctx: click.Context, error: TfdistError) -> None:

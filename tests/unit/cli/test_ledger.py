@@ -49,7 +49,7 @@ def test_no_ledger_yet(tmp_path: Path) -> None:
 def test_a_picture_in_a_directory_that_is_missing(run: RunDir, tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["ledger", str(run), "--html", str(tmp_path / "absent" / "a.html")])
     assert result.exit_code == 2 and f"there is no directory {tmp_path}/absent" in result.stderr
-    assert "choose another --html" in result.stderr and "--run-dir" not in result.stderr
+    assert "choose another --output" in result.stderr and "--run-dir" not in result.stderr
 
 
 def test_a_picture_of_a_run_whose_path_is_no_utf8(run: RunDir, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from tfdist.cli.main import main
         ("verify s3://b/a.py", "TARGET is a URL"),
         ("status s3://b/run", "RUN_DIR is a URL"),
         ("ledger s3://b/run", "RUN_DIR is a URL"),
-        ("ledger runs --html s3://b/a.html", "--html is a URL"),
+        ("ledger runs --html s3://b/a.html", "--output is a URL"),
         ("checkpoints ls s3://b/run", "its config says where the checkpoints lie"),
         ("checkpoints verify az://b/run", "RUN_DIR is a URL"),
         ("checkpoints export runs s3://b/a.keras", "DEST is a URL"),

@@ -73,7 +73,7 @@ def test_the_flags_are_a_contract() -> None:
         "--cut",
         "--tolerance",
         "--also",
-        "--report",
+        *("-o", "--output"),
         "--seed",
         "--devices",
         "--memory-limit",
@@ -347,10 +347,10 @@ def test_a_signal(asked: list[VerifySpec], monkeypatch: pytest.MonkeyPatch) -> N
         ("--tolerance 1 train.py", "expected a relative difference from 0 and below 1. Received: 1"),
         ("--tolerance nan train.py", "expected a relative difference from 0 and below 1. Received: nan"),
         ("--also speed train.py", "'speed' is not one of 'xla', 'communication', 'precision'"),
-        ("--report absent/report.json train.py", "error: --report expects a file in a directory that exists."),
-        ("--report . train.py", "error: --report expects a file in a directory that exists."),
+        ("--report absent/report.json train.py", "error: --output expects a file in a directory that exists."),
+        ("--report . train.py", "error: --output expects a file in a directory that exists."),
         # As of a directory that is closed to this user, of such a name the system does not say whether it is there.
-        (f"--report {300 * 'a'}/b.json train.py", "error: --report expects a file in a directory that exists."),
+        (f"--report {300 * 'a'}/b.json train.py", "error: --output expects a file in a directory that exists."),
     ],
 )
 def test_mistakes_start_nothing_and_exit_with_2(asked: list[VerifySpec], arguments: str, message: str) -> None:

@@ -17,8 +17,16 @@ from tfdist.errors import DataError
 @click.command(cls=Verb)
 @click.argument("patterns", metavar="GLOB...", nargs=-1, required=True)
 @format_option
-@click.option("--columns", type=NamesParam(), metavar="A,B", help="csv and parquet: those that are read; default: all.")
-@click.option("--label-separator", default="\t", help="text: what stands between label and text; default: a tab.")
+@click.option(
+    "--columns", type=NamesParam(), metavar="A,B", show_default="all", help="csv and parquet: those that are read."
+)
+@click.option(
+    "--label-separator",
+    default="\t",
+    metavar="TEXT",
+    show_default="a tab",
+    help="text: what stands between label and text.",
+)
 @processes_option
 @click.option("--json", "as_json", is_flag=True, help="As JSON, sizes and offsets in bytes.")
 @click.option("--verbose", is_flag=True, help="Show tracebacks.")

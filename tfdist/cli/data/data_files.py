@@ -33,14 +33,15 @@ class NamesParam(click.ParamType):
         return names
 
 
-processes_option = shared.count("--processes", "Processes at once; default: one a core.")
+processes_option = shared.count("--processes", "Processes at once.", "one a core")
 
 
 format_option = click.option(
     "--format",
     "form",
     type=click.Choice(["tfrecord", "csv", "text", "parquet", "webdataset"]),
-    help="Of the files; default: by their names (.csv, .txt, .tsv, .parquet, .tar), else tfrecord.",
+    show_default="by their names: .csv, .txt, .tsv, .parquet, .tar; else tfrecord",
+    help="Of the files.",
 )
 
 

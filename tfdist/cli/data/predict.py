@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 @inference_options
 @click.option("-o", "--output", required=True, metavar="DIR", type=shared.LocalPath(), help="The folder to make.")
 @click.option(
-    "--shards", type=click.IntRange(min=1, max=99999), metavar="N", help="How many files; default: of about 128 MB."
+    "--shards",
+    type=click.IntRange(min=1, max=99999),
+    metavar="N",
+    show_default="files of about 128 MB",
+    help="How many files.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace kept outputs in DIR, and parts of others beside it.")
 @part_samples

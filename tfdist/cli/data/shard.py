@@ -43,20 +43,29 @@ class SizeParam(click.ParamType):
     "--format",
     "form",
     type=click.Choice(_FORMATS),
-    help="Of SOURCE; default: by its name (.npz, .csv, .txt, .tsv, or a folder of images).",
+    show_default="by its name: .npz, .csv, .txt, .tsv, or a folder of images",
+    help="Of SOURCE.",
 )
-@click.option("--split", type=click.Choice(["train", "test"]), help="npz: which arrays; default train.")
+@click.option("--split", type=click.Choice(["train", "test"]), show_default="train", help="npz: which arrays.")
 @click.option("--label", metavar="COLUMN", help="csv: the column that is the label.")
 @click.option(
-    "--columns", type=NamesParam(), metavar="A,B", help="csv: the columns of the features; default: all others."
+    "--columns", type=NamesParam(), metavar="A,B", show_default="all others", help="csv: the columns of the features."
 )
-@click.option("--label-separator", metavar="TEXT", help="text: what stands between label and text; default a tab.")
+@click.option(
+    "--label-separator", metavar="TEXT", show_default="a tab", help="text: what stands between label and text."
+)
 @click.option("--vectorize", metavar="PATH", help="text: dotted path of a function from texts to what is written.")
 @click.option("--size", type=SizeParam(), metavar="H,W", help="images: to which they are resized when they are read.")
-@click.option("--channels", type=click.Choice(["1", "3", "4"]), help="images: how they are decoded; default 3.")
-@click.option("--name", metavar="NAME", help="What the shards' names begin with; default: the split, or SOURCE's name.")
+@click.option("--channels", type=click.Choice(["1", "3", "4"]), show_default="3", help="images: how they are decoded.")
 @click.option(
-    "--shards", type=click.IntRange(min=1, max=99999), metavar="N", help="How many; default: of about 128 MB each."
+    "--name", metavar="NAME", show_default="the split, or SOURCE's name", help="What the shards' names begin with."
+)
+@click.option(
+    "--shards",
+    type=click.IntRange(min=1, max=99999),
+    metavar="N",
+    show_default="files of about 128 MB",
+    help="How many.",
 )
 @processes_option
 @click.option("--overwrite", is_flag=True, help="Replace shards of this name that were made of something else.")

@@ -22,13 +22,14 @@ _SAMPLES, _SAMPLES_IN_INTEGERS = 256, 2048
     "--output",
     metavar="OUT",
     type=shared.LocalPath(),
-    help="The file or folder to make; default: the model's name with the format's ending, in this directory.",
+    show_default="the model's name with the format's ending, in this directory",
+    help="The file or folder to make.",
 )
 @click.option(
     "--checkpoint",
     metavar="NAME",
-    help="Of a run: best, latest, a checkpoint's name or its step; default: the trained model, or before there is one "
-    "the latest checkpoint.",
+    show_default="the trained model, or before there is one the latest checkpoint",
+    help="Of a run: best, latest, a checkpoint's name or its step.",
 )
 @click.option(
     "--input-signature",
@@ -41,39 +42,44 @@ _SAMPLES, _SAMPLES_IN_INTEGERS = 256, 2048
 @click.option(
     "--data",
     metavar="DATA",
-    help="What it is compared on: validation (the default) or train of the run's config, a YAML file as `tfdist "
-    "predict` takes it, or none for samples that are made from the signature (the default for a MODEL.keras).",
+    show_default="validation; none for a MODEL.keras",
+    help="What it is compared on: validation or train of the run's config, a YAML file as `tfdist predict` takes it, "
+    "or none for samples that are made from the signature.",
 )
-@shared.count("--samples", "How many samples it is compared on, at most; default: 256, or 2048 for integers.")
+@shared.count("--samples", "How many samples it is compared on, at most.", "256, or 2048 for integers")
 @click.option(
     "--tolerance",
     type=click.FloatRange(min=0),
     metavar="T",
-    help="Up to which difference it is kept.  [default: 1e-4; 1e-2 where layers compute in half precision]",
+    show_default="1e-4; 1e-2 where layers compute in half precision",
+    help="Up to which difference it is kept.",
 )
-@shared.count(
-    "--calibration", "Of litert-int8 and litert-int16x8: by how many samples ranges are chosen; default: 512."
-)
+@shared.count("--calibration", "Of litert-int8 and litert-int16x8: by how many samples ranges are chosen.", "512")
 @click.option(
     "--calibration-data",
     metavar="DATA",
-    help="Of the same: by which, as --data; default: those that the run was trained on, else those of --data.",
+    show_default="those that the run was trained on, else those of --data",
+    help="Of the same: by which, as --data.",
 )
 @click.option(
     "--max-drop",
     metavar="DROP",
-    help="Of the same: how much worse the metric may be, 0.5% of Keras's, or 0.005.  [default: 1%]",
+    show_default="1%",
+    help="Of the same: how much worse the metric may be, 0.5% of Keras's, or 0.005.",
 )
 @click.option(
-    "--metric", metavar="NAME", help="Of the same: what to judge by; default: accuracy or its kin, else the loss."
+    "--metric",
+    metavar="NAME",
+    show_default="accuracy or its kin, else the loss",
+    help="Of the same: what to judge by.",
 )
 @click.option(
     "--model-version",
     "version",
     type=click.IntRange(min=1),
     metavar="N",
-    help="The version's folder in OUT, of savedmodel and openvino; a new one may be added to an OUT that exists.  "
-    "[default: 1]",
+    show_default="1",
+    help="The version's folder in OUT, of savedmodel and openvino; a new one may be added to an OUT that exists.",
 )
 @click.option(
     "--import",

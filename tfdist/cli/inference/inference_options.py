@@ -24,19 +24,25 @@ OPTIONS = (
     click.option(
         "--checkpoint",
         metavar="NAME",
-        help="Of a run: best, latest, a checkpoint's name or its step; default: the trained model, or before there is "
-        "one the latest checkpoint.",
+        show_default="the trained model, or before there is one the latest checkpoint",
+        help="Of a run: best, latest, a checkpoint's name or its step.",
     ),
     click.option(
         "--data",
         metavar="DATA",
-        help="validation (the default) or train of the run's config; CONFIG.yaml for its data.validation, "
+        show_default="validation",
+        help="validation or train of the run's config; CONFIG.yaml for its data.validation, "
         "CONFIG.yaml:train; a YAML file with one section, as data.validation has it; or samples as `tfdist config "
         "init` takes them, such as digits.npz.",
     ),
-    click.option("--x", metavar="NAME", help="The array of an .npz in --data that is x; default: by its name."),
-    click.option("--label", metavar="NAME", help="The array, column or feature in --data that is y; likewise."),
-    shared.count("--batch-size", "Samples of a step over all replicas; default: as in the config, else 256."),
+    click.option("--x", metavar="NAME", show_default="by its name", help="The array of an .npz in --data that is x."),
+    click.option(
+        "--label",
+        metavar="NAME",
+        show_default="by its name",
+        help="The array, column or feature in --data that is y.",
+    ),
+    shared.count("--batch-size", "Samples of a step over all replicas.", "as in the config, else 256"),
     click.option(
         "--import",
         "modules",
@@ -61,7 +67,8 @@ OPTIONS = (
         "--start-timeout",
         type=shared.SecondsParam(),
         metavar="S",
-        help="How long the cluster may take to form.  [default: 120; 900 in a pod of Kubernetes]",
+        show_default="120; 900 in a pod of Kubernetes",
+        help="How long the cluster may take to form.",
     ),
     shared.seconds("--first-step-timeout", 1800, "How long the first step, which compiles, may take."),
     shared.seconds("--step-timeout", 600, "How long the workers may make no progress."),

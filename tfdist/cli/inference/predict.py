@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from tfdist.training.inference.inference_request import PredictionRequest
 
 
-part_samples = shared.count(
-    "--part-samples", "Keep what is done after each N samples; default: after about 32 MB, or 30 s."
-)
+part_samples = shared.count("--part-samples", "Keep what is done after each N samples.", "about 32 MB, or 30 s")
 max_restarts = click.option(
     "--max-restarts",
     type=click.IntRange(min=0),
@@ -35,7 +33,8 @@ max_restarts = click.option(
     "--format",
     "form",
     type=click.Choice(["npz", "tfrecord", "csv", "parquet"]),
-    help="Of OUT; default: by its name (.npz, .tfrecord, .csv, .parquet).",
+    show_default="by its name: .npz, .tfrecord, .csv, .parquet",
+    help="Of OUT.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace OUT, and parts of other predictions beside it.")
 @part_samples

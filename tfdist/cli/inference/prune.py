@@ -24,7 +24,7 @@ from tfdist.cli.verb import Verb
     metavar="STRUCTURE",
     help="What is pruned: unstructured (single weights), a pattern such as 2:4 (2 of each 4 stay), or channels.",
 )
-@shared.count("--epochs", "How long it is fine-tuned; default: as in the config.")
+@shared.count("--epochs", "How long it is fine-tuned.", "as in the config")
 @click.option("--layer", "layers", multiple=True, metavar="NAME", help="Prune only this layer; repeatable.")
 @click.option("--skip", multiple=True, metavar="NAME", help="Leave a layer as it is; repeatable.")
 @click.option(
@@ -34,7 +34,12 @@ from tfdist.cli.verb import Verb
     help="For a MODEL.keras: the config whose data, compile and fit it is fine-tuned by.",
 )
 @click.option(
-    "-o", "--output", metavar="OUT", type=shared.LocalPath(), help="The file to make; default: RUN_DIR/pruned.keras."
+    "-o",
+    "--output",
+    metavar="OUT",
+    type=shared.LocalPath(),
+    show_default="RUN_DIR/pruned.keras",
+    help="The file to make.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace OUT, and the run that led to it.")
 @click.option(
@@ -43,7 +48,7 @@ from tfdist.cli.verb import Verb
     help="How much worse the metric may become: 0.5% of what the model has, or 0.005. Beyond it nothing is made, and "
     "the exit code is 6.",
 )
-@click.option("--metric", metavar="NAME", help="What to judge by; default: accuracy or its kin, else the loss.")
+@click.option("--metric", metavar="NAME", show_default="accuracy or its kin, else the loss", help="What to judge by.")
 @shared.seconds("--grace", 30, "How long the workers may take to stop at a step boundary when asked to.")
 @shared.as_json("Print what was measured as JSON.")
 @click.pass_context

@@ -25,21 +25,28 @@ if TYPE_CHECKING:
     help="How weights are kept: int8 (activations too, when the model runs), int4, or 4 or 8 bits that samples choose: "
     "gptq and awq; float8 is refused.",
 )
-@click.option("--bits", type=int, metavar="N", help="Of gptq: 4 or 8 bits a weight; awq has 4.  [default: 4]")
+@click.option("--bits", type=int, metavar="N", show_default="4", help="Of gptq: 4 or 8 bits a weight; awq has 4.")
 @click.option(
     "--group-size",
     type=int,
     metavar="N",
-    help="Of gptq and awq: how many inputs of an output have a scale together; -1 for all.  [default: 128]",
+    show_default="128",
+    help="Of gptq and awq: how many inputs of an output have a scale together; -1 for all.",
 )
-@shared.count("--calibration", "Of gptq and awq: how many samples choose the weights; default: 512.")
+@shared.count("--calibration", "Of gptq and awq: how many samples choose the weights.", "512")
 @click.option(
     "--calibration-data",
     metavar="DATA",
-    help="Of gptq and awq: which, as --data; default: those that the run was trained on, else those of --data.",
+    show_default="those that the run was trained on, else those of --data",
+    help="Of gptq and awq: which, as --data.",
 )
 @click.option(
-    "-o", "--output", metavar="OUT", type=shared.LocalPath(), help="The file to make; default: RUN_DIR/MODE.keras."
+    "-o",
+    "--output",
+    metavar="OUT",
+    type=shared.LocalPath(),
+    show_default="RUN_DIR/MODE.keras",
+    help="The file to make.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace OUT.")
 @click.option(
@@ -55,7 +62,7 @@ if TYPE_CHECKING:
     help="How much worse the metric may become: 0.5% of what the float model has, or 0.005. Layers stay in float, the "
     "costliest first, until it is held; else nothing is made, and the exit code is 6.",
 )
-@click.option("--metric", metavar="NAME", help="What to judge by; default: accuracy or its kin, else the loss.")
+@click.option("--metric", metavar="NAME", show_default="accuracy or its kin, else the loss", help="What to judge by.")
 @shared.as_json("Print what was measured as JSON.")
 @click.pass_context
 def quantize(

@@ -15,28 +15,25 @@ from tfdist.cli.train_target import name_target
 
 
 class LaunchVerb(shared.TargetVerb):
-    """Has the engines' options and those of `train`, and shows them apart."""
+    """Has the engines' options, each under the engines that have it, and those of `train`."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self.params += [*(each.option for each in ENGINE_OPTIONS if each.engines & ENGINES.keys()), *train_options()]
 
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        of_train = {option.name for option in train_options()}
-        own: list[tuple[str, str]] = []
-        trains: list[tuple[str, str]] = []
-        for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
-            if record is None:
-                continue
-            if parameter.name in of_train:
-                trains.append((record[0], record[1] + _where_refused(str(parameter.name))))
-            else:
-                own.append(record)
-        with formatter.section("Options"):
-            formatter.write_dl(own)
-        with formatter.section("Options of `tfdist train`, for every host"):
-            formatter.write_dl(trains)
+    def own_sections(self) -> dict[str, list[click.Option]]:
+        found: dict[str, list[click.Option]] = {}
+        for each in ENGINE_OPTIONS:
+            *others, last = [engine for engine in ENGINES if engine in each.engines] or [""]
+            engines = f"{', '.join(others)} or {last}" if others else last
+            if engines:
+                found.setdefault(f"With --on {engines}", []).append(each.option)
+        return found
+
+    def help_record(self, ctx: click.Context, option: click.Option) -> tuple[str, str] | None:
+        record = super().help_record(ctx, option)
+        is_of_train = option.name in {each.name for each in train_options()}
+        return record and (record[0], record[1] + (_where_refused(str(option.name)) if is_of_train else ""))
 
 
 def _where_refused(name: str) -> str:
@@ -56,7 +53,8 @@ def launch(ctx: click.Context, /, arguments: tuple[str, ...], module: str | None
     """Starts `tfdist train` on many hosts, by one command, and ends all of it together.
 
     TARGET is a YAML config (default ./tfdist.yaml), a Python script, or -m MODULE, as the hosts see it. After a config
-    options may follow; after a script or a module everything is its own.
+    options may follow; after a script or a module everything is its own. What is no option of an engine is one of
+    `tfdist train`, and goes to every host.
     """
     if options["log_format"] == "json":
         from tfdist.launch.logs.log_records import LogRecords

@@ -30,9 +30,7 @@ class SecretVariableParam(click.ParamType):
 
     name = "NAME=SECRET:KEY"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, str, str]:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str, str]:
         found = re.fullmatch(r"([^=]+)=([^:]+):(.+)", str(value))
         if found is None:
             # Not what was given: it may be the secret itself.
@@ -64,7 +62,7 @@ def _pairs(names: tuple[str, ...], separator: str, form: str, text: str) -> shar
 
 
 _WHAT = (
-    _text("--name", "NAME", "The job's name; default: the target's."),
+    _text("--name", "NAME", "The job's name.", show_default="the target's"),
     _text("--image", "IMAGE", "An image with tfdist, and with what is trained.", required=True),
     _pairs(("--env",), "=", "NAME=VALUE", "A variable of all pods"),
     click.option(
@@ -96,7 +94,12 @@ _PODS = (
 
 _PLACES = (
     _text("--run-dir-claim", "CLAIM", "The PersistentVolumeClaim for runs, which all pods mount. This or --copy-to."),
-    _text("--run-dir", "DIR", "Where the run writes; default /runs/NAME. The claim is mounted at the folder above."),
+    _text(
+        "--run-dir",
+        "DIR",
+        "Where the run writes. The claim is mounted at the folder above.",
+        show_default="/runs/NAME",
+    ),
     _pairs(("--mount", "mounts"), ":", "CLAIM:PATH", "A claim with data, and where to mount it to be read"),
 )
 
@@ -124,12 +127,15 @@ _CLUSTER = (
         metavar="PORT",
         help="On which the workers talk.",
     ),
-    _text("--namespace", "NAME", "Default: the one that kubectl works in."),
+    _text("--namespace", "NAME", "Where the job is created.", show_default="the one that kubectl works in"),
     _pairs(("--label", "labels"), "=", "KEY=VALUE", "A label of the job, such as its queue"),
+    _text("--run-as", "UID[:GID]", "User and group of the pods.", type=UserParam(), default="10001", show_default=True),
     _text(
-        "--run-as", "UID[:GID]", "User and group of the pods.", type=UserParam(), default="10001", show_default=True
+        "--service-account",
+        "NAME",
+        "Of the pods.",
+        show_default="none, and no credentials of the cluster in the pods",
     ),
-    _text("--service-account", "NAME", "Default: none, and no credentials of the cluster in the pods."),
     click.option(
         "--image-pull-secret",
         "image_pull_secrets",
@@ -142,7 +148,8 @@ _CLUSTER = (
         "--output",
         type=click.Path(dir_okay=False),
         metavar="FILE",
-        help="Where to write; default: the standard output.",
+        show_default="the standard output",
+        help="Where to write.",
     ),
 )
 

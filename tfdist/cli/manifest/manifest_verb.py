@@ -20,7 +20,7 @@ GIVEN = "tfdist.cli.manifest.given"
 
 
 class ManifestVerb(shared.TargetVerb):
-    """Takes the options of `train` as well, and shows them apart."""
+    """Takes the options of `train` as well."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -29,14 +29,6 @@ class ManifestVerb(shared.TargetVerb):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta[GIVEN] = [str(ctx.info_name), *args]
         return super().parse_args(ctx, args)
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        of_train = {option.name for option in passed_options()}
-        options = [parameter for parameter in self.get_params(ctx) if isinstance(parameter, click.Option)]
-        shown = [(option.name in of_train, option.get_help_record(ctx)) for option in options]
-        for is_of_train, heading in ((False, "Options"), (True, "Options of `tfdist train`, for every pod")):
-            with formatter.section(heading):
-                formatter.write_dl([record for other, record in shown if record and other == is_of_train])
 
 
 def passed_options() -> list[click.Option]:

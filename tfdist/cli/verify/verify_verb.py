@@ -38,9 +38,11 @@ class ToleranceParam(click.ParamType):
     default=2,
 )
 @shared.count(
-    "--nproc", "Compare with N worker processes too; with --kill, the workers of each run, and 2 unless given."
+    "--nproc",
+    "Compare with N worker processes too; with --kill, the workers of each run.",
+    "none, and 2 with --kill",
 )
-@shared.count("--steps", "Training steps; 5 unless given, and with --kill all of the training.")
+@shared.count("--steps", "Training steps.", "5, and all of the training with --kill")
 @click.option("--kill", is_flag=True, help="Kill workers at some steps, and compare with an untouched run.")
 @shared.count("--kills", "How often, with --kill.", default=3)
 @shared.count(
@@ -48,13 +50,14 @@ class ToleranceParam(click.ParamType):
     "With --kill: train on N hosts, which are network namespaces of this machine, and let hosts be lost and come back. "
     "Needs root.",
 )
-@shared.count("--min-workers", "With --hosts, how few go on without the others; more than half unless given.")
+@shared.count("--min-workers", "With --hosts, how few go on without the others.", "more than half")
 @click.option("--cut", is_flag=True, help="With --hosts, cut the links of some hosts as well, as they are lost.")
 @click.option(
     "--tolerance",
     type=ToleranceParam(),
     metavar="X",
-    help="Relative difference that passes; default: ten times the measured effect of rounding.",
+    show_default="ten times the measured effect of rounding",
+    help="Relative difference that passes.",
 )
 @click.option(
     "--also",
@@ -62,7 +65,15 @@ class ToleranceParam(click.ParamType):
     type=click.Choice(["xla", "communication", "precision"]),
     help="Compare XLA on with off, NCCL with RING, mixed precision with float32; repeatable.",
 )
-@click.option("--report", metavar="FILE", help="Write everything that was compared, as JSON.")
+@click.option(
+    "-o",
+    "--output",
+    "report",
+    cls=shared.RenamedOption,
+    former=["--report"],
+    metavar="FILE",
+    help="Write everything that was compared, as JSON.",
+)
 @click.option("--seed", type=click.IntRange(min=0, max=2**32 - 1), metavar="N", help="Of every run.")
 @shared.devices
 @shared.memory_limit
@@ -186,7 +197,7 @@ def _target_options(
 def _write_report(report: str, document: dict[str, Any]) -> None:
     from tfdist.rundir import atomic_files
 
-    atomic_files.write_json(report, document, named_by="--report")
+    atomic_files.write_json(report, document, named_by="--output")
 
 
 def _check_report(report: str | None) -> None:
@@ -194,11 +205,11 @@ def _check_report(report: str | None) -> None:
     # Unlike Path.is_dir, os.path.isdir has no error for a directory that is closed to this user.
     if report is not None and (not os.path.isdir(Path(report).parent) or os.path.isdir(report)):
         raise UsageError(
-            f"--report expects a file in a directory that exists. Received: --report {report}. Make the directory, or "
+            f"--output expects a file in a directory that exists. Received: --output {report}. Make the directory, or "
             "choose another file."
         )
     if report is not None and not os.access(Path(report).parent, os.W_OK | os.X_OK):
         raise UsageError(
-            f"--report expects a file in a directory that this user can write to. Received: --report {report}. Choose "
+            f"--output expects a file in a directory that this user can write to. Received: --output {report}. Choose "
             "another file, or change the permissions."
         )

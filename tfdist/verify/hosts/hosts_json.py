@@ -10,7 +10,7 @@ from tfdist.verify.killing.kill_json import finding_json
 
 
 def to_json(spec: HostsSpec, verification: HostsVerification) -> dict[str, Any]:
-    """The content of `--report FILE`. Numbers that are not finite are texts: "nan", "inf", "-inf"."""
+    """The content of `--output FILE`. Numbers that are not finite are texts: "nan", "inf", "-inf"."""
     return {
         "target": spec.target,
         "args": list(spec.args),

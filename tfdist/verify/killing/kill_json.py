@@ -11,7 +11,7 @@ from tfdist.verify.relative_difference import json_number
 
 
 def to_json(spec: KillSpec, verification: KillVerification) -> dict[str, Any]:
-    """The content of `--report FILE`. Numbers that are not finite are texts: "nan", "inf", "-inf"."""
+    """The content of `--output FILE`. Numbers that are not finite are texts: "nan", "inf", "-inf"."""
     return {
         "target": spec.target,
         "args": list(spec.args),

@@ -11,7 +11,7 @@ from tfdist.verify.replicas.verify_spec import VerifySpec
 
 
 def to_json(spec: VerifySpec, verification: Verification) -> dict[str, Any]:
-    """The content of `--report FILE`. Numbers that are not finite are texts: "nan", "inf", "-inf"."""
+    """The content of `--output FILE`. Numbers that are not finite are texts: "nan", "inf", "-inf"."""
     return {
         "target": spec.target,
         "args": list(spec.args),

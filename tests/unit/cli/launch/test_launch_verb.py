@@ -109,9 +109,9 @@ def test_what_is_refused_is_an_option_of_train() -> None:
 
 
 def test_the_help_shows_options_apart() -> None:
-    text = run("--help").output
-    own, _, of_train = text.partition("Options of `tfdist train`, for every host")
+    text = run("--help-all").output
+    own, _, of_train = text.partition("What runs, and where:")
     assert "--on" in own and "--max-restarts" in of_train and "--max-restarts" not in own
-    assert all(name in own for name in ENGINES)
+    assert all(f"With --on {name}:" in own for name in ENGINES)
     shown = " ".join(of_train.split())
     assert "Not with --on ssh, slurm, mpi." in shown and "Not with --on ray, mpi." in shown

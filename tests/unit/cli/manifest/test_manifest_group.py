@@ -181,9 +181,9 @@ def test_a_file_that_is_no_manifest_is_left_alone(tmp_path: Path) -> None:
     assert "completions: 3" in file.read_text()
 
 
-def test_help_shows_the_options_of_train_apart() -> None:
-    text = run("--help").output
-    own, _, trains = text.partition("Options of `tfdist train`, for every pod:")
+def test_help_shows_the_options_of_train_below_its_own() -> None:
+    text = run("--help-all").output
+    own, _, trains = text.partition("What runs, and where:")
     assert "--run-dir-claim" in own and "--kernels" in trains
     assert text.count("--resume [") == text.count("--run-dir DIR") == text.count("--max-restarts") == 1
 

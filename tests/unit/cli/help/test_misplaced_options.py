@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from tfdist.cli.help.misplaced_options import misplaced_options
 from tfdist.cli.main import main
-from tfdist.cli.misplaced_options import misplaced_options
 
 KNOWN = {"--nproc", "--logical-devices", "--overwrite"}
 

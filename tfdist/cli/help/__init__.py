@@ -1,0 +1,5 @@
+"""What the command line says of itself.
+
+    help_sections      headings of options, for `--help` and `--help-all`
+    misplaced_options  options behind a script that were meant for the verb
+"""
