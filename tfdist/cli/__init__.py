@@ -5,7 +5,7 @@
     verb              base of all verbs and groups: errors, exit codes, what a mistyped word may mean
     common_options    options that several verbs share
     train_target      TARGET and its own arguments, of train and verify
-    help/             headings of `--help`, and options in the wrong place
+    help/             headings of `--help`, options in the wrong place, and the verb `tfdist completion`
     replica_layout    workers and replicas of a run that has not started, for plan
     launch/           the verbs `tfdist launch`, with its engines, and `tfdist stop`
     inference/        the verbs `tfdist predict` and `tfdist evaluate`

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tfdist.cli.train_target import separate
 from tfdist.cli.verb import Verb
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -115,6 +118,8 @@ class TargetVerb(Verb):
         return rest
 
     def _warn_of_misplaced(self, ctx: click.Context) -> None:
+        if ctx.resilient_parsing:
+            return
         module: str | None = ctx.params.get("module")
         arguments: tuple[str, ...] = ctx.params.get("arguments") or ()
         known = {name for option in self.params if isinstance(option, click.Option) for name in option.opts}
@@ -146,13 +151,22 @@ def _as_config_entry(error: click.NoSuchOption, args: Sequence[str], ctx: click.
     return click.UsageError(f"No such option {error.option_name!r}. For that key of a config: {meant}", ctx)
 
 
+def files_here(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Has a shell complete the names of files."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
+
+
 def target(does: str) -> Decorator:
     """`[TARGET] [ARGS]...` and `-m MODULE`, of a `TargetVerb`.
 
     Args:
         does: What the verb does to a target, as its help begins: "Train".
     """
-    argument = click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[TARGET] [ARGS]...")
+    argument = click.argument(
+        "arguments", nargs=-1, type=click.UNPROCESSED, metavar="[TARGET] [ARGS]...", shell_complete=files_here
+    )
     option = click.option("-m", "module", metavar="MODULE", help=f"{does} a module; all that follows is its own.")
     return lambda command: argument(option(command))
 

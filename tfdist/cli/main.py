@@ -5,13 +5,16 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tfdist.cli.standard_streams import mask_text, open_closed_streams
 from tfdist.cli.verb import Mistake, VerbGroup
 from tfdist.versions import VERSION
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 INTERRUPTED = 130
 
@@ -76,6 +79,10 @@ VERBS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "Lists the examples and their configs, and copies them.",
         ),
         "config": ("tfdist.cli.config:config", "Shows, checks or starts a config."),
+        "completion": (
+            "tfdist.cli.help.completion:completion",
+            "Prints what makes a shell complete verbs, options and their values.",
+        ),
     }
 )
 """Verb -> where its command is, and what it does in one line."""
@@ -116,6 +123,13 @@ class Verbs(VerbGroup):
             return None
         module, _, attribute = VERBS[cmd_name][0].partition(":")
         return getattr(importlib.import_module(module), attribute)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """What a word may become, without an import of all verbs."""
+        from click.shell_completion import CompletionItem
+
+        verbs = [CompletionItem(name, help=text) for name, (_, text) in VERBS.items() if name.startswith(incomplete)]
+        return [*verbs, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def hint(self, ctx: click.Context, name: str) -> str:
         if name.endswith((".py", ".yaml", ".yml")):

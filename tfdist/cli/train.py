@@ -43,7 +43,13 @@ _DEBUG_SECONDS = 7 * 24 * 3600.0
 @shared.offload
 @shared.check
 @shared.strict
-@click.option("--run-dir", metavar="DIR", show_default="runs/NAME-DATE-TIME", help="Where the run writes.")
+@click.option(
+    "--run-dir",
+    metavar="DIR",
+    shell_complete=shared.files_here,
+    show_default="runs/NAME-DATE-TIME",
+    help="Where the run writes.",
+)
 @click.option("--overwrite", is_flag=True, help="Replace the earlier run in the run directory.")
 @click.option(
     "--copy-to",

@@ -2,4 +2,5 @@
 
     help_sections      headings of options, for `--help` and `--help-all`
     misplaced_options  options behind a script that were meant for the verb
+    completion         the verb `tfdist completion`: what a shell needs to complete words
 """
