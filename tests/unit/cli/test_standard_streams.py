@@ -73,7 +73,9 @@ import os, sys
 from tfdist.cli.standard_streams import for_drawing, mask_text
 mask_text()
 print("a\\x1b]0;title\\x07b\\tc\\r\\x9bd")
-for_drawing(sys.stdout).write("\\x1b[2K")
+drawn = for_drawing(sys.stdout)
+drawn.write("\\x1b[2K")
+drawn.flush()
 print("\\udc80 last", file=sys.stderr)
 """
 
