@@ -1,7 +1,7 @@
 """`tfdist train` with stand-in workers, as a process of its own: the last argument is the JobSpec's fields as JSON.
 
-The field `config` is the path of a config file, `elastic` has the options of a job that may lose hosts, and `delay` is
-the time before the first restart.
+The field `config` is the path of a config file, `elastic` has the options of a job that may lose hosts, `delay` is the
+time before the first restart, and `silence` how long another launcher may say nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from tfdist.errors import TfdistError
 from tfdist.launch.agent import restart_policy
 from tfdist.launch.elastic.elastic_options import ElasticOptions
 from tfdist.launch.job import JobSpec, run_job, run_to_result, say_report
+from tfdist.launch.peers import silence
 
 
 def job_of(membership: Membership, config: str | None = None, **fields: Any) -> JobSpec:
@@ -29,6 +30,8 @@ def job_of(membership: Membership, config: str | None = None, **fields: Any) -> 
 def main() -> int:
     options = json.loads(sys.argv[1])
     restart_policy.FIRST_DELAY_SECONDS = options.pop("delay", restart_policy.FIRST_DELAY_SECONDS)
+    silence.MOST_SECONDS = options.pop("silence", silence.MOST_SECONDS)
+    silence.SAY_SECONDS = min(silence.SAY_SECONDS, silence.MOST_SECONDS / 5)
     try:
         membership = discover(options.pop("workers", None), options.pop("index", None), options.pop("nproc", None))
         fields = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}

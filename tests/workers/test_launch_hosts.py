@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,35 @@ def test_a_launcher_that_is_killed_is_named_by_the_other(launchers: Launchers, w
     assert other.end() == 4
     assert f"error: worker {killed} (" in other.err and "is gone" in other.err
     both[killed].end()
+
+
+@pytest.mark.parametrize("stopped", [0, 1])
+def test_a_launcher_that_is_stopped_is_named_by_the_other_and_ends_when_it_runs_again(
+    launchers: Launchers, workers: str, stopped: int
+) -> None:
+    args = [*(f"{index}:touch:{path}" for index, path in enumerate(marks(launchers))), "*:train:0.1"]
+    both = start_both(launchers, workers, args=args, silence=3)
+    until(lambda: all(path.exists() for path in marks(launchers)))
+    both[stopped].send(signal.SIGSTOP)
+    other = both[1 - stopped]
+    assert other.end() == 4
+    assert other.err.startswith(f"error: worker {stopped} (") and "has not answered for 3 s: it is stopped" in other.err
+    both[stopped].send(signal.SIGCONT)
+    assert both[stopped].end() == 4
+    assert f"error: worker {1 - stopped} (" in both[stopped].err and "is gone" in both[stopped].err
+
+
+def test_a_launcher_that_is_stopped_for_less_goes_on(launchers: Launchers, workers: str) -> None:
+    """Both are: what one misses while it is stopped itself is no silence of the other."""
+    args = [*(f"{index}:touch:{path}" for index, path in enumerate(marks(launchers))), "*:train:0.1"]
+    both = start_both(launchers, workers, args=args, silence=3)
+    until(lambda: all(path.exists() for path in marks(launchers)))
+    for number in (signal.SIGSTOP, signal.SIGCONT):
+        for each in both:
+            each.send(number)
+        time.sleep(4)
+    both[0].send(signal.SIGTERM)
+    assert [each.end() for each in both] == [143, 143], [each.err for each in both]
 
 
 def test_ctrl_c_while_forming_ends_at_once(launchers: Launchers, workers: str) -> None:

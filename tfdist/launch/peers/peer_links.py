@@ -10,7 +10,9 @@ from typing import Any
 
 from tfdist.errors import RunDirError
 from tfdist.launch.agent.first_failure import first_to_last, is_consequence
+from tfdist.launch.peers import silence
 from tfdist.launch.peers.messages import AttemptEnded, Event, Released, from_message, outlives_attempt, to_message
+from tfdist.launch.peers.silence import Silence
 from tfdist.net.bounded_wait import Source, wait_for
 from tfdist.net.line_socket import LineError, LineSocket, Message, encode
 from tfdist.net.ready_set import ReadySet
@@ -26,6 +28,7 @@ _MOST_SHARED = 16
 _CLOCKS_AGREE_SECONDS = 2.0
 """Difference of two clocks that the way of a message may make."""
 _SENT = "sent"
+_RUNS = "runs"
 
 
 def keep_alive(connection: socket.socket) -> None:
@@ -59,6 +62,15 @@ class PeerLink:
     def lost(self) -> Failure:
         """The failure of a launcher that is gone."""
         return lost_launcher(self.host, self.workers, self.addresses[0])
+
+    def silent(self) -> Failure:
+        """The failure of a launcher that has said nothing for too long."""
+        names = ", ".join(map(str, self.workers))
+        message = (
+            f"the launcher of worker(s) {names} has not answered for {silence.MOST_SECONDS:.0f} s: it is stopped "
+            f"(SIGSTOP or Ctrl-Z), or {self.host} hangs or is out of memory"
+        )
+        return Failure(self.workers[0], self.host, time.time(), "lost", message, address=self.addresses[0])
 
 
 def lost_launcher(host: str, workers: Sequence[int], address: str) -> Failure:
@@ -99,6 +111,7 @@ class PeerLinks:
         # What came together with the last word of the forming was read with that.
         self._unheard = list(self._links)
         self._unsent: set[PeerLink] = set()
+        self._silence = Silence(self._links)
         self._ends_passed_on: set[bool] = set()
 
     @property
@@ -123,15 +136,13 @@ class PeerLinks:
             # After the release, or once the attempt ends, the others hang up when they are done.
             self._over = self._over or any(isinstance(event, Released | AttemptEnded) for event in heard)
             if link.line.is_closed():
-                self._gone.add(link)
-                self._ready.discard(link)
-                self._unsent.discard(link)
+                self._forget(link)
                 if not self._over:
                     heard.append(AttemptEnded((link.lost(),)))
             if self.leads:
                 self._pass_on(link, heard)
             events += heard
-        return events
+        return events + self._mind_silence()
 
     def tell(self, event: Event) -> None:
         self._over = self._over or isinstance(event, Released | AttemptEnded)
@@ -164,6 +175,7 @@ class PeerLinks:
         self._over = False
         self._settled.clear()
         self._ends_passed_on.clear()
+        self._silence.hear_all()
         self._kept += [AttemptEnded((link.lost(),)) for link in self._links if link in self._gone]
 
     def close(self) -> None:
@@ -172,10 +184,33 @@ class PeerLinks:
             link.line.close()
         self._ready.close()
 
+    def _mind_silence(self) -> list[Event]:
+        """Says now and then that this launcher runs; hangs up on those that have not said so for too long."""
+        if self._silence.is_time_to_speak():
+            self._send({_RUNS: True}, self._links)
+        events: list[Event] = []
+        for link in self._silence.look():
+            # Between two attempts a launcher may be busy, and does not read what comes.
+            if link not in self._gone and not self._over:
+                event = AttemptEnded((link.silent(),))
+                self._forget(link)
+                # It learns of this when it runs again, and ends.
+                link.line.close()
+                if self.leads:
+                    self._pass_on(link, [event])
+                events.append(event)
+        return events
+
+    def _forget(self, link: PeerLink) -> None:
+        self._gone.add(link)
+        self._ready.discard(link)
+        self._unsent.discard(link)
+
     def _hear(self, link: PeerLink) -> list[Event]:
         events: list[Event] = []
         try:
             for message in link.line.receive():
+                self._silence.hear(link)
                 sent = message.pop(_SENT, None)
                 if "settle" in message:
                     self._settled[link] = _by_own_clock(map(Failure.from_dict, message["settle"]), sent)

@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 
 from tfdist.launch.agent.failure_diagnosis import from_signal
-from tfdist.launch.peers import peer_links
+from tfdist.launch.peers import peer_links, silence
 from tfdist.launch.peers.messages import AttemptEnded, Event, GiveUp, Hold, Restart, Stop
 from tfdist.launch.peers.peer_links import PeerLink, PeerLinks, keep_alive
 from tfdist.net.bounded_wait import Source
@@ -48,6 +48,26 @@ def test_a_launcher_that_hangs_up_is_lost(pair: tuple[PeerLinks, PeerLinks]) -> 
     assert isinstance(event, AttemptEnded) and [failure.kind for failure in event.failures] == ["lost"]
     assert not follower.is_connected()
     assert follower.events() == []
+
+
+def test_a_launcher_that_says_nothing_is_lost_and_learns_of_it(
+    pair: tuple[PeerLinks, PeerLinks], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(silence, "MOST_SECONDS", 0.5)
+    monkeypatch.setattr(silence, "SAY_SECONDS", 0.1)
+    leader, follower = pair
+    for _ in range(10):
+        assert leader.events() == follower.events() == []
+        time.sleep(0.1)
+    found: list[Event] = []
+    for _ in range(100):
+        found += leader.events()
+        time.sleep(0.02)
+    (event,) = found
+    assert isinstance(event, AttemptEnded)
+    assert [failure.kind for failure in event.failures] == ["lost"]
+    assert "the launcher of worker(s) 1 has not answered for" in event.failures[0].message
+    assert kinds(follower.events()) == ["AttemptEnded"]
 
 
 def test_a_launcher_that_hangs_up_after_the_attempt_is_not_lost(pair: tuple[PeerLinks, PeerLinks]) -> None:
