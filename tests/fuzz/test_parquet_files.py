@@ -1,4 +1,4 @@
-"""Parquet files whose pages are of any kind."""
+"""Parquet files whose pages, or footers, are of any kind."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import io
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,9 @@ from hypothesis import strategies as st
 from tests.fuzz.hostile_values import changed_bytes
 from tests.fuzz.properties import fuzzed
 from tfdist.config.data_sections import ParquetSource
+from tfdist.data.files.parquet_footers import check_footers
 from tfdist.data.formats import parquet_files
+from tfdist.data.random_access import parquet_reader
 from tfdist.data.random_access.parquet_reader import ParquetFeatures, ParquetReader
 from tfdist.data.tools.parquet_checks import make_parquet_checker
 from tfdist.errors import DataError
@@ -41,24 +44,60 @@ FILES = [
 ]
 
 
+def footer_of(file: bytes) -> int:
+    """Where its footer begins."""
+    return len(file) - 8 - int.from_bytes(file[-8:-4], "little")
+
+
+@st.composite
+def other_footers(draw: st.DrawFn) -> bytes:
+    """A file whose footer was changed."""
+    valid = draw(st.sampled_from(FILES))
+    begin = footer_of(valid)
+    footer = draw(changed_bytes(valid[begin:-8]))
+    return valid[:begin] + footer + len(footer).to_bytes(4, "little") + valid[-4:]
+
+
 @st.composite
 def files(draw: st.DrawFn) -> bytes:
-    """A file whose pages were changed, or that was cut.
-
-    Its footer stays as it is: some changes of it end the process in which pyarrow looks at it.
-    """
+    """A file whose pages were changed, or that was cut."""
     valid = draw(st.sampled_from(FILES))
     if draw(st.sampled_from((False, False, True))):
         return valid[: draw(st.integers(0, len(valid)))]
-    begin = len(valid) - 8 - int.from_bytes(valid[-8:-4], "little")
+    begin = footer_of(valid)
     pages = draw(changed_bytes(valid[:begin]))
     return pages[:begin].ljust(begin, b"\0") + valid[begin:]
+
+
+@fuzzed(2, contents=st.lists(other_footers(), min_size=20, max_size=40))
+def test_footers(contents: list[bytes], tmp_path: Path) -> None:
+    """Whatever passes the look of another process does not end this one."""
+    paths = [tmp_path / f"{number}.parquet" for number in range(len(contents))]
+    for path, content in zip(paths, contents, strict=True):
+        path.write_bytes(content)
+    while paths:
+        try:
+            check_footers(paths)
+            break
+        except DataError as error:
+            named = [path for path in paths if str(error).startswith(f"{path} cannot be read")]
+            assert len(named) == 1, error
+            paths.remove(named[0])
+    with mock.patch.object(parquet_reader, "check_footers"):
+        for path in paths:
+            read(path)
 
 
 @fuzzed(50, content=files())
 def test_a_parquet_file(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     path.write_bytes(content)
+    # The footer is one that pyarrow has written.
+    with mock.patch.object(parquet_reader, "check_footers"):
+        read(path)
+
+
+def read(path: Path) -> None:
     with contextlib.suppress(DataError):
         reader = ParquetReader((path,), ParquetFeatures("y", shapes={"b": (3,)}))
         a, b, c, y = reader.read(np.arange(len(reader)))

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfdist.data.files.file_stamps import changed_error
+from tfdist.data.files.parquet_footers import check_footers
 from tfdist.data.files.remote_files import stamp_of
 from tfdist.data.random_access.parquet_columns import ParquetColumn, load_pyarrow
 from tfdist.data.sample_source import ArraySpec
@@ -91,6 +92,7 @@ class ParquetReader:
         self._arrow = load_pyarrow()
         self.paths = paths
         self._stamps = [stamp_of(str(path)) for path in paths]
+        check_footers(paths)
         footers = [self._footer(path) for path in paths]
         self.columns = self._columns_of(footers, features)
         self.groups = tuple(group for file, footer in enumerate(footers) for group in self._listed(file, footer))

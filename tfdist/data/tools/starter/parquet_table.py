@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tfdist.data.files.parquet_footers import check_footers
 from tfdist.data.random_access.parquet_columns import ParquetColumn, load_pyarrow
 from tfdist.data.random_access.parquet_reader import ParquetFeatures, ParquetReader
 from tfdist.data.sample_source import ArraySpec
@@ -43,6 +44,7 @@ def parquet_table(paths: tuple[Path, ...]) -> ParquetTable:
         UsageError: pyarrow is not installed.
     """
     arrow = load_pyarrow()
+    check_footers(paths)
     gaps: set[str] = set()
     try:
         for path in reversed(paths):
