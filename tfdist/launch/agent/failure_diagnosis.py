@@ -5,17 +5,25 @@ from __future__ import annotations
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from tfdist.errors import ClusterError, DataError, FormingError, RunDirError, TfdistError, WorkerFailedError
 from tfdist.launch.agent.oom_detection import OomKillCount
 from tfdist.launch.signals import signal_name
+from tfdist.launch.worker.process_sample import mapped_files, shrunk_file
 from tfdist.launch.worker.worker_handle import Worker, process_facts
 from tfdist.rundir.bounded_disk import BoundedDisk
 from tfdist.rundir.failure import Failure, FailureKind
 from tfdist.rundir.layout import RunDir
+
+_BUS_ERROR = (
+    "a file that it had mapped into memory, as large arrays are, became smaller or cannot be read any more, or native "
+    "code crashed: its last lines may say why"
+)
+_NEW_DATA = "Write new data into another file, and give that the name when it is whole"
+_LOOK_SECONDS = 10.0
 
 _OWN_CODES = (ClusterError.exit_code, FormingError.exit_code, DataError.exit_code)
 
@@ -34,10 +42,28 @@ class ExitDiagnosis:
         self._disk = disk
         self._count = count
         self._kills: dict[int, OomKillCount] = {}
+        self._mapped: dict[int, dict[str, int]] = {}
+        self._first_look = self._next_look = 0.0
 
     def start(self, index: int) -> None:
         """A worker is about to start: only kills from now on can be its end."""
         self._kills[index] = self._count()
+        self._mapped.pop(index, None)
+        self._first_look = 0.0
+
+    def look(self, pids: Mapping[int, int], now: float) -> None:
+        """Notes now and then which files workers have mapped: of one that has ended, the system does not know.
+
+        Args:
+            pids: The process of each worker of this machine.
+            now: Seconds of a clock.
+        """
+        if now >= self._next_look:
+            # Files are mapped at the beginning, mostly.
+            self._first_look = self._first_look or now
+            self._next_look = now + min(_LOOK_SECONDS, max(1.0, (now - self._first_look) / 10))
+            for index, pid in pids.items():
+                self._mapped[index] = mapped_files(pid) or self._mapped.get(index, {})
 
     def __call__(self, worker: Worker, code: int) -> Failure | None:
         """The failure of a worker that ended with `code`; None when it left by itself or the launcher ended it."""
@@ -47,8 +73,16 @@ class ExitDiagnosis:
             return from_error(replace(error, index=worker.index), **process_facts(worker))
         if code < 0 and not worker.ended_by_launcher:
             killed = self._kills[worker.index].grew(self._count())
-            return from_signal(worker.index, -code, out_of_memory=killed, **process_facts(worker))
+            shrunk = self._shrunk(worker.index) if code == -signal.SIGBUS else ""
+            return from_signal(worker.index, -code, out_of_memory=killed, shrunk=shrunk, **process_facts(worker))
         return None
+
+    def _shrunk(self, index: int) -> str:
+        """Which file became smaller that a worker had mapped, in words; empty where none is known."""
+        try:
+            return self._disk.call(lambda: shrunk_file(self._mapped.get(index, {})))
+        except RunDirError:
+            return ""
 
     def _error(self, worker: Worker) -> Failure | None:
         try:
@@ -71,13 +105,16 @@ def from_error(error: Failure, **process: Any) -> Failure:
     return replace(error, exit_code=code, **process)
 
 
-def from_signal(index: int, number: int, *, out_of_memory: bool | None = None, **process: Any) -> Failure:
+def from_signal(
+    index: int, number: int, *, out_of_memory: bool | None = None, shrunk: str = "", **process: Any
+) -> Failure:
     """The failure of a worker that a signal ended.
 
     Args:
         index: The worker.
         number: The signal.
         out_of_memory: Whether the kernel has killed a process since because memory was full; None when unknown.
+        shrunk: Which file became smaller that it had mapped, in words.
         **process: What is known of its process: `address`, `pid`, `log` and `last_lines`.
     """
     name, hint = signal_name(number), ""
@@ -94,7 +131,9 @@ def from_signal(index: int, number: int, *, out_of_memory: bool | None = None, *
         hint = " (by somebody on purpose: the kernel has killed no process for lack of memory)"
         if out_of_memory is None:
             hint = " (if nobody did so on purpose, the machine may have run out of memory: see `dmesg`)"
-    elif number in (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE):
+    elif number == signal.SIGBUS:
+        hint = f": {shrunk}. {_NEW_DATA}" if shrunk else f" ({_BUS_ERROR})"
+    elif number in (signal.SIGSEGV, signal.SIGABRT, signal.SIGILL, signal.SIGFPE):
         hint = " (native code crashed: its last lines may say why)"
     return _seen_now(index, "signal", f"killed by {name}{hint}", type=name, **process)
 

@@ -82,6 +82,7 @@ class LauncherEffects:
         self._next_stragglers = 0.0
         self._disk = BoundedDisk(location.run_dir.path)
         self.diagnosis = ExitDiagnosis(location.run_dir, self._disk)
+        self._pids: dict[int, int] = {}
 
     def start(self, assignment: Assignment) -> Worker:
         """Starts a worker.
@@ -96,6 +97,7 @@ class LauncherEffects:
         self.diagnosis.start(index)
         self._disk.call(lambda: open_to_append(log).close())
         worker = WorkerProcess(assignment, log, terminal, self._spec.worker_module, self._spec.environ)
+        self._pids[index] = worker.pid
         # The worker writes the same as soon as it can; for one that never gets there, this is all that there is.
         self._record(lambda: write_state(self._location, assignment, worker.pid, State.STARTING))
         return worker
@@ -130,6 +132,7 @@ class LauncherEffects:
         newest = list(states.values())
         self._record(lambda: self._remote_states.write(newest))
         now = time.monotonic()
+        self.diagnosis.look(self._pids, now)
         if self._leads and now >= self._next_stragglers:
             self._next_stragglers = now + straggler_seconds(len(states))
             for message in self._stragglers.observe(states, now):

@@ -1,9 +1,11 @@
-"""What the system knows of a process at a moment, and from two of them why it does not answer."""
+"""What the system knows of a process at a moment: why it does not answer, from two of them, and what it has mapped."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +13,10 @@ STOPPED = "its process is stopped (SIGSTOP, Ctrl-Z, a debugger)"
 SILENT = "it does not answer: its machine is out of reach, or native code does not let Python run"
 NATIVE = "it does not answer: native code does not let Python run"
 _PROC = Path("/proc")
+_SHARED_MAP = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) r.-s ([0-9a-f]+) \S+ \d+ +(/(?!dev/|memfd:).*)$", re.MULTILINE)
+"""A line of /proc/PID/maps: of a file whose changes are seen, which no library is."""
 _TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 _BUSY = 0.05
 """Part of a processor that a process uses that runs at all."""
 
@@ -69,6 +74,35 @@ def why_silent(before: ProcessSample | None, after: ProcessSample | None, second
     if "R" in after.states and after.processor_seconds - before.processor_seconds < _BUSY * seconds:
         return "it gets no processor: other processes, or the limit of its control group, keep it waiting"
     return NATIVE
+
+
+def mapped_files(pid: int, proc: Path = _PROC) -> dict[str, int]:
+    """Files that a process of this machine has mapped into its memory -> the bytes that each has at least, about.
+
+    Empty where there is no such process.
+    """
+    try:
+        maps = (proc / str(pid) / "maps").read_text(errors="surrogateescape")
+    except OSError:
+        return {}
+    found: dict[str, int] = {}
+    for begin, end, offset, path in _SHARED_MAP.findall(maps):
+        # The last page need not be full.
+        size = int(offset, 16) + int(end, 16) - int(begin, 16) - _PAGE + 1
+        found[path] = max(found.get(path, 0), size)
+    return found
+
+
+def shrunk_file(files: Mapping[str, int]) -> str:
+    """Which of some files is smaller than it was, in words; empty where none is."""
+    for path, size in files.items():
+        try:
+            now = os.stat(path).st_size
+        except OSError:
+            continue
+        if now < size:
+            return f"{path} had {size:,} bytes or more when it was mapped into memory, and has {now:,}"
+    return ""
 
 
 def _other_states(process: Path, pid: int) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import mmap
+import os
 import signal
 from pathlib import Path
 
@@ -79,3 +81,21 @@ def test_an_error_file_is_of_its_worker_whatever_it_says(run: RunDir) -> None:
     Failure.from_dict({**ERROR, "index": 99, "exit_code": 1}).write_error(run.error_file(0, 0))
     failure = ExitDiagnosis(run, BoundedDisk(run.path))(FakeWorker(0, Clock()), 1)
     assert failure is not None and (failure.index, failure.message) == (0, "boom")
+
+
+def test_a_bus_error_is_told_with_the_file_that_became_smaller(run: RunDir, tmp_path: Path) -> None:
+    path = tmp_path / "x.npy"
+    path.write_bytes(bytes(20_000))
+    diagnosis = ExitDiagnosis(run, BoundedDisk(run.path))
+    diagnosis.start(0)
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ):
+        diagnosis.look({0: os.getpid()}, 1.0)
+    # Once it has ended, the system does not know any more.
+    diagnosis.look({0: 0}, 100.0)
+    os.truncate(path, 0)
+    failure = diagnosis(FakeWorker(0, Clock()), -signal.SIGBUS)
+    assert failure is not None and failure.kind == "signal"
+    assert failure.message.startswith(f"killed by SIGBUS: {path} had ") and "Write new data into" in failure.message
+    diagnosis.start(0)
+    other = diagnosis(FakeWorker(0, Clock()), -signal.SIGBUS)
+    assert other is not None and "became smaller or cannot be read any more, or native code crashed" in other.message

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import signal
 import subprocess
@@ -12,7 +13,15 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import until
-from tfdist.launch.worker.process_sample import NATIVE, SILENT, STOPPED, ProcessSample, why_silent
+from tfdist.launch.worker.process_sample import (
+    NATIVE,
+    SILENT,
+    STOPPED,
+    ProcessSample,
+    mapped_files,
+    shrunk_file,
+    why_silent,
+)
 
 SLEEPS = "import signal; print('there', flush=True); signal.pause()"
 COMPUTES = "print('there', flush=True)\nwhile True: pass"
@@ -85,3 +94,22 @@ def test_a_name_with_brackets_and_a_thread_that_has_ended(tmp_path: Path) -> Non
     (process / "stat").write_text(f"7 (a) R (b) S {rest}{os.sysconf('SC_CLK_TCK')} 0 0")
     (process / "status").write_text("Name:\ta\nVmRSS:\t   100 kB\nVmSwap:\t   300 kB\n")
     assert ProcessSample.of(7, tmp_path) == ProcessSample("SD", 1.0, 0.75)
+
+
+def test_a_mapped_file_that_became_smaller_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "x y.npy"
+    path.write_bytes(bytes(20_000))
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ):
+        mapped = mapped_files(os.getpid())
+    assert 20_000 - mmap.PAGESIZE < mapped[str(path)] <= 20_000
+    assert not [other for other in mapped if other.endswith(".so")]
+    assert shrunk_file(mapped) == ""
+    os.truncate(path, 100)
+    said = shrunk_file({str(path): 16_385})
+    assert said == f"{path} had 16,385 bytes or more when it was mapped into memory, and has 100"
+    path.unlink()
+    assert shrunk_file(mapped) == ""
+
+
+def test_a_process_that_is_gone_has_nothing_mapped(tmp_path: Path) -> None:
+    assert mapped_files(1, tmp_path) == {}
