@@ -18,6 +18,15 @@ from tfdist.text import safe_str
 from tfdist.training.supervision.launcher_link import link_of
 from tfdist.training.supervision.user_frames import script_traceback
 
+_NOTHING_TO_READ = "EOF when reading a line"
+"""What `input()` says where there is no input."""
+
+_NO_TERMINAL = (
+    "input() has nothing to read: this worker does not have the terminal. --debug-worker I gives it to worker I, such "
+    "as --debug-worker 0; ask under `if tfdist.worker_index() == 0:`, and hand the answer on with "
+    "tfdist.broadcast_object"
+)
+
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -39,7 +48,7 @@ def report(error: BaseException, assignment: Assignment) -> int:
         exit_code=code,
         kind=kind_of_error(code),
         type=f"{safe_str(type(shown).__module__)}.{type(shown).__qualname__}".removeprefix("builtins."),
-        message=_without_styles(safe_str(shown)),
+        message=_without_styles(safe_str(shown)) + _advice(error, assignment),
         traceback=_without_styles(_traceback_of(error)),
         time=time.time(),
         epoch=None if reached is None else reached.epoch,
@@ -63,6 +72,12 @@ def _explained(error: BaseException, assignment: Assignment) -> TfdistError | No
         return explain(error, has_peers=assignment.num_workers > 1)
     except Exception:  # Of a class of the user's that is not as others are: it is the user's own, and named.
         return None
+
+
+def _advice(error: BaseException, assignment: Assignment) -> str:
+    """What follows the text of an exception of Python's that does not say the remedy; mostly nothing."""
+    is_of_input = isinstance(error, EOFError) and error.args == (_NOTHING_TO_READ,)
+    return f". {_NO_TERMINAL}" if is_of_input and not assignment.reads_input else ""
 
 
 def _traceback_of(error: BaseException) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -76,3 +77,16 @@ def test_an_error_without_a_text_is_named_all_the_same(assignment: Assignment) -
 def test_an_error_of_a_class_unlike_others_is_named_all_the_same(assignment: Assignment) -> None:
     code, record, _ = left_of(Nameless("why"), assignment)
     assert (code, record.type, record.message) == (4, "None.Nameless", "why")
+
+
+@pytest.mark.parametrize(("index", "advises"), [(None, True), (0, False)])
+def test_input_without_a_terminal_says_how_a_worker_gets_it(
+    assignment: Assignment, index: int | None, advises: bool
+) -> None:
+    _, record, _ = left_of(EOFError("EOF when reading a line"), dataclasses.replace(assignment, debug_worker=index))
+    assert record.message.startswith("EOF when reading a line") and record.type == "EOFError"
+    assert ("--debug-worker 0" in record.message) == advises
+
+
+def test_another_end_of_a_file_is_left_as_it_is(assignment: Assignment) -> None:
+    assert left_of(EOFError("the file ends"), assignment)[1].message == "the file ends"
