@@ -1,10 +1,12 @@
 """What a worker says of its part to the chief, while the training goes on.
 
-By the launchers, as the disk of the parts may be full; by a file beside the part where there are none.
+By the launchers, as the disk of the parts may be full; by a file beside the part where there are none. For a file
+without content there is a place on a full disk, too.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,10 +72,16 @@ def leave(folder: Path, receipt: Receipt) -> None:
     """Tells the chief.
 
     Raises:
-        RunDirError: There is no launcher, and the file for it cannot be written.
+        RunDirError: There is no launcher, and the file for it cannot be written; the chief learns of that alone, where
+            the disk takes a name.
     """
     if not chief_post().tell(str(folder), receipt.content()):
-        atomic_files.write_json(_path(folder, receipt.worker), receipt.content())
+        try:
+            atomic_files.write_json(_path(folder, receipt.worker), receipt.content())
+        except RunDirError:
+            with contextlib.suppress(OSError):
+                _mark(folder, receipt.worker).touch()
+            raise
 
 
 def collect(folder: Path, workers: int, seconds: float = PART_SECONDS) -> dict[int, FileDigest]:
@@ -118,7 +126,12 @@ def _said_by_file(folder: Path, worker: int) -> FileDigest | RunDirError | None:
     try:
         return Receipt.of(read_json(_path(folder, worker))).found
     except FileNotFoundError:
-        return None
+        if not _mark(folder, worker).exists():
+            return None
+        return RunDirError(
+            f"Worker {worker} could not write its part of the checkpoint, or what became of it: the disk of {folder} "
+            "is full, or does not let it write. Its log says more."
+        )
     except (OSError, ValueError) as error:
         return RunDirError(f"What worker {worker} says of its part of the checkpoint cannot be read: {error}")
 
@@ -129,6 +142,10 @@ def _missing(workers: list[int], seconds: float) -> RunDirError:
         f"The parts of the checkpoint from these workers did not come within {seconds:.0f} s: {names}. Expected each "
         "to write its part into the chief's folder. Look at their logs, and whether their disk answers."
     )
+
+
+def _mark(folder: Path, worker: int) -> Path:
+    return folder / f".no-receipt-{worker}"
 
 
 def _path(folder: Path, worker: int) -> Path:

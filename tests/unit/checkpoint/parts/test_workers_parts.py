@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import logging
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.disks import small_disk
 from tfdist.checkpoint.checkpoint_files import stored
 from tfdist.checkpoint.checkpoint_pruner import CheckpointPruner
 from tfdist.checkpoint.checkpoint_store import open_store
@@ -172,6 +174,19 @@ def test_what_became_of_a_part_comes_by_the_launchers_where_the_disk_is_full(
         chiefs_job(tmp_path, staging).run()
     assert "Worker 1 could not write its part of the checkpoint. The disk is full" in caplog.text
     assert list(tmp_path.iterdir()) == []
+
+
+def test_without_launchers_a_full_disk_takes_at_least_the_name_of_who_could_not_write(tmp_path: Path) -> None:
+    """The chief waits for nobody then."""
+    with small_disk(tmp_path / "disk", "64k") as disk:
+        staging = begun(disk)
+        assert staging.folder is not None
+        with contextlib.suppress(OSError), open(disk / "filler", "wb", buffering=0) as filler:
+            while filler.write(bytes(1024)):
+                pass
+        parts_job(staging, 1).run()
+        with pytest.raises(RunDirError, match="Worker 1 could not write its part of the checkpoint, or what became of"):
+            part_receipts.collect(staging.folder, 2)
 
 
 def test_a_damaged_receipt_is_an_error(tmp_path: Path) -> None:
