@@ -90,6 +90,18 @@ def read_text(path: str | os.PathLike[str], most_bytes: int = MOST_JSON_BYTES) -
     return content.decode(errors="replace")
 
 
+def read_tail(path: str | os.PathLike[str], most_bytes: int) -> tuple[bytes, int]:
+    """The last bytes of a file that may be of any length, and how many are before them.
+
+    Raises:
+        OSError: It cannot be read, or is no regular file.
+    """
+    with open_regular(path) as file:
+        skipped = max(0, os.fstat(file.fileno()).st_size - most_bytes)
+        file.seek(skipped)
+        return file.read(most_bytes), skipped
+
+
 def is_bare_name(name: Any) -> bool:
     """Whether `name` is the name of a file in a directory, and no way out of it."""
     return isinstance(name, str) and name not in ("", ".", "..") and "/" not in name and "\0" not in name

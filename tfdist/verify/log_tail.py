@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
-from tfdist.rundir.regular_files import open_regular
+from tfdist.rundir.regular_files import read_tail
 from tfdist.tf_log_filter import is_tf_log_line
 
 TAIL_BYTES = 1 << 20
@@ -19,12 +18,10 @@ def last_line(log: Path, tail_bytes: int = TAIL_BYTES) -> str:
         tail_bytes: How much of the end is searched: a long run's log does not fit into memory.
     """
     try:
-        with open_regular(log) as file:
-            skipped = max(0, file.seek(0, os.SEEK_END) - tail_bytes)
-            file.seek(skipped)
-            lines = file.read(tail_bytes).splitlines()
+        content, skipped = read_tail(log, tail_bytes)
     except OSError:
         return ""
+    lines = content.splitlines()
     whole = lines[1:] if skipped and len(lines) > 1 else lines
     said = [line for line in whole if line.strip() and not is_tf_log_line(line)]
     return said[-1].decode(errors="replace").strip() if said else ""

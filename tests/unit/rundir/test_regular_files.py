@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tfdist.rundir.regular_files import open_regular, read_text
+from tfdist.rundir.regular_files import open_regular, read_tail, read_text
 
 
 def test_links_are_followed_where_a_user_has_named_them(tmp_path: Path) -> None:
@@ -27,3 +27,9 @@ def test_a_text_is_no_longer_than_it_may_be(tmp_path: Path) -> None:
     assert read_text(tmp_path / "file", 4) == "t\ufffdxt"
     with pytest.raises(OSError, match="it has more than 3 bytes"):
         read_text(tmp_path / "file", 3)
+
+
+def test_the_tail_of_a_file_says_what_is_before_it(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"0123456789")
+    assert read_tail(tmp_path / "file", 4) == (b"6789", 6)
+    assert read_tail(tmp_path / "file", 40) == (b"0123456789", 0)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from tfdist.bounded_json import parse
 from tfdist.rundir.json_record import is_finite
-from tfdist.rundir.regular_files import open_regular
+from tfdist.rundir.regular_files import read_tail
 
-_MOST_BYTES = 64 << 20
+MOST_BYTES = 64 << 20
 _LAST_BYTES = 1 << 16
 """More than the line of an epoch has."""
 _NO_METRICS = ("epoch", "time", "fit")
@@ -33,12 +32,16 @@ class EpochMetrics:
     values: Mapping[str, float]
 
 
-def read_metrics(file: Path) -> tuple[EpochMetrics, ...]:
+def read_metrics(file: Path, most_bytes: int = MOST_BYTES) -> tuple[EpochMetrics, ...]:
     """The epochs of a run in the order of the file; none where there is no such file, or it cannot be read.
 
     Lines that hold something else are left out.
+
+    Args:
+        file: The `metrics_file` of its run directory.
+        most_bytes: Of a larger file only the end is read.
     """
-    return tuple(_parsed(_content(file, _MOST_BYTES).splitlines()))
+    return tuple(_parsed(_content(file, most_bytes).splitlines()))
 
 
 def last_metrics(file: Path) -> EpochMetrics | None:
@@ -57,9 +60,7 @@ def metrics_text(metrics: EpochMetrics, most: int) -> str:
 def _content(file: Path, most: int) -> bytes:
     """The last bytes of a file."""
     try:
-        with open_regular(file) as content:
-            content.seek(max(0, os.fstat(content.fileno()).st_size - most))
-            return content.read(most)
+        return read_tail(file, most)[0]
     except OSError:
         return b""
 

@@ -36,12 +36,22 @@ def render_report(result: RunResult, *, verbose: bool = False, worker_per_gpu: b
         return "\n".join(lines)
     if not result.failures:
         return ""
-    first, *others = result.failures
     advice = [f"  not restarted: {result.advice}"] if result.advice else []
-    if worker_per_gpu and first.kind == "usage":
+    if worker_per_gpu and result.failures[0].kind == "usage":
         # What several workers do not have may be had in one process.
         advice.append(f"  one worker was started for each GPU; {ONE_PROCESS}")
-    return "\n".join([*_first(first, verbose), *_others(first, others), *advice])
+    return "\n".join([render_failures(result.failures, verbose=verbose), *advice])
+
+
+def render_failures(failures: Sequence[Failure], *, verbose: bool = False) -> str:
+    """What happened to the workers of an attempt, without a newline at its end.
+
+    Args:
+        failures: One or more, the first one first.
+        verbose: Whether to show whole tracebacks.
+    """
+    first, *others = failures
+    return "\n".join([*_first(first, verbose), *_others(first, others)])
 
 
 def render_restart(result: RunResult, restart: Restart, *, verbose: bool = False) -> str:

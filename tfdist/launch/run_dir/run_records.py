@@ -18,6 +18,7 @@ from tfdist.rundir.failure import Failure
 from tfdist.rundir.job_state import JobState
 from tfdist.rundir.layout import RunDir
 from tfdist.rundir.process_presence import start_ticks
+from tfdist.rundir.regular_files import read_json
 from tfdist.rundir.temp_names import remove_abandoned
 from tfdist.rundir.worker_state import State, WorkerState
 
@@ -69,6 +70,22 @@ def write_failure(file: Path, failures: tuple[Failure, ...]) -> None:
     """
     first, *others = [failure.to_dict() for failure in failures]
     write_json(file, {**first, "consequences": others})
+
+
+def read_failures(file: Path) -> tuple[Failure, ...]:
+    """The failures that `write_failure` wrote, the first one first; none where there is no such file, or it is damaged.
+
+    A damaged consequence is left out.
+    """
+    found: list[Failure] = []
+    with contextlib.suppress(OSError, ValueError, RunDirError):
+        content = read_json(file)
+        found.append(Failure.from_dict(content))
+        others = content.get("consequences")
+        for other in others if isinstance(others, list) else ():
+            with contextlib.suppress(RunDirError):
+                found.append(Failure.from_dict(other))
+    return tuple(found)
 
 
 def write_phase(run: RunDir, phase: JobPhase, attempt: int) -> None:

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from tfdist.launch.run_dir.epoch_metrics import metrics_text
-from tfdist.reports.status.run_list import RunList, epoch_of, steps_of
-from tfdist.reports.status.run_status import RunCondition, RunStatus
-from tfdist.text import format_count, format_duration, printable, table
+from tfdist.reports.status.run_list import RunList
+from tfdist.reports.status.status_summary import LIST_COLUMNS, NOTHING, list_row
+from tfdist.text import format_count, printable, table
 
-_HEAD = ("run", "state", "age", "epoch", "step", "last metrics")
-_ALIGN = "llrrrl"
-_NOTHING = "-"
-_MOST_METRICS = 4
-_REASON_CHARACTERS = 80
+_ALIGN = "".join(align for _, align in LIST_COLUMNS)
 
 
 def render(found: RunList, width: int | None = None, height: int | None = None) -> str:
@@ -37,7 +32,7 @@ def _blocks(found: RunList, width: int | None) -> list[list[str]]:
     """The lines of the heading, then those of each run."""
     if not found.runs:
         return []
-    cells = [_HEAD, *(_row(found, run) for run in found.runs)]
+    cells = [tuple(name for name, _ in LIST_COLUMNS), *(list_row(found.now, run) for run in found.runs)]
     lines = table(cells, _ALIGN)
     if width is None or max(map(len, lines)) <= width:
         return [[line] for line in lines]
@@ -47,7 +42,7 @@ def _blocks(found: RunList, width: int | None) -> list[list[str]]:
 
 def _below(last: str, width: int) -> list[str]:
     """The last column, in lines of its own."""
-    if last == _NOTHING:
+    if last == NOTHING:
         return []
     return textwrap.wrap(printable(last), width, initial_indent="  ", subsequent_indent="    ")
 
@@ -62,25 +57,3 @@ def _fitting(blocks: Sequence[Sequence[str]], room: int | None) -> list[str]:
             break
         kept.append(block)
     return [*(line for block in kept for line in block), f"and {len(blocks) - len(kept)} older"]
-
-
-def _row(found: RunList, run: RunStatus) -> tuple[str, ...]:
-    epoch, steps, created = epoch_of(run), steps_of(run), run.snapshot.created
-    return (
-        run.snapshot.run.path.name,
-        run.condition.value,
-        _NOTHING if created is None else format_duration(found.now - created),
-        _NOTHING if epoch is None else f"{epoch + 1:,}",  # as Keras counts them
-        _NOTHING if steps is None else f"{steps:,}",
-        "; ".join(_remarks(run)) or _NOTHING,
-    )
-
-
-def _remarks(run: RunStatus) -> Iterator[str]:
-    """The metrics of the last epoch and, in short, what went wrong; `tfdist status RUN_DIR` says all."""
-    if run.metrics is not None:
-        yield metrics_text(run.metrics, _MOST_METRICS)
-    if run.condition is RunCondition.FAILED and run.failure is not None:
-        yield f"worker {run.failure.index}: {run.failure.what_in_line(_REASON_CHARACTERS)}"
-    elif run.condition is not RunCondition.STOPPED and run.reason:
-        yield run.reason

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from tfdist.errors import RunDirError
@@ -22,7 +23,17 @@ def read_runs(folder: str | Path) -> RunList | None:
         folder: Such as `runs`, in which each run has a directory. A run that cannot be read is named in the list.
     """
     path = Path(folder)
-    directories = () if RunDir(path).run_file.exists() else runs_below(path)
+    found = read_listed(path, () if RunDir(path).run_file.exists() else runs_below(path))
+    return found if found.runs or found.unreadable else None
+
+
+def read_listed(folder: Path, directories: Iterable[Path]) -> RunList:
+    """What some of the runs in a folder are doing now.
+
+    Args:
+        folder: The folder.
+        directories: Run directories in it. One that is removed meanwhile is left out.
+    """
     runs: list[RunStatus] = []
     unreadable: dict[Path, str] = {}
     for directory in directories:
@@ -31,7 +42,7 @@ def read_runs(folder: str | Path) -> RunList | None:
         except RunDirError as error:
             if directory.exists():  # else it was removed meanwhile
                 unreadable[directory] = str(error)
-    return RunList(path.absolute(), time.time(), newest_first(runs), unreadable) if runs or unreadable else None
+    return RunList(folder.absolute(), time.time(), newest_first(runs), unreadable)
 
 
 def read_status(run_dir: str | Path) -> RunStatus:

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from tests.unit.launch.fakes import assignments, state
+from tfdist.launch.agent.failure_diagnosis import from_signal
 from tfdist.launch.run_dir.run_location import RunLocation
-from tfdist.launch.run_dir.run_records import close_state
+from tfdist.launch.run_dir.run_records import close_state, read_failures, write_failure
 from tfdist.rundir.layout import RunDir
 from tfdist.rundir.worker_state import State, WorkerState
 
@@ -34,3 +36,16 @@ def test_what_a_worker_said_of_its_end_stays(before: State, tmp_path: Path) -> N
         close_state(location, assignments(1)[0], last)
         closed = WorkerState.read(file)
         assert closed is not None and closed.state is before
+
+
+def test_failures_are_read_as_they_were_written(tmp_path: Path) -> None:
+    file = tmp_path / "failure.json"
+    assert read_failures(file) == ()
+    failures = (from_signal(1, 9), from_signal(0, 15))
+    write_failure(file, failures)
+    assert read_failures(file) == failures
+    content = json.loads(file.read_text())
+    file.write_text(json.dumps({**content, "consequences": [7, *content["consequences"]]}))
+    assert read_failures(file) == failures
+    file.write_text("[]")
+    assert read_failures(file) == ()
