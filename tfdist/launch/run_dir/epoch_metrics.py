@@ -46,8 +46,7 @@ def read_metrics(file: Path, most_bytes: int = MOST_BYTES) -> tuple[EpochMetrics
 
 def last_metrics(file: Path) -> EpochMetrics | None:
     """The metrics of the last epoch that ended; None where there are none. Only the end of the file is read."""
-    found = tuple(_parsed(_content(file, _LAST_BYTES).splitlines()))
-    return found[-1] if found else None
+    return next(iter(_parsed(reversed(_content(file, _LAST_BYTES).splitlines()))), None)
 
 
 def metrics_text(metrics: EpochMetrics, most: int) -> str:
