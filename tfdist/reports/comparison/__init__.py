@@ -1,0 +1,7 @@
+"""Comparison of runs: how each ended, its metrics, and what differs between their configs.
+
+    compared_run      one run as it is compared, read from its directory
+    run_comparison    the rows of the table: no clock, no disk
+
+Only compared_run reads a disk.
+"""
