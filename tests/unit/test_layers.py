@@ -46,6 +46,7 @@ FLOORS = {
     "reports": 7,
     "doctor": 7,
     "multihost": 7,
+    "board": 8,
     "selftest": 8,
     "notebook": 8,
     "ray": 8,
@@ -55,7 +56,7 @@ FLOORS = {
     "__main__": 10,
 }
 LIGHT = {"errors", "text", "cluster", "order", "config", "rundir", "net", "launch", "plan", "cli", "reports", "doctor"}
-LIGHT |= {"bounded_json", "examples", "python_op_errors", "tf_log_filter", "versions", "checkpoint.inspection"}
+LIGHT |= {"board", "bounded_json", "examples", "python_op_errors", "tf_log_filter", "versions", "checkpoint.inspection"}
 LIGHT |= {"bounded_command", "ray.__init__", "ray.ray_library", "ray.job"}
 LIGHT |= {"inference", "multihost", "sharding", "storage", "url_schemes", "__init__", "__main__"}
 """Never import TensorFlow or Keras, at whatever place in the file."""

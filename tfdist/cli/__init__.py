@@ -9,6 +9,7 @@
     replica_layout    workers and replicas of a run that has not started, for plan
     launch/           the verbs `tfdist launch`, with its engines, and `tfdist stop`
     inference/        the verbs `tfdist predict` and `tfdist evaluate`
+    board/            the verb `tfdist board`
     verify/           the verb `tfdist verify`
     data/, examples/  the verbs of `tfdist data` and `tfdist examples`
 

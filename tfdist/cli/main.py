@@ -64,6 +64,10 @@ VERBS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "Stops a run whose launcher is on this host, all its workers after the same step, and waits for its end.",
         ),
         "ledger": ("tfdist.cli.ledger:ledger", "Shows where the wall time of a run went, over all its restarts."),
+        "board": (
+            "tfdist.cli.board.board_verb:board",
+            "Shows the runs of a folder on a page for the browser, live, and compares them.",
+        ),
         "checkpoints": (
             "tfdist.cli.checkpoints:checkpoints",
             "Lists, inspects, verifies, prunes and exports the checkpoints of a run.",
