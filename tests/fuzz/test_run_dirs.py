@@ -17,6 +17,9 @@ from tests.fuzz.contents import contents_of
 from tests.fuzz.hostile_values import changed_bytes, changed_json
 from tests.fuzz.properties import fuzzed
 from tests.fuzz.valid_files import run_of_everything
+from tfdist.board.board_folder import BoardFolder, UnknownRunError, key_of
+from tfdist.board.list_answers import compare_answer, list_answer
+from tfdist.board.run_answers import log_answer, run_answer
 from tfdist.cli.main import main
 from tfdist.errors import RunDirError
 from tfdist.launch.environment import Assignment
@@ -98,6 +101,22 @@ def test_what_is_shown_of_a_run(valid: RunDir, tmp_path: Path, data: st.DataObje
             assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
             assert result.exit_code in (0, 2, 4, 5), result.output
             assert result.exit_code == 0 or result.stderr.startswith("error: "), result.stderr
+        assert contents_of(run.path) == before
+
+
+@fuzzed(25, data=st.data())
+def test_what_the_board_answers_of_a_run(valid: RunDir, tmp_path: Path, data: st.DataObject) -> None:
+    with changed_run(valid, tmp_path, data) as run:
+        before = contents_of(run.path)
+        folder = BoardFolder(tmp_path)
+        for answer in (
+            lambda: list_answer(folder, 0, ""),
+            lambda: run_answer(folder.find(key_of(run.path))),
+            lambda: log_answer(run.path, 0, 0, with_tf=True),
+            lambda: compare_answer([run.path, valid.path]),
+        ):
+            with contextlib.suppress(RunDirError, UnknownRunError):
+                assert len(json.dumps(answer(), allow_nan=False)) < 1 << 22
         assert contents_of(run.path) == before
 
 

@@ -66,7 +66,7 @@ def run_answer(path: Path) -> dict[str, Any]:
                 "said": [line for line in (condition_line(status), log_line(status), metrics_line(status)) if line],
                 "started": started_text(status),
                 "metrics": _metrics(epochs),
-                "curves": {**curves(epochs, status.snapshot.created), "said": loss_chart.caption(epochs)},
+                "curves": {**curves(epochs, status.snapshot.created), "said": " ".join(loss_chart.spoken(epochs))},
                 "workers": _workers(status),
                 "ledger": _ledger(run),
                 "logs": _logs(run),

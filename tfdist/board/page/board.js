@@ -3,7 +3,7 @@
 import { patch } from "./dom.js";
 import { compareView, header, listView, runView } from "./views.js";
 
-const LIVE_MS = 2000, OVER_MS = 10000, MOST_WAIT_MS = 10000;
+const LIVE_MS = 2000, OVER_MS = 5000, MOST_WAIT_MS = 10000;
 
 const state = {
   route: { view: "list" }, data: null, error: "", trouble: "", single: false, chosen: new Set(), find: "", first: 0,
@@ -46,8 +46,8 @@ const said = (text) => ({ tag: "p", props: { class: "empty" }, children: [text] 
 async function ask(path, values) {
   const answer = await fetch(`${path}?${new URLSearchParams(values)}`, { cache: "no-store" });
   if (answer.status === 403) throw new Error("This board has begun anew, or another has its port: open the address that `tfdist board` has printed.");
-  const content = await answer.json();
-  return answer.ok || content.error ? content : Promise.reject(new Error(`The board answered with ${answer.status}.`));
+  const content = await answer.json().catch(() => ({}));
+  return answer.ok || content.error ? content : Promise.reject(new Error(`The board answered with ${answer.status}; its terminal says why.`));
 }
 
 async function look() {

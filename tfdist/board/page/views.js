@@ -24,7 +24,7 @@ export function header(state) {
     data?.folder && name(data.folder, { class: "name where" }),
     here !== "list" && !state.single && h("a", { class: "back", href: "#/" }, "All runs"),
     h("span", { class: `live ${state.trouble ? "lost" : data && !data.over ? "on" : ""}`, role: "status" },
-      state.trouble || (data ? (data.over ? "over" : "live") : "reading")),
+      state.trouble || (data ? (!data.over ? "live" : here === "list" ? "nothing runs" : "over") : "reading")),
   ];
 }
 

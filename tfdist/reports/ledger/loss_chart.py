@@ -36,7 +36,7 @@ def render(epochs: Sequence[EpochMetrics]) -> str:
     curves = {name: drawn for name in CURVES if (drawn := _points(shown, name, scale))}
     cells = [*_axes(shown, scale), *(_curve(name, drawn) for name, drawn in curves.items())]
     cells += _labels(shown, {name: drawn[-1][-1] for name, drawn in curves.items()})
-    label = html.escape(" ".join(_spoken(epochs)))
+    label = html.escape(" ".join(spoken(epochs)))
     return f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{label}">{"".join(cells)}</svg>'
 
 
@@ -44,10 +44,11 @@ def caption(epochs: Sequence[EpochMetrics]) -> str:
     """What the drawing shows, in words: the last and the lowest loss, how it is scaled, what has no place in it."""
     losses = [loss for name in CURVES for epoch in _thinned(epochs) if (loss := _loss(epoch, name)) is not None]
     scaled = ["The scale is logarithmic."] if losses and LossScale.of(losses).is_logarithmic else []
-    return " ".join([*_spoken(epochs), *scaled])
+    return " ".join([*spoken(epochs), *scaled])
 
 
-def _spoken(epochs: Sequence[EpochMetrics]) -> Iterator[str]:
+def spoken(epochs: Sequence[EpochMetrics]) -> Iterator[str]:
+    """The last and the lowest of each loss, a sentence each, and how often it was no finite number."""
     for name in CURVES:
         found = [(loss, epoch.epoch) for epoch in epochs if (loss := _loss(epoch, name)) is not None]
         if found:
