@@ -11,6 +11,7 @@
     inference/        the verbs `tfdist predict` and `tfdist evaluate`
     board/            the verb `tfdist board`
     verify/           the verb `tfdist verify`
+    rehearsal/        what `tfdist plan` shows of a script, and `tfdist train --fast-dev-run`
     data/, examples/  the verbs of `tfdist data` and `tfdist examples`
 
 Nothing here imports TensorFlow, and `tfdist --help` imports main, standard_streams, text and verb alone.

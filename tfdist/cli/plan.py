@@ -1,16 +1,19 @@
-"""`tfdist plan`: what a run will do with its data."""
+"""`tfdist plan`: what a run will do with its data, from sizes alone, or by a few steps of a script."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from tfdist.cli import common_options as shared
+from tfdist.cli.rehearsal.first_fit import show_first_fit
 from tfdist.cli.replica_layout import layout_of
 from tfdist.cli.standard_streams import tf_lines_hidden
-from tfdist.cli.verb import Verb
+from tfdist.cli.train_target import check_overrides, choose_target
 from tfdist.errors import TfdistError, UsageError
 
 if TYPE_CHECKING:
@@ -25,11 +28,22 @@ if TYPE_CHECKING:
 _TRACE_SECONDS = 300
 
 
-@click.command(cls=Verb)
-@click.argument("path", metavar="CONFIG", type=shared.LocalPath())
+@click.command(cls=shared.TargetVerb, options_metavar="[OPTIONS]")
+@shared.target("Plan")
 @shared.overrides
 @click.option("--workers", metavar="LIST", help="Plan for this cluster: host1:20000,host2:20000.")
-@shared.count("--nproc", "Plan for N workers on one machine.")
+@shared.count("--nproc", "Plan for N workers on one machine; a script is tried on so many.")
+@shared.devices
+@shared.count("--logical-devices", "Split each GPU, or the CPU when there is none, into N logical devices.")
+@shared.share_gpu
+@shared.batch_norm
+@shared.communication
+@shared.jit
+@shared.kernels
+@shared.shard
+@shared.shard_over
+@shared.shard_embeddings
+@shared.offload
 @click.option(
     "--replicas",
     type=click.IntRange(min=1),
@@ -39,51 +53,105 @@ _TRACE_SECONDS = 300
 )
 @click.option("--memory", is_flag=True, help="And what a device will hold, in each mode of --shard.")
 @shared.count("--device-memory", "With --memory: MiB that each device has.", "this machine's")
-@shared.seconds("--timeout", _TRACE_SECONDS, "With --memory: how long it may take to trace a step of the model.")
+@shared.seconds(
+    "--timeout",
+    _TRACE_SECONDS,
+    "How long a script may take to make the first steps of its fit; with --memory, how long it may take to trace a "
+    "step of a config's model.",
+)
 @shared.as_json("As JSON, sizes in bytes.")
 @shared.tracebacks
+@click.pass_context
 def plan(
+    ctx: click.Context,
+    /,
+    arguments: tuple[str, ...],
+    module: str | None,
+    overrides: tuple[str, ...],
+    memory: bool,
+    device_memory: int | None,
+    **options: Any,
+) -> None:
+    """Shows what a run will do, before it starts.
+
+    TARGET is a YAML config (default ./tfdist.yaml), a Python script, or -m MODULE, as for `tfdist train`.
+
+    A script is run as far as its first fit, which makes a few steps: steps an epoch, the global batch and the rows of
+    each worker, parameters, memory, what is exact by which means, what a step sends and takes. Then it is ended: no
+    code behind the fit is run, no callback is called, and nothing that Keras writes is kept.
+
+    Of a config nothing is trained, and no GPU is needed. Samples, batches and steps, the last batch of an epoch, which
+    worker reads which files, memory, and warnings. With --memory also weights, gradients, optimizer state and
+    activations on a device, and the first mode of --shard that fits: the model is traced in a process of its own, and
+    no weight is made.
+
+    Exits with 2 when the config or the number of workers cannot be used, or a script has no fit; with 4 when a script
+    fails or takes too long, with 5 when the data cannot be read.
+    """
+    target = choose_target(module, arguments)
+    check_overrides(target, overrides)
+    if device_memory is not None and not memory:
+        raise UsageError(f"--device-memory is what --memory compares with. Received: {device_memory} without --memory")
+    if target.kind != "config":
+        _check_of_script(ctx)
+        show_first_fit(target, memory=memory, **options)
+        return
+    _of_config(target.target, overrides, memory, device_memory, **options)
+
+
+def _of_config(
     path: str,
     overrides: tuple[str, ...],
+    memory: bool,
+    device_memory: int | None,
+    *,
     workers: str | None,
     nproc: int | None,
     replicas: int | None,
-    memory: bool,
-    device_memory: int | None,
     timeout: float,
     as_json: bool,
+    devices: tuple[int, ...] | None,
+    logical_devices: int | None,
+    share_gpu: bool,
+    communication: str,
     verbose: bool,
+    **chosen: Any,
 ) -> None:
-    """Shows what a run will do with its data, before it starts.
-
-    Nothing is trained, and no GPU is needed. Samples, batches and steps, the last batch of an epoch, which worker reads
-    which files, memory, and warnings. With --memory also weights, gradients, optimizer state and activations on a
-    device, and the first mode of --shard that fits: the model is traced in a process of its own, and no weight is made.
-    Exits with 2 when the config or the number of workers cannot be used, with 5 when the data cannot be read.
-    """
-    if device_memory is not None and not memory:
-        raise UsageError(f"--device-memory is what --memory compares with. Received: {device_memory} without --memory")
+    """The plan of a config's data and, with `memory`, of what its devices hold."""
     # Imported here: YAML's parser and NumPy take longer to load than `tfdist --help` may take.
     from tfdist.config.load import load_config
     from tfdist.data.config_plan import plan_run
     from tfdist.plan.plan_json import to_json
     from tfdist.plan.plan_table import render
 
-    config = load_config(path, overrides)
+    split = [] if logical_devices is None else [f"devices.logical={logical_devices}"]
+    shares = ["devices.share_gpu=true"] if share_gpu else []
+    config = load_config(path, shared.with_chosen([*overrides, *split, *shares], **chosen))
     with tf_lines_hidden():  # what a generator's function imports
-        made = plan_run(config, _layout(workers, nproc, replicas, config.devices))
-    devices = _memory(config, made, device_memory, timeout) if memory else None
+        made = plan_run(config, _layout(workers, nproc, replicas, config.devices, devices))
+    held = _memory(config, made, device_memory, timeout) if memory else None
     if as_json:
         from tfdist.plan.memory.memory_json import memory_to_json
 
-        more = {} if devices is None else {"memory": memory_to_json(devices)}
+        more = {} if held is None else {"memory": memory_to_json(held)}
         click.echo(json.dumps({**to_json(made), **more}, indent=2))
         return
     click.echo(render(made))
-    if devices is not None:
+    if held is not None:
         from tfdist.plan.memory.memory_table import render_memory
 
-        click.echo(f"\n{render_memory(devices)}")
+        click.echo(f"\n{render_memory(held)}")
+
+
+def _check_of_script(ctx: click.Context) -> None:
+    """A script is tried on this machine; what describes another one is for configs, from sizes alone."""
+    for name in ("workers", "replicas", "device_memory"):
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(
+                f"{option} plans a config from sizes alone, and a script is tried on this machine. Expected --nproc or "
+                f"--logical-devices. Received: {option} {ctx.params[name]}"
+            )
 
 
 def _memory(config: RunConfig, made: DataPlan, device_memory: int | None, seconds: float) -> MemoryPlan:
@@ -118,7 +186,13 @@ def _device_memory(layout: ClusterSize, given: int | None) -> tuple[int | None, 
     return (None if memory is None else memory // here), share
 
 
-def _layout(workers: str | None, nproc: int | None, replicas: int | None, devices: DevicesConfig) -> ClusterSize:
+def _layout(
+    workers: str | None,
+    nproc: int | None,
+    replicas: int | None,
+    devices: DevicesConfig,
+    used: tuple[int, ...] | None = None,
+) -> ClusterSize:
     if workers is not None and nproc is not None:
         raise UsageError(
             "--workers gives the whole cluster and --nproc makes one of this machine alone: give one of the two. "
@@ -129,6 +203,8 @@ def _layout(workers: str | None, nproc: int | None, replicas: int | None, device
     from tfdist.launch.gpus.worker_choice import choose_workers
 
     found = None if replicas is not None else _count_gpus()
+    if found is not None and used is not None:
+        found = replace(found, count=min(found.count, len(used)))
     if workers is not None:
         # This machine need not be one of the cluster's hosts.
         cluster: Cluster | None = Cluster.parse(workers)

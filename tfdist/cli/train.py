@@ -56,6 +56,11 @@ _DEBUG_SECONDS = 7 * 24 * 3600.0
     metavar="URL",
     help="Keep a copy of the run directory in a bucket, s3://BUCKET/RUN; --resume goes on by it on a host without any.",
 )
+@click.option(
+    "--fast-dev-run",
+    is_flag=True,
+    help="Only try it: two steps of training and of each validation of every fit, callbacks included. Nothing is kept.",
+)
 @shared.overrides
 @click.option(
     "--start-timeout",
@@ -171,6 +176,12 @@ def train(
         from tfdist.launch.logs.record_streams import recorded_streams
 
         ctx.with_resource(recorded_streams(LogRecords()))
+    is_tried = options.pop("fast_dev_run")
+    if is_tried:
+        # Imported here: `tfdist train --help` does not need it.
+        from tfdist.cli.rehearsal.fast_dev_run import check_fast_dev_run, run_fast_dev
+
+        check_fast_dev_run(ctx)
     target = choose_target(module, arguments)
     # Imported here: `tfdist train --help` does not need it.
     from tfdist.cluster.discover import discover
@@ -193,6 +204,8 @@ def train(
     if job.debug_worker is None and job.membership.num_workers == 1:
         job = dataclasses.replace(job, debug_worker=0)
     _tell(job, chosen)
+    if is_tried:
+        ctx.exit(run_fast_dev(job))
     run = run_job
     if job.elastic is not None:
         from tfdist.launch.elastic.elastic_job import JobSteps, run_elastic_job

@@ -26,6 +26,8 @@ def install(
     on_batch: trainer.Observer | None = None,
     on_gradients: gradient_reduction.Observer | None = None,
     listener: fit_listeners.FitListener | None = None,
+    chosen_callbacks: callback_list.ChosenCallbacks = callback_list.all_chosen,
+    most_epochs: int | None = None,
 ) -> None:
     """Installs every repair in this process that is not installed yet.
 
@@ -36,11 +38,16 @@ def install(
         on_batch: Called in each replica's context, while a step is traced, with the replica's data.
         on_gradients: Likewise with the gradients of the global batch, before they are clipped; one a variable or None.
         listener: Notified of every `fit`, `evaluate` and `predict`, and of every execution in them.
+        chosen_callbacks: Returns what each `fit`, `evaluate` and `predict` gets in the place of its own callbacks.
+        most_epochs: How many epochs a `fit` has at most; None for as many as it is called with.
 
     Raises:
         UnsupportedError: A function is not one that its repair was written for, or that a repair relies on.
     """
-    hooks = RepairHooks(imposed_seed, extra_callbacks, on_batch, on_gradients, listener or fit_listeners.NoListener())
+    heard = listener or fit_listeners.NoListener()
+    hooks = RepairHooks(
+        imposed_seed, extra_callbacks, on_batch, on_gradients, heard, chosen_callbacks, most_epochs
+    )
     todo = [repair for repair in repairs(hooks) if not _is_installed(repair)]
     originals = {repair.path: repair.function for repair in todo}
     to_check = [*(repair for repair in todo if repair.is_checked), *(relied_on() if todo else ())]

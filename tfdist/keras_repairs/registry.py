@@ -124,9 +124,10 @@ def _of_data(hooks: RepairHooks) -> tuple[Repair, ...]:
     model, iterator = trainer_module.TensorFlowTrainer, trainer_module.TFEpochIterator
     make_function = functools.partial(trainer.make_function, observer=hooks.on_batch, listener=hooks.listener)
     make_predict_function = functools.partial(trainer.make_predict_function, listener=hooks.listener)
-    fit, evaluate = (
-        functools.partial(fit_listeners.notifying, call=call, listener=hooks.listener) for call in ("fit", "evaluate")
+    fit = functools.partial(
+        fit_listeners.notifying, call="fit", listener=hooks.listener, most_epochs=hooks.most_epochs
     )
+    evaluate = functools.partial(fit_listeners.notifying, call="evaluate", listener=hooks.listener)
     arrays = array_data_adapter.ArrayDataAdapter
     array_dataset = functools.partial(array_shuffle.array_dataset, imposed_seed=hooks.imposed_seed)
     return (
@@ -284,7 +285,10 @@ def _of_results(hooks: RepairHooks) -> tuple[Repair, ...]:
     model = trainer_module.TensorFlowTrainer
     predict = functools.partial(predictions.predict, listener=hooks.listener)
     callback_list_init = functools.partial(
-        callback_list.callback_list_init, extra=hooks.extra_callbacks, listener=hooks.listener
+        callback_list.callback_list_init,
+        extra=hooks.extra_callbacks,
+        listener=hooks.listener,
+        chosen=hooks.chosen_callbacks,
     )
     return (
         Repair(trainer_module, "reduce_per_replica", trainer.reduce_per_replica),

@@ -23,6 +23,8 @@ class RepairHooks:
     on_batch: trainer.Observer | None = None
     on_gradients: gradient_reduction.Observer | None = None
     listener: fit_listeners.FitListener = fit_listeners.NoListener()
+    chosen_callbacks: callback_list.ChosenCallbacks = callback_list.all_chosen
+    most_epochs: int | None = None
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@
 that it goes through. In the order of a run:
 
 - `job_spec`: what is asked for, with the `worker_options` that its workers get; `recording_request` and
-  `trace_request` are what `tfdist verify` asks besides
+  `trace_request` are what `tfdist verify` asks besides; `rehearsal/`: a few steps, of which nothing is kept
 - `config_process`: something is made of a config with TensorFlow; `object_check`: what it describes is, on trial, for
   `tfdist config check`; `memory_inquiry`: a step is traced, for `tfdist plan --memory`
 - `gpus/`: how many workers there are where nobody says; `gpu_emulation`: GPUs that tests have on CPUs

@@ -17,6 +17,7 @@ from tfdist.errors import UsageError
 from tfdist.launch import gpu_emulation
 from tfdist.launch.gpus.usable_gpus import MOST_SECONDS, GpuCount, count_gpus
 from tfdist.launch.recording_request import RecordingRequest
+from tfdist.launch.rehearsal.rehearsal_request import RehearsalRequest
 from tfdist.launch.trace_request import TraceRequest
 from tfdist.launch.worker.core_binding import CoreBinding, choose_binding, own_cores, usable_nodes
 from tfdist.launch.worker.environment_defaults import (
@@ -301,6 +302,7 @@ class Assignment(WorkerOptions):
             fields["links"] = tuple(map(tuple, fields.get("links", ())))
             fields["recording"] = RecordingRequest.of(fields.get("recording"))
             fields["trace"] = TraceRequest.of(fields.get("trace"))
+            fields["rehearsal"] = RehearsalRequest.of(fields.get("rehearsal"))
             assignment = cls(**fields)
             assignment.check_types()
             return assignment

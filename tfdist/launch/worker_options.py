@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 from tfdist.errors import UsageError
 from tfdist.launch.logs.log_records import LogFormat
 from tfdist.launch.recording_request import RecordingRequest
+from tfdist.launch.rehearsal.rehearsal_request import RehearsalRequest
 from tfdist.launch.trace_request import TraceRequest
 from tfdist.launch.worker.checkpoint_interval import CheckpointInterval
 from tfdist.launch.worker.kernel_choice import Kernels
@@ -88,6 +89,7 @@ class WorkerOptions:
         debug_worker: The worker that has the launcher's standard input, for a debugger; None for none.
         recording: What to record for `tfdist verify`; None in any other run.
         trace: What to trace for `tfdist verify --kill`; None in any other run.
+        rehearsal: How the run is only rehearsed; None for one that is kept.
 
     Raises:
         UsageError: A value is not one that its option takes, or options exclude each other.
@@ -122,6 +124,7 @@ class WorkerOptions:
     debug_worker: int | None = None
     recording: RecordingRequest | None = None
     trace: TraceRequest | None = None
+    rehearsal: RehearsalRequest | None = None
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():

@@ -185,3 +185,16 @@ def test_the_memory_of_a_gpu_is_shared_by_the_workers_on_it(
 def test_device_memory_without_memory_is_refused() -> None:
     refused = run("plan digits.yaml --device-memory 200")
     assert refused.exit_code == 2 and "without --memory" in refused.output
+
+
+@pytest.mark.parametrize("option", ["--workers a:1,b:1", "--replicas 4", "--memory --device-memory 200"])
+def test_a_script_is_planned_on_this_machine(option: str, tmp_path: Path) -> None:
+    (tmp_path / "train.py").touch()
+    refused = run(f"plan {option} train.py")
+    assert refused.exit_code == 2
+    assert "plans a config from sizes alone, and a script is tried on this machine" in refused.stderr
+
+
+def test_options_of_trainings_are_entries_of_a_config() -> None:
+    found = json.loads(run("plan digits.yaml --logical-devices 2 --shard none --json").stdout)
+    assert found["replicas"] == 2

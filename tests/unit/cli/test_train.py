@@ -15,6 +15,8 @@ from tfdist.launch.agent.launcher_effects import LauncherEffects
 from tfdist.launch.elastic import elastic_job
 from tfdist.launch.elastic.elastic_options import ElasticOptions
 from tfdist.launch.job import JobSpec
+from tfdist.launch.rehearsal import rehearsed_job
+from tfdist.launch.run_result import RunResult
 from tfdist.rundir import RunDir, create_run_dir
 from tfdist.rundir.completion import completion_text, note_completion
 
@@ -80,6 +82,7 @@ def test_the_flags_are_a_contract() -> None:
         "--strict",
         "--run-dir",
         "--overwrite",
+        "--fast-dev-run",
         "--set",
         "--start-timeout",
         "--first-step-timeout",
@@ -440,3 +443,30 @@ def test_workers_where_there_are_several_gpus(
     assert jobs[0].membership.num_workers == workers
     assert says in result.stderr if says else result.stderr == ""
     assert jobs[0].worker_per_gpu == (workers > 1 and "--nproc" not in arguments)
+
+
+@pytest.mark.parametrize(
+    "options", ["--run-dir x", "--overwrite", "--resume auto", "--copy-to s3://bucket/run", "--min-workers 2"]
+)
+def test_a_fast_dev_run_keeps_nothing_and_never_goes_on(options: str, jobs: list[JobSpec]) -> None:
+    result = run(f"--fast-dev-run {options} train.py")
+    name = options.partition(" ")[0]
+    assert (result.exit_code, jobs) == (2, [])
+    assert f"Received: --fast-dev-run {name}. Leave one of them out." in result.stderr
+
+
+def test_a_fast_dev_run_is_a_job_in_a_temporary_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[JobSpec] = []
+
+    def run_to_result(spec: JobSpec) -> RunResult:
+        ran.append(spec)
+        assert Path(spec.run_dir or "").parent.is_dir()
+        return RunResult(0, step=2)
+
+    monkeypatch.setattr(rehearsed_job, "run_to_result", run_to_result)
+    result = run("--fast-dev-run digits.yaml")
+    [job] = ran
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "tfdist: fast dev run of digits.yaml: 2 steps of training" in result.stderr
+    assert job.config is not None and job.config.fit.epochs == 1 and job.rehearsal is not None
+    assert not Path(job.rehearsal.folder).exists()

@@ -43,7 +43,8 @@ def any_may_stop(callbacks: Iterable[Any], phase: Phase) -> bool:
 
     Args:
         callbacks: Any callbacks.
-        phase: `"train"`, `"test"` or `"predict"`; `"begin"` is what comes before a training batch.
+        phase: `"train"`, `"test"` or `"predict"`; `"begin"` is what comes before a training batch. One of tfdist's own
+            says with `stops_at_batches` that it stops trainings and evaluations.
     """
     return any(
         _is_users(callback, name)
@@ -51,7 +52,7 @@ def any_may_stop(callbacks: Iterable[Any], phase: Phase) -> bool:
         # Keras may call such a callback in another thread, too late to stop anything.
         if not getattr(callback, "async_safe", False) and not only_writes(callback)
         for name in _DECIDING[phase]
-    )
+    ) or any(getattr(callback, "stops_at_batches", False) and phase in ("train", "test") for callback in callbacks)
 
 
 def _watches_batches(callback: Any) -> bool:

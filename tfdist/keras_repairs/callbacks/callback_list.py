@@ -25,6 +25,7 @@ from tfdist.runtime.workers import worker_count, worker_rank
 
 Function = Callable[..., Any]
 ExtraCallbacks = Callable[[Sequence[Any] | None], Sequence[keras.callbacks.Callback]]
+ChosenCallbacks = Callable[[Sequence[Any]], Sequence[Any]]
 
 
 def none_extra(given: Sequence[Any] | None) -> Sequence[keras.callbacks.Callback]:
@@ -32,7 +33,14 @@ def none_extra(given: Sequence[Any] | None) -> Sequence[keras.callbacks.Callback
     return ()
 
 
-def callback_list_init(original: Function, extra: ExtraCallbacks, listener: FitListener) -> Function:
+def all_chosen(given: Sequence[Any]) -> Sequence[Any]:
+    """The callbacks of a `fit`, `evaluate` or `predict`, all of them."""
+    return given
+
+
+def callback_list_init(
+    original: Function, extra: ExtraCallbacks, listener: FitListener, chosen: ChosenCallbacks = all_chosen
+) -> Function:
     """Repairs `CallbackList.__init__`.
 
     Args:
@@ -40,6 +48,7 @@ def callback_list_init(original: Function, extra: ExtraCallbacks, listener: FitL
         extra: Returns the callbacks that every `fit`, `evaluate` and `predict` of this process gets besides its own,
             of which it is given those of a `fit`, else None.
         listener: Notified when a callback is done at the start or end of an epoch.
+        chosen: Returns what a call gets in the place of the callbacks that it is given.
     """
 
     def repaired(self: Any, callbacks: Any = None, *args: Any, **kwargs: Any) -> None:
@@ -48,6 +57,7 @@ def callback_list_init(original: Function, extra: ExtraCallbacks, listener: FitL
         if model is None:
             original(self, given, *args, **kwargs)
             return
+        given = list(chosen(given))
         check_paths(given)
         # The list of `fit` has a history. One that a script makes without `steps` is taken for a list of `fit`.
         trains = bool(kwargs.get("add_history") or "steps" not in kwargs)

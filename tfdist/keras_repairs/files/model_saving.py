@@ -23,6 +23,7 @@ from keras.src.saving import saving_lib
 from keras.src.utils import io_utils
 
 from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.base.diverted_files import diverted_files
 from tfdist.keras_repairs.files.hdf5_disk_file import errors_at_the_end
 from tfdist.keras_repairs.files.late_arrays import late_values
 from tfdist.keras_repairs.files.models_in_buckets import copied_here, is_in_bucket, write_through
@@ -47,6 +48,7 @@ def writer(original: Function, listener: FitListener) -> Function:
 
     def repaired(model: Any, filepath: Any, *args: Any, **kwargs: Any) -> Any:
         strategy = tf.distribute.get_strategy()
+        filepath = diverted_files.place(filepath)
         if original.__name__ == "export":
             _check_export(model)
         # What is in memory, as when a model is pickled, each worker has for itself.
@@ -98,7 +100,7 @@ def reader(original: Function) -> Function:
     def repaired(*args: Any, **kwargs: Any) -> Any:
         barrier()
         given = inspect.signature(original).bind(*args, **kwargs)
-        with copied_here(given.args) as positional, late_values():
+        with copied_here(tuple(map(diverted_files.found, given.args))) as positional, late_values():
             return original(*positional, **given.kwargs)
 
     return repaired

@@ -6,7 +6,8 @@ Callbacks are not enough: Keras may call them late and in a thread, and skips th
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol
 
 import keras
@@ -80,10 +81,21 @@ class CallbackProgress(keras.callbacks.Callback):
         self._listener.callback_done()
 
 
-def notifying(original: Function, call: TrainerMethod, listener: FitListener) -> Function:
-    """Repairs `TensorFlowTrainer.fit`, `evaluate` and `predict`: the listener is notified of the call."""
+def notifying(
+    original: Function, call: TrainerMethod, listener: FitListener, most_epochs: int | None = None
+) -> Function:
+    """Repairs `TensorFlowTrainer.fit`, `evaluate` and `predict`: the listener is notified of the call.
+
+    Args:
+        original: The method.
+        call: Its name.
+        listener: Notified of the call.
+        most_epochs: How many epochs a `fit` has at most; None for as many as it is called with.
+    """
 
     def repaired(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if most_epochs is not None:
+            args, kwargs = (), _with_epochs(most_epochs, original, self, args, kwargs)
         state = fit_state(self)
         under_way = state.under_way() if call == "fit" else contextlib.nullcontext()
         handing = handing_batches(self.distribute_strategy)
@@ -91,6 +103,17 @@ def notifying(original: Function, call: TrainerMethod, listener: FitListener) ->
             return original(self, *args, **kwargs)
 
     return repaired
+
+
+def _with_epochs(
+    most: int, original: Function, model: Any, args: tuple[Any, ...], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The arguments of a `fit` by name, with so many epochs at most."""
+    bound = inspect.signature(original).bind(model, *args, **given)
+    bound.apply_defaults()
+    _, *named = bound.arguments.items()
+    arguments = dict(named)
+    return {**arguments, "epochs": min(arguments["epochs"], arguments["initial_epoch"] + most)}
 
 
 def run_notifying(listener: FitListener, call: TrainerMethod, steps: int, run: Callable[[], Any]) -> Any:

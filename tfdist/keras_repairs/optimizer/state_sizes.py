@@ -14,6 +14,7 @@ from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
 from tfdist.keras_repairs.sharded_optimizer.cut_kinds import is_container, kind_of
+from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import updating_optimizers
 from tfdist.plan.memory.held_state import held_states
 from tfdist.plan.memory.state_check import SharedMemorySize, Training, check_state_fits
 from tfdist.plan.memory.step_sizes import TensorSize, WeightSizes
@@ -41,12 +42,7 @@ def check_memory(optimizer: Any, variables: Sequence[Any]) -> None:
     memory = settings.memory_size
     if is_container(optimizer) or not (disk or _may_be_too_large(variables, memory)):
         return
-    slots = _slots(optimizer, variables)
-    weights = [
-        WeightSizes(getattr(variable, "path", variable.name), size, size.bytes, kept, _is_table(variable))
-        for variable, kept in zip(variables, slots, strict=True)
-        for size in (tensor_size(variable),)
-    ]
+    weights = weight_sizes(optimizer, variables)
     training = _training(optimizer, weights)
     if disk is not None:
         held = held_states(training.mode, weights, training.kind, training.workers)
@@ -54,6 +50,22 @@ def check_memory(optimizer: Any, variables: Sequence[Any]) -> None:
         disk.file.prepare(own.optimizer, f"which this worker's part of the state of {optimizer.name} takes")
     if memory is not None:
         check_state_fits(training, memory)
+
+
+def weight_sizes(optimizer: Any, variables: Sequence[Any]) -> list[WeightSizes]:
+    """The sizes of weights, and of what an optimizer keeps for each, whatever a worker holds of it."""
+    slots = _slots(optimizer, variables)
+    return [
+        WeightSizes(getattr(variable, "path", variable.name), size, size.bytes, kept, _is_table(variable))
+        for variable, kept in zip(variables, slots, strict=True)
+        for size in (tensor_size(variable),)
+    ]
+
+
+def trainings_of(model: Any) -> list[Training]:
+    """What each optimizer of a model trains that is built; one of a compiled model."""
+    built = [optimizer for optimizer in updating_optimizers(model.optimizer) if optimizer.built]
+    return [_training(optimizer, weight_sizes(optimizer, optimizer._trainable_variables)) for optimizer in built]
 
 
 def is_asked() -> bool:

@@ -84,8 +84,8 @@ def is_restart(assignment: Assignment) -> bool:
 
 
 def is_verified(assignment: Assignment | None) -> bool:
-    """Whether a worker is one of `tfdist verify`, which must not touch what the user's own run has left."""
-    return assignment is not None and not (assignment.recording is None and assignment.trace is None)
+    """Whether a worker is one of `tfdist verify` or of a rehearsal, which must not touch what the user's runs left."""
+    return assignment is not None and any((assignment.recording, assignment.trace, assignment.rehearsal))
 
 
 def options_of_start(assignment: Assignment | None) -> CheckpointOptions | None:

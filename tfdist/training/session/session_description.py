@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
+import tensorflow as tf
+
 from tfdist.runtime.cpu_kernels import uses_onednn
+from tfdist.runtime.strategy import StrategyChoice
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.text import format_count
-from tfdist.training.session.session import Session
 
 
-def describe(session: Session) -> str:
+class Described(Protocol):
+    """What of a session is described; see `Session`."""
+
+    @property
+    def strategy(self) -> tf.distribute.Strategy: ...
+    @property
+    def choice(self) -> StrategyChoice: ...
+    @property
+    def devices(self) -> tuple[str, ...]: ...
+    @property
+    def num_workers(self) -> int: ...
+
+
+def describe(session: Described) -> str:
     """`2 workers, 2 replicas on CPUs (MultiWorkerMirroredStrategy, ring, oneDNN)`."""
     replicas = session.strategy.num_replicas_in_sync
     on_gpu = session.devices[0].startswith("/device:GPU")

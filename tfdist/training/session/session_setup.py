@@ -18,6 +18,7 @@ import tensorflow as tf
 from tfdist import keras_repairs
 from tfdist.launch.environment import Assignment, check_environment, read_gpu_emulation
 from tfdist.launch.recording_request import RecordingRequest
+from tfdist.launch.rehearsal.rehearsal_request import RehearsalRequest
 from tfdist.rundir import RunDir
 from tfdist.rundir.ledger_lines import TimeKind
 from tfdist.runtime import devices
@@ -38,11 +39,14 @@ from tfdist.training.libraries import check_libraries, seed_all
 from tfdist.training.probes.recorder import Recorder
 from tfdist.training.probes.recording_setup import devices_for, impose_settings
 from tfdist.training.probes.tracer import Tracer
+from tfdist.training.rehearsal import rehearsal
+from tfdist.training.rehearsal.fit_planner import FitPlanner
 from tfdist.training.session.cluster_start import forming
 from tfdist.training.session.device_memory import memory_of
 from tfdist.training.session.generated_code import keep_generated_code_apart, keep_generated_code_in
 from tfdist.training.session.idle_options import idle_options
 from tfdist.training.session.session import LaunchedSession, Session
+from tfdist.training.session.session_description import describe
 from tfdist.training.session.worker_context import LaunchedWorkerContext, WorkerContext
 from tfdist.training.supervision.launcher_link import LauncherLink
 from tfdist.training.supervision.training_monitor import TrainingMonitor
@@ -108,7 +112,7 @@ def set_up_launched(context: LaunchedWorkerContext, request: devices.DeviceReque
         stop_requests=None if assignment.target_kind == "config" else link.stop_requests,
         activity=link.activity,
     )
-    _install_repairs(assignment, link, base.strategy, fit_registry)
+    _install_repairs(assignment, link, base, fit_registry)
     return LaunchedSession(
         strategy=base.strategy,
         choice=base.choice,
@@ -143,6 +147,7 @@ class _Base:
     strategy: tf.distribute.Strategy
     choice: strategies.StrategyChoice
     devices: tuple[str, ...]
+    num_workers: int
 
 
 def _make_strategy(context: WorkerContext, request: devices.DeviceRequest, link: LauncherLink | None) -> _Base:
@@ -188,7 +193,7 @@ def _make_strategy(context: WorkerContext, request: devices.DeviceRequest, link:
         Watchdog(context.timeout, context.end).start()
     if choice.kind != "one":
         strategies.use_everywhere(strategy)
-    return _Base(strategy, choice, tuple(names))
+    return _Base(strategy, choice, tuple(names), context.num_workers)
 
 
 def _warn_of_idle_options(context: WorkerContext, request: devices.DeviceRequest, names: Sequence[str]) -> None:
@@ -219,27 +224,41 @@ def _watch_collectives(link: LauncherLink, strategy: tf.distribute.Strategy) -> 
 
 
 def _install_repairs(
-    assignment: Assignment, link: LauncherLink, strategy: tf.distribute.Strategy, fit_registry: FitRegistry
+    assignment: Assignment, link: LauncherLink, base: _Base, fit_registry: FitRegistry
 ) -> None:
+    strategy, asked = base.strategy, assignment.rehearsal
     meter = StepMeter()
     settings_of(strategy).meter = meter
     _watch_collectives(link, strategy)
     monitor = TrainingMonitor(link.activity, link.stop_requests, meter)
-    probe: Recorder | Tracer | None = None
+    recorder: Recorder | Tracer | None = None
+    planner: FitPlanner | None = None
     if assignment.recording is not None:
-        probe = Recorder(assignment.recording, assignment.index, strategy)
+        recorder = Recorder(assignment.recording, assignment.index, strategy)
     elif assignment.trace is not None:
-        probe = Tracer(assignment.trace, assignment, link.activity, strategy)
+        recorder = Tracer(assignment.trace, assignment, link.activity, strategy)
+    elif asked is not None and asked.plans:
+        planner = FitPlanner(asked, assignment, link.activity, strategy, base.devices, describe(base))
+    probe, fingerprints = recorder or planner, None if recorder is None else recorder.fingerprints
 
     def extra(given: Sequence[Any] | None) -> list[keras.callbacks.Callback]:
-        # A recorded run saves nothing.
-        own = [] if assignment.recording is not None else _callbacks_of(fit_registry, given)
+        # A recorded run saves nothing, and neither does one that is planned.
+        is_kept = assignment.recording is None and planner is None
+        own = _callbacks_of(fit_registry, given) if is_kept else []
         return [monitor.callback(), *([] if probe is None else [probe.callback()]), *own]
 
     keras_repairs.install(
         listener=monitor,
         imposed_seed=assignment.seed,
         extra_callbacks=extra,
-        on_batch=None if probe is None else probe.fingerprints.on_batch,
-        on_gradients=None if probe is None else probe.fingerprints.on_gradients,
+        on_batch=None if fingerprints is None else fingerprints.on_batch,
+        on_gradients=None if fingerprints is None else fingerprints.on_gradients,
+        **({} if asked is None else _rehearsing(asked)),
     )
+
+
+def _rehearsing(request: RehearsalRequest) -> dict[str, Any]:
+    """How the repairs differ in a rehearsal."""
+    rehearsal.begin(request)
+    chosen = functools.partial(rehearsal.chosen_callbacks, request)
+    return {"chosen_callbacks": chosen, "most_epochs": None if request.plans else 1}

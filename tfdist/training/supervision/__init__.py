@@ -7,5 +7,6 @@ the `activity_tracker` (`activity`, with its `time_tally`), which `heartbeat` re
 as `worker_signals`.
 
 When a worker fails, `exception_causes` finds the error to report, `user_frames` the place in the user's code, and
-`error_report` writes both; the `watchdog` does that for a worker that waits in TensorFlow for too long.
+`error_report` writes both; the `watchdog` does that for a worker that waits in TensorFlow for too long. `early_end`
+ends a worker before its script does.
 """
