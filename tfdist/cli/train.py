@@ -61,6 +61,14 @@ _DEBUG_SECONDS = 7 * 24 * 3600.0
     is_flag=True,
     help="Only try it: two steps of training and of each validation of every fit, callbacks included. Nothing is kept.",
 )
+@click.option(
+    "--no-save",
+    "saves_results",
+    is_flag=True,
+    flag_value=False,
+    default=True,
+    help="Write no history and no model of a script into the run directory; else the last fit's model is there.",
+)
 @shared.overrides
 @click.option(
     "--start-timeout",
@@ -256,6 +264,14 @@ def _elastic(options: dict[str, Any]) -> dict[str, Any]:
     return {**options, "max_restarts": MAX_RESTARTS if restarts is None else restarts, "elastic": elastic}
 
 
+def _check_save(target: Target, saves: bool) -> None:
+    if target.kind == "config" and not saves:
+        raise UsageError(
+            f"--no-save is for scripts: the run of a config always has its model and history. Expected a script or -m "
+            f"MODULE beside it. Received: --no-save {target.target}. For a trial of a config: --fast-dev-run"
+        )
+
+
 def _job(target: Target, **options: Any) -> JobSpec:
     """The job, from the command line and, for what that leaves open, the config."""
     from tfdist.launch.job_spec import JobSpec
@@ -263,6 +279,7 @@ def _job(target: Target, **options: Any) -> JobSpec:
     overrides = options.pop("overrides")
     chosen = {name: options.pop(name) for name in _OF_CONFIGS}
     check_overrides(target, overrides)
+    _check_save(target, options["saves_results"])
     if target.kind != "config":
         options |= {name: value for name, value in chosen.items() if value is not None}
         return JobSpec(target_kind=target.kind, target=target.target, args=target.args, name=target.name, **options)

@@ -99,7 +99,8 @@ def _of_run(asked: str | None, config: RunConfig | None) -> tuple[SourceConfig, 
     split = asked or SPLITS[0]
     if config is None:
         raise UsageError(
-            f"A .keras file says nothing of data. {_EXPECTED} Received: {f'--data {asked}' if asked else 'no --data'}"
+            "Neither a .keras file nor the run of a script says anything of data. "
+            f"{_EXPECTED} Received: {f'--data {asked}' if asked else 'no --data'}"
         )
     section = getattr(config.data, split)
     if section is None:

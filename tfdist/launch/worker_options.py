@@ -90,6 +90,7 @@ class WorkerOptions:
         recording: What to record for `tfdist verify`; None in any other run.
         trace: What to trace for `tfdist verify --kill`; None in any other run.
         rehearsal: How the run is only rehearsed; None for one that is kept.
+        saves_results: Whether history and model of a script are written into the run directory.
 
     Raises:
         UsageError: A value is not one that its option takes, or options exclude each other.
@@ -125,6 +126,7 @@ class WorkerOptions:
     recording: RecordingRequest | None = None
     trace: TraceRequest | None = None
     rehearsal: RehearsalRequest | None = None
+    saves_results: bool = False
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():

@@ -53,6 +53,11 @@ class RunDir:
         return self.path / "model.keras"
 
     @property
+    def weights_file(self) -> Path:
+        """The weights of a script's model, written by the chief in the place of a model that cannot be saved whole."""
+        return self.path / "model.weights.h5"
+
+    @property
     def checkpoints_dir(self) -> Path:
         """The checkpoints, each a directory, written by the chief."""
         return self.path / "checkpoints"

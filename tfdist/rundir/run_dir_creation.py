@@ -178,7 +178,7 @@ def _remove_earlier_run(run: RunDir) -> None:
     """Removes the files that tfdist writes, by name. `run_file` stays, so that the directory is always tfdist's."""
     _remove_states(run)
     files = [run.config_file, run.history_file, run.metrics_file, run.ledger_file, run.model_file, run.done_file]
-    files += [run.resumes_file, run.copy_file]
+    files += [run.resumes_file, run.copy_file, run.weights_file]
     files += run.logs_dir.glob("worker-*.log")
     files += run.events_dir.rglob("events.out.tfevents.*")
     fits = [run.checkpoints_dir, *run.checkpoints_dir.glob("fit-*")]

@@ -6,12 +6,13 @@ strategy, and installs the repairs of Keras. Then `config_objects/` makes what a
 trains it, `script_run/` executes a script, or `inference/` predicts, evaluates and, with `quantization/`, quantizes;
 `pruned_model/` measures what a pruning has come to.
 While they train, `pruning/` takes weights away and `quantization_aware/` rounds them where a callback asks for it,
-`checkpoints/` saves and resumes, `supervision/` reports and stops, and `probes/` record for `tfdist verify`, and
-`rehearsal/` has a run only tried. In a process of its own and without a session, `export/`
-writes a model for other runtimes, in which `artifacts/` runs it, and `step_memory/` tells what a step would hold.
+`checkpoints/` saves and resumes, `supervision/` reports and stops, `results/` are what a script leaves behind,
+`probes/` record for `tfdist verify`, and `rehearsal/` has a run only tried. In a process of its own and without a
+session, `export/` writes a model for other runtimes, in which `artifacts/` runs it, and `step_memory/` tells what a
+step would hold.
 
-A room imports only from earlier ones: `supervision/`; `probes/` and `checkpoints/`; `rehearsal/`; `session/`;
-`pruning/` and `quantization_aware/`; `config_objects/`; the two runs, `inference/` with `quantization/` and
+A room imports only from earlier ones: `supervision/`; `probes/` and `checkpoints/`; `rehearsal/` and `results/`;
+`session/`; `pruning/` and `quantization_aware/`; `config_objects/`; the two runs, `inference/` with `quantization/` and
 `pruned_model/`, and `artifacts/`; `export/` and `step_memory/`.
 
 Of both kinds of run: `refused_breakpoint` (where a worker has no input),

@@ -49,6 +49,11 @@ class RunRecordCallback(keras.callbacks.Callback):
         self._lines = list(state["lines"])
 
     @property
+    def run(self) -> RunDir:
+        """Where it is kept."""
+        return self._run
+
+    @property
     def history(self) -> dict[str, list[float]]:
         """Metric -> one float an epoch."""
         return self._history
@@ -67,7 +72,7 @@ class RunRecordCallback(keras.callbacks.Callback):
         values = numbers(logs or {})
         for name, value in values.items():
             self._history.setdefault(name, []).append(value)
-        self._lines.append(json.dumps({"epoch": epoch, "time": time.time(), **values}) + "\n")
+        self._lines.append(self.line(epoch, values))
         try:
             if self._restore():
                 self._close_events()
@@ -78,6 +83,10 @@ class RunRecordCallback(keras.callbacks.Callback):
             _log.warning(text, epoch + 1, error)
             # TensorBoard reads a file up to a record that is cut short: the next epoch begins another file.
             self._close_events()
+
+    def line(self, epoch: int, values: Mapping[str, float]) -> str:
+        """The line of an epoch, numbered from 0."""
+        return json.dumps({"epoch": epoch, "time": time.time(), **values}) + "\n"
 
     def write(self) -> None:
         """Writes metrics and history of all epochs so far.

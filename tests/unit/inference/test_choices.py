@@ -65,6 +65,23 @@ def test_the_trained_model_else_the_latest_checkpoint(run: RunDir) -> None:
     assert chosen.config is not None and chosen.config.data.batch_size == 7
 
 
+def test_the_model_that_a_script_leaves(run: RunDir) -> None:
+    run.config_file.write_text("script: train.py\nargs: []\nseed: 7\n")
+    with pytest.raises(UsageError, match="Received: a run without a model. Train it without --no-save"):
+        choose_model(str(run))
+    run.weights_file.touch()
+    with pytest.raises(UsageError, match="Received: a run with model.weights.h5 alone"):
+        choose_model(str(run))
+    keras_file(run.model_file)
+    chosen = choose_model(str(run))
+    assert (chosen.file, chosen.shown, chosen.is_whole) == (str(run.model_file), "run/model.keras", True)
+    assert (chosen.config, chosen.document) == (None, None)
+    with pytest.raises(UsageError, match="Its checkpoints have weights alone.*--checkpoint latest"):
+        choose_model(str(run), "latest")
+    with pytest.raises(UsageError, match="the run of a script has none.*--set data.batch_size=7"):
+        choose_model(str(run), overrides=["data.batch_size=7"])
+
+
 @pytest.mark.parametrize("name", ["model.keras", "config.yaml"])
 def test_a_pipe_in_a_run_is_not_waited_for(name: str, run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(yaml_document, "_PIPE_SECONDS", 0.01)
@@ -126,7 +143,7 @@ def test_data_of_the_run(config: Path) -> None:
     chosen = choose_data("train", loaded, 5)
     assert chosen.key == "data.train" and chosen.batch_size == 5
     assert not chosen.section.shuffle and chosen.section.augment is None
-    with pytest.raises(UsageError, match="A .keras file says nothing of data.*Received: no --data"):
+    with pytest.raises(UsageError, match="nor the run of a script says anything of data.*Received: no --data"):
         choose_data(None, None, None)
 
 

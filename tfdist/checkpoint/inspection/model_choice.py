@@ -23,7 +23,8 @@ from tfdist.rundir import RunDir
 from tfdist.rundir.regular_files import open_regular
 from tfdist.rundir.run_snapshot import read_run
 
-_EXPECTED = "Expected the run directory of a config, or a model that was saved as MODEL.keras."
+_EXPECTED = "Expected a run directory with a model, or a model that was saved as MODEL.keras."
+_OF_SCRIPT = "What builds the model of {run} is a script, and not written in its config."
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,9 @@ def choose_model(
         raise UsageError(f"There is no model {model}. {_EXPECTED} Received: {model}")
     run = RunDir(path)
     read_run(run)
-    document = read_run_config(run, overrides)
+    document = _run_config(run, overrides)
+    if "model" not in document.content:
+        return _of_script(run, checkpoint, is_here, named_by)
     config = build_config(document)
     if checkpoint is None and (run.model_file.exists() or not is_here):
         if is_here:
@@ -86,23 +89,51 @@ def choose_model(
     return ModelChoice(str(entry.stored.path / WEIGHTS), False, shown, config, document)
 
 
-def read_run_config(run: RunDir, overrides: Sequence[str] = ()) -> Document:
-    """The config that a run has written, with overrides.
+def _run_config(run: RunDir, overrides: Sequence[str]) -> Document:
+    """What a run has written of what it was, a config or a script, with overrides of the config.
 
     Raises:
         RunDirError: It cannot be read.
-        UsageError: The run is a script's.
+        UsageError: There are overrides, and it is a script's.
     """
     try:
-        document = read_config(run.config_file, overrides)
+        written = read_config(run.config_file)
+        if overrides and "model" in written.content:
+            return read_config(run.config_file, overrides)
     except ConfigError as error:
         raise RunDirError(f"The config of the run {run} cannot be read: {error}") from error
-    if "model" not in document.content:
+    if overrides:
         raise UsageError(
-            f"What builds the model of {run} is a script, and not written in its config. {_EXPECTED} Let the script "
-            "save the model with model.save('MODEL.keras'), and give that."
+            "--set overrides an entry of a run's config, and the run of a script has none. Expected no --set beside "
+            f"it. Received: --set {overrides[0]}"
         )
-    return document
+    return written
+
+
+def _of_script(run: RunDir, checkpoint: str | None, is_here: bool, named_by: str) -> ModelChoice:
+    """The model that the last `fit` of a script has left."""
+    if checkpoint is not None:
+        raise UsageError(
+            f"{_OF_SCRIPT.format(run=run)} Its checkpoints have weights alone. Expected no {named_by} beside it: the "
+            f"model of its last fit is taken. Received: {named_by} {checkpoint}"
+        )
+    if is_here and not run.model_file.exists():
+        raise UsageError(f"{_OF_SCRIPT.format(run=run)} {_EXPECTED} {_instead_of_model(run)}")
+    if is_here:
+        _check_whole(run.model_file)
+    return ModelChoice(str(run.model_file), True, f"{run.path.name}/{run.model_file.name}")
+
+
+def _instead_of_model(run: RunDir) -> str:
+    if run.weights_file.exists():
+        return (
+            f"Received: a run with {run.weights_file.name} alone. Load these weights in the script; or give the model "
+            "a get_config(), and train again."
+        )
+    return (
+        "Received: a run without a model. Train it without --no-save; or let the script save a model with "
+        "model.save('MODEL.keras'), and give that."
+    )
 
 
 def _check_file(

@@ -97,7 +97,7 @@ _SAMPLES, _SAMPLES_IN_INTEGERS = 256, 2048
 def export(ctx: click.Context, /, model: str, form: str, output: str | None, **options: Any) -> None:
     """Writes a model for a server or a device, and compares it there with Keras.
 
-    The model is that of a run from a config, or any MODEL.keras. What is written is loaded in its own runtime, in a
+    The model is that of a run, or any MODEL.keras. What is written is loaded in its own runtime, in a
     process of its own, and run on samples of the run's validation data: the greatest difference, the labels that are
     the same, the size and the time a sample are printed. Beyond the tolerance the command exits with 6, and nothing is
     kept.

@@ -20,7 +20,7 @@ _OF_RUNS_THAT_ARE_KEPT = (
     "checkpoint_every",
     "max_restarts",
     "min_workers",
-    "save",
+    "saves_results",
 )
 
 

@@ -19,6 +19,7 @@ from typing import Any
 from unittest import mock
 
 import tensorflow as tf
+from keras.src.backend.common import global_state
 from keras.src.saving import saving_lib
 from keras.src.utils import io_utils
 
@@ -35,6 +36,7 @@ from tfdist.keras_repairs.sharded_optimizer.wholes_on_demand import take_part, w
 from tfdist.keras_repairs.sharded_parameters.whole_weights import cut_weights
 from tfdist.rundir.directory_exchange import replace_directory
 from tfdist.rundir.temp_names import remove_abandoned, temp_path
+from tfdist.runtime import random_state
 from tfdist.runtime.collectives.decisions import barrier
 from tfdist.runtime.local_variables import local_variables
 from tfdist.runtime.workers import worker_count, worker_rank
@@ -63,6 +65,20 @@ def writer(original: Function, listener: FitListener) -> Function:
             return _write_whole(functools.partial(original, model), filepath, *args, **kwargs)
 
     return repaired
+
+
+@contextlib.contextmanager
+def unnoticed() -> Iterator[None]:
+    """Around a save that the script does not ask for: what Keras makes for it takes no names and no random numbers."""
+    names = global_state.get_global_attribute("object_name_uids")
+    before = dict(names or {})
+    try:
+        with random_state.kept():
+            yield
+    finally:
+        if names is not None:
+            names.clear()
+            names.update(before)
 
 
 @contextlib.contextmanager

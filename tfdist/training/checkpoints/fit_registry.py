@@ -32,6 +32,7 @@ from tfdist.training.checkpoints.checkpoint_options import CheckpointOptions, Ch
 from tfdist.training.checkpoints.fit_checkpoint_callback import FitCheckpointCallback, RegisteredFit
 from tfdist.training.checkpoints.resume_log import change_of, note_resume, place_of, warn_of_other_kernels
 from tfdist.training.libraries import versions
+from tfdist.training.run_record_callback import RunRecordCallback
 from tfdist.training.supervision.activity_tracker import ActivityTracker
 from tfdist.training.supervision.stop_requests import StopRequests, saved_words
 
@@ -87,8 +88,14 @@ class FitRegistry:
         if stop_requests is not None:
             stop_requests.at_stop(self._save_at_stop)
 
-    def callbacks_for(self, given: Sequence[Any]) -> list[keras.callbacks.Callback]:
+    def callbacks_for(
+        self, given: Sequence[Any], kept: RunRecordCallback | None = None
+    ) -> list[keras.callbacks.Callback]:
         """The callbacks that a `fit` gets besides those `given`; all workers call it together.
+
+        Args:
+            given: Those of this worker.
+            kept: Keeps the record of the `fit` where the script does not; None on a worker that keeps none.
 
         Raises:
             RunDirError: There is nothing to resume and there must be, or there is and it was not asked for.
@@ -109,7 +116,7 @@ class FitRegistry:
         if fit.resumed is not None:
             self._report_resume(fit, fit.resumed)
             self._appending = csv_logger_files.append(given)
-        record = None if request is None else request.record
+        record = kept if request is None else request.record
         self._current = FitCheckpointCallback(
             fit, given, record, self._base_summary(), self._strategy, self.note_training, self.note_end, self._saving
         )

@@ -13,6 +13,7 @@ from tfdist.training.script_run.script_execution import execute_script
 from tfdist.training.script_run.script_summary import start_line
 from tfdist.training.script_run.strategy_adoption import adopt_strategies
 from tfdist.training.session import current_session as sessions
+from tfdist.training.session.session import LaunchedSession
 
 
 def run_script(assignment: Assignment) -> int:
@@ -29,6 +30,16 @@ def run_script(assignment: Assignment) -> int:
     keep_eager(session.num_workers)
     if session.choice.kind != "one":
         adopt_settings()
-    code = execute_script(assignment.target, assignment.args, is_module=assignment.target_kind == "module")
+    try:
+        code = execute_script(assignment.target, assignment.args, is_module=assignment.target_kind == "module")
+    except BaseException:
+        _finish(session, together=False)
+        raise
+    _finish(session, together=True)
     session.fit_registry.warn_if_nothing_was_saved()
     return code
+
+
+def _finish(session: LaunchedSession, *, together: bool) -> None:
+    if session.results is not None:
+        session.results.finish(together=together)

@@ -12,6 +12,7 @@ from tfdist.rundir import RunDir
 from tfdist.runtime import strategy as strategies
 from tfdist.training.checkpoints.checkpoint_callback import ContextFactory
 from tfdist.training.checkpoints.fit_registry import FitRegistry
+from tfdist.training.results.script_results import ScriptResults
 from tfdist.training.supervision.activity_tracker import ActivityTracker
 from tfdist.training.supervision.stop_requests import StopRequests
 
@@ -52,6 +53,7 @@ class LaunchedSession(Session):
         seed: The run's seed, the same on every worker.
         job: The job's id, different for every start by hand.
         run: The run directory.
+        results: What the `fit`s of a script leave there; None where they leave nothing by themselves.
         activity: What this worker does.
         stop_requests: Stops this worker together with all others.
         saving: Entered while the training waits for a save.
@@ -62,6 +64,7 @@ class LaunchedSession(Session):
     seed: int
     job: str
     run: RunDir
+    results: ScriptResults | None
     activity: ActivityTracker
     stop_requests: StopRequests
     saving: ContextFactory

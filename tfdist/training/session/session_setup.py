@@ -41,6 +41,7 @@ from tfdist.training.probes.recording_setup import devices_for, impose_settings
 from tfdist.training.probes.tracer import Tracer
 from tfdist.training.rehearsal import rehearsal
 from tfdist.training.rehearsal.fit_planner import FitPlanner
+from tfdist.training.results.script_results import ScriptResults
 from tfdist.training.session.cluster_start import forming
 from tfdist.training.session.device_memory import memory_of
 from tfdist.training.session.generated_code import keep_generated_code_apart, keep_generated_code_in
@@ -72,7 +73,7 @@ def set_up(context: WorkerContext, request: devices.DeviceRequest) -> Session:
         seed = int(broadcast(np.int64(secrets.randbits(31)), strategy=base.strategy))
         seed_all(seed)
     fit_registry = FitRegistry(base.strategy, None)
-    keras_repairs.install(imposed_seed=seed, extra_callbacks=functools.partial(_callbacks_of, fit_registry))
+    keras_repairs.install(imposed_seed=seed, extra_callbacks=functools.partial(_callbacks_of, fit_registry, None))
     return Session(
         strategy=base.strategy,
         choice=base.choice,
@@ -112,7 +113,11 @@ def set_up_launched(context: LaunchedWorkerContext, request: devices.DeviceReque
         stop_requests=None if assignment.target_kind == "config" else link.stop_requests,
         activity=link.activity,
     )
-    _install_repairs(assignment, link, base, fit_registry)
+    saves = assignment.saves_results and assignment.target_kind in ("script", "module")
+    run = RunDir(Path(assignment.run_dir))
+    activity = link.activity
+    results = ScriptResults(run, base.strategy, activity.saving, lambda: activity.snapshot().calls) if saves else None
+    _install_repairs(assignment, link, base, fit_registry, results)
     return LaunchedSession(
         strategy=base.strategy,
         choice=base.choice,
@@ -122,7 +127,8 @@ def set_up_launched(context: LaunchedWorkerContext, request: devices.DeviceReque
         seed=assignment.seed,
         fit_registry=fit_registry,
         job=assignment.job,
-        run=RunDir(Path(assignment.run_dir)),
+        run=run,
+        results=results,
         activity=link.activity,
         stop_requests=link.stop_requests,
         saving=link.activity.saving,
@@ -211,9 +217,18 @@ def _warn_of_idle_options(context: WorkerContext, request: devices.DeviceRequest
         _log.warning(text)
 
 
-def _callbacks_of(fit_registry: FitRegistry, given: Sequence[Any] | None) -> list[keras.callbacks.Callback]:
+def _callbacks_of(
+    fit_registry: FitRegistry, results: ScriptResults | None, given: Sequence[Any] | None
+) -> list[keras.callbacks.Callback]:
     """The callbacks that a call with the callbacks `given` gets besides: of a `fit`; None stands for other calls."""
-    return [] if given is None else fit_registry.callbacks_for(given)
+    if given is None:
+        return []
+    if results is None:
+        return fit_registry.callbacks_for(given)
+    record = results.record_for(given)
+    kept = results.callbacks_for(given)
+    # An epoch's checkpoint has its record, and the model is saved as all others have left it.
+    return [*([] if record is None else [record]), *fit_registry.callbacks_for(given, record), *kept]
 
 
 def _watch_collectives(link: LauncherLink, strategy: tf.distribute.Strategy) -> None:
@@ -224,7 +239,11 @@ def _watch_collectives(link: LauncherLink, strategy: tf.distribute.Strategy) -> 
 
 
 def _install_repairs(
-    assignment: Assignment, link: LauncherLink, base: _Base, fit_registry: FitRegistry
+    assignment: Assignment,
+    link: LauncherLink,
+    base: _Base,
+    fit_registry: FitRegistry,
+    results: ScriptResults | None,
 ) -> None:
     strategy, asked = base.strategy, assignment.rehearsal
     meter = StepMeter()
@@ -244,7 +263,7 @@ def _install_repairs(
     def extra(given: Sequence[Any] | None) -> list[keras.callbacks.Callback]:
         # A recorded run saves nothing, and neither does one that is planned.
         is_kept = assignment.recording is None and planner is None
-        own = _callbacks_of(fit_registry, given) if is_kept else []
+        own = _callbacks_of(fit_registry, results, given) if is_kept else []
         return [monitor.callback(), *([] if probe is None else [probe.callback()]), *own]
 
     keras_repairs.install(

@@ -1,0 +1,123 @@
+"""The keeper of a script's model: saves that of the last `fit`, or the weights of one that Keras cannot save whole."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfdist.keras_repairs.files.model_saving import unnoticed
+from tfdist.keras_repairs.sharded_optimizer.held_parts import held_parts
+from tfdist.rundir import RunDir
+from tfdist.runtime.collectives.decisions import broadcast
+from tfdist.runtime.workers import worker_rank
+from tfdist.training.checkpoints.checkpoint_callback import ContextFactory
+from tfdist.training.weights_file import one_line
+
+_SHARE = 0.05
+"""Of the time, what it may take to save the models of one `fit` after another."""
+
+_MOST_CHARACTERS = 300
+
+_log = logging.getLogger("tfdist")
+
+
+class ModelKeeper:
+    """Saves the model that the last `fit` has trained, on the chief. A failure is a warning.
+
+    All workers call its methods at the same places. Where `fit`s are so short that saving would take a good part of the
+    time, a model is saved later: after another `fit`, or at the end of the script.
+
+    Args:
+        run: The run directory.
+        strategy: The process's.
+        saving: Entered while the training waits for it.
+        clock: Seconds, never going back.
+    """
+
+    def __init__(
+        self,
+        run: RunDir,
+        strategy: tf.distribute.Strategy,
+        saving: ContextFactory,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._run = run
+        self._strategy = strategy
+        self._saving = saving
+        self._clock = clock
+        self._begun = clock()
+        self._spent = 0.0
+        self._waiting: keras.Model | None = None
+        self._is_chief = worker_rank(strategy) == 0
+
+    def keep(self, model: keras.Model) -> None:
+        """Saves the model of a `fit` that has ended, now or later."""
+        is_due = self._spent <= _SHARE * (self._clock() - self._begun)
+        if held_parts(model):
+            # Each of them has a part of it, so that all must come.
+            is_due = bool(broadcast(np.int64(is_due), strategy=self._strategy))
+        self._waiting = None if is_due else model
+        if is_due:
+            self._save(model)
+
+    def finish(self, *, together: bool) -> None:
+        """Saves what waits, at the end of the script.
+
+        Args:
+            together: Whether all workers come here, as they do unless the script has failed.
+        """
+        model, self._waiting = self._waiting, None
+        if model is not None and (together or not held_parts(model)):
+            self._save(model)
+
+    def _save(self, model: keras.Model) -> None:
+        begun, parts = self._clock(), bool(held_parts(model))
+        if not self._is_chief and not parts:
+            return
+        with self._saving(), unnoticed():
+            error = self._failure(lambda: keras.saving.save_model(model, self._run.model_file))
+            fails = error is not None
+            if parts:
+                fails = bool(broadcast(np.int64(fails), strategy=self._strategy))
+            if fails:
+                self._save_weights(model, error)
+            elif self._is_chief:
+                self._run.weights_file.unlink(missing_ok=True)
+        self._spent += self._clock() - begun
+
+    def _save_weights(self, model: keras.Model, error: Exception | None) -> None:
+        """Keeps what can be kept of a model that Keras cannot save whole."""
+        also = self._failure(lambda: model.save_weights(self._run.weights_file))
+        if not self._is_chief or error is None:
+            return
+        if also is not None:
+            _log.warning("The model %r is not saved: %s The run goes on without it.", model.name, _said(also))
+            return
+        # It would be that of an earlier fit.
+        self._run.model_file.unlink(missing_ok=True)
+        _log.warning(
+            "Keras cannot save the model %r as a whole, and its weights are in %s instead: %s",
+            model.name,
+            self._run.weights_file,
+            _said(error),
+        )
+
+    def _failure(self, save: Callable[[], Any]) -> Exception | None:
+        """Saves, and returns what it raises: a run that has trained does not fail for it."""
+        try:
+            save()
+        except Exception as error:  # Of whatever code of the user's own describes the model.
+            return error
+        return None
+
+
+def _said(error: Exception) -> str:
+    said = one_line(error)
+    said = said if len(said) <= _MOST_CHARACTERS else f"{said[:_MOST_CHARACTERS]}..."
+    return f"{type(error).__name__}: {said}"
