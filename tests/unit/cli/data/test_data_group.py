@@ -29,7 +29,7 @@ from tests.unit.cli.data.commands import run
         ("check absent*", 5, "No file matches absent*"),
         ("index images", 5, "images has no file to read"),
         ("check", 2, "Missing argument"),
-        ("predict absent.keras -o said", 2, "There is no model absent.keras. Expected the run directory of a con"),
+        ("predict absent.keras -o said", 2, "There is no model absent.keras. Expected a run directory with a model"),
         ("predict absent.keras", 2, "Missing option '-o' / '--output'"),
     ],
 )
