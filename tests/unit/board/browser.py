@@ -87,7 +87,7 @@ class Browser:
 def opened_browser(profile: Path) -> Iterator[Browser]:
     command = [str(DRIVER), "--port=0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as driver:
-        late = threading.Timer(3 * SECONDS, os.killpg, (driver.pid, signal.SIGKILL))
+        late = threading.Timer(5 * SECONDS, os.killpg, (driver.pid, signal.SIGKILL))
         late.start()
         try:
             assert driver.stdout is not None

@@ -55,7 +55,7 @@ def served(folder: Path, *options: str) -> Iterator[Board]:
     """Starts `tfdist board`; ends it by Ctrl-C."""
     command = [sys.executable, "-m", "tfdist", "board", str(folder), *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        late = threading.Timer(SECONDS, process.kill)
+        late = threading.Timer(5 * SECONDS, process.kill)
         late.start()
         try:
             assert process.stdout is not None
