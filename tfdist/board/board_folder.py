@@ -19,7 +19,7 @@ MOST_RUNS = 5000
 """The newest of a folder; older ones are not shown."""
 _MOST_RUN_FILE_BYTES = 1 << 16
 _DISK_SECONDS = 5.0
-_MOST_REMEMBERED = 1000
+_MOST_REMEMBERED = 4 * MOST_RUNS
 
 _T = TypeVar("_T")
 
@@ -54,7 +54,7 @@ class BoardFolder:
         if RunDir(self.path).run_file.exists():
             return [self.path]
         newest = runs_below(self.path)[: -MOST_RUNS - 1 : -1]
-        return sorted(newest, key=_created, reverse=True)
+        return sorted(newest, key=lambda run: self.remembered(RunDir(run).run_file, _created), reverse=True)
 
     def find(self, key: str) -> Path:
         """The run directory of a `key_of`.
@@ -111,9 +111,9 @@ def key_of(run: Path) -> str:
     return hashlib.blake2s(os.fsencode(run.name), digest_size=8).hexdigest()
 
 
-def _created(run: Path) -> float:
+def _created(run_file: Path) -> float:
     try:
-        record = read_json(RunDir(run).run_file, _MOST_RUN_FILE_BYTES)
+        record = read_json(run_file, _MOST_RUN_FILE_BYTES)
     except (OSError, ValueError):
         return 0.0
     created = record.get("created") if isinstance(record, dict) else None

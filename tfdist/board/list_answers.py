@@ -77,7 +77,8 @@ def _spark(file: Path) -> dict[str, Any]:
     """The curve of the loss, of the validation where there is one."""
     epochs = read_metrics(file, _SPARK_BYTES)
     name = next((name for name in ("val_loss", "loss") if any(name in epoch.values for epoch in epochs)), "")
-    return {"name": name, "values": [epoch.values.get(name) for epoch in thinned(epochs, _SPARK_POINTS)]}
+    values = [epoch.values[name] for epoch in epochs if name in epoch.values]
+    return {"name": name, "values": thinned(values, _SPARK_POINTS)}
 
 
 def compare_answer(paths: Sequence[Path]) -> dict[str, Any]:

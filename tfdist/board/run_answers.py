@@ -89,11 +89,15 @@ def curves(epochs: Sequence[EpochMetrics], begun: float | None) -> dict[str, Any
     return {
         "epochs": [epoch.epoch + 1 for epoch in shown],
         "seconds": times,
-        "series": [
-            {"name": name, "values": [epoch.values.get(name) for epoch in shown]} for name in names[:_MOST_METRICS]
-        ],
+        "series": [_series(shown, name) for name in names[:_MOST_METRICS]],
         "more": max(0, len(names) - _MOST_METRICS),
     }
+
+
+def _series(epochs: Sequence[EpochMetrics], name: str) -> dict[str, Any]:
+    """One metric: the places of the epochs that have it, as not every epoch is validated, and its values there."""
+    places = [place for place, epoch in enumerate(epochs) if name in epoch.values]
+    return {"name": name, "places": places, "values": [epochs[place].values[name] for place in places]}
 
 
 def log_answer(path: Path, worker: int, attempt: int, *, with_tf: bool) -> dict[str, Any]:

@@ -56,12 +56,21 @@ def test_a_run_says_what_status_and_ledger_say(tmp_path: Path) -> None:
     for row in answer["ledger"]["attempts"] + answer["ledger"]["recoveries"]:
         assert words(" ".join(row)) in ledger
     assert answer["curves"]["series"] == [
-        {"name": "loss", "values": [2.0, 1.5, 1.0]},
-        {"name": "val_loss", "values": [3.0, 2.5, 2.0]},
+        {"name": "loss", "places": [0, 1, 2], "values": [2.0, 1.5, 1.0]},
+        {"name": "val_loss", "places": [0, 1, 2], "values": [3.0, 2.5, 2.0]},
     ]
     assert answer["curves"]["seconds"] == [0.0, 10.0, 20.0]
     assert answer["metrics"][0] == {"name": "loss", "value": "1", "best": "best 1, epoch 3"}
     checked(answer)
+
+
+def test_a_metric_of_some_epochs_alone_has_its_places(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "a")
+    lines = ({"epoch": epoch, "loss": 1.0, **({"val_loss": 2.0} if epoch % 2 else {})} for epoch in range(5))
+    run.metrics_file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    series = {one["name"]: one for one in run_answer(run.path)["curves"]["series"]}
+    assert (series["val_loss"]["places"], series["val_loss"]["values"]) == ([1, 3], [2.0, 2.0])
+    assert list_answer(BoardFolder(tmp_path), 0, "")["runs"][0]["spark"]["values"] == [2.0, 2.0]
 
 
 def test_a_list_says_what_status_says_of_a_folder(tmp_path: Path) -> None:

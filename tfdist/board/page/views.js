@@ -65,7 +65,7 @@ function charts(runs, state, act) {
     if (!groups.has(group)) groups.set(group, []);
     groups.get(group).push({
       name: runs.length > 1 ? run.name : one.name, beside: runs.length > 1 && validates ? "validation" : "", y: one.values, dashed: validates,
-      x: state.unit === "time" ? run.seconds : run.epochs, colour: (runs.length > 1 ? number : validates ? 1 : 0) % COLOURS,
+      x: one.places.map((place) => (state.unit === "time" ? run.seconds : run.epochs)[place]), colour: (runs.length > 1 ? number : validates ? 1 : 0) % COLOURS,
     });
   }));
   const shown = [...groups].filter(([, series]) => series.length), few = state.all ? shown : shown.slice(0, FEW_CHARTS);
