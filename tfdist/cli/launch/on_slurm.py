@@ -10,6 +10,7 @@ import click
 
 from tfdist.cli.launch.engine_call import EngineCall
 from tfdist.cli.train_target import check_target
+from tfdist.cluster.kubernetes import start_seconds
 from tfdist.cluster.slurm_allocation import Allocation, slurm_allocation
 from tfdist.errors import UsageError
 from tfdist.launch.environment import read_token, variables_added
@@ -70,6 +71,7 @@ def _job(call: EngineCall) -> BatchJob:
         run_dir=train["run_dir"],
         resume=train["resume"] if "resume" in call.given else "auto",
         grace=train["grace"],
+        start_timeout=train["start_timeout"] or start_seconds(),
     )
 
 
@@ -93,6 +95,7 @@ def _in_allocation(call: EngineCall, allocation: Allocation) -> int:
         nodes=nodes,
         tasks_per_node=options["tasks_per_node"],
         gpus_per_node=options["gpus_per_node"],
+        start_timeout=call.train["start_timeout"] or start_seconds(),
     )
     if not call.train["quiet"]:
         click.echo(f"in the allocation of job {allocation.job}: {shlex.join(command)}", err=True)

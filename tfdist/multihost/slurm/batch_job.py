@@ -39,6 +39,7 @@ class BatchJob:
         run_dir: The run directory; None for one that is named after the job.
         resume: `auto` or `must`: every start but the first one resumes.
         grace: Seconds that the workers have to stop at a step.
+        start_timeout: Seconds that the launchers wait for one another.
 
     Raises:
         UsageError: A value is not one that a job can have.
@@ -57,6 +58,7 @@ class BatchJob:
     run_dir: str | None = None
     resume: str = "auto"
     grace: float = 30.0
+    start_timeout: float = 120.0
 
     def __post_init__(self) -> None:
         for text in (self.name, self.cwd, self.time or "", self.partition or "", *self.options):

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import shlex
+from collections.abc import Sequence
 
 from tfdist.multihost.slurm.batch_job import BatchJob
 from tfdist.rundir.run_dir_creation import DEFAULT_PARENT
+
+_LEAVE_SECONDS = 90
+"""More than launchers take to end, once all workers have: these have a minute to leave."""
+
+_KILL_SECONDS = 60
+"""After that, for what srun does to end them."""
+
+_COPY_SECONDS = 3600
+"""How long launchers may take to end that copy what is left of a run that has failed."""
+
+_LASTING = {"--min-workers", "--copy-to"}
+"""With these, launchers go on without those that have ended, or copy what is left for as long as that takes."""
 
 _TEMPLATE = r"""#!/bin/bash
 # Written by `tfdist launch --on slurm`.
@@ -27,12 +41,24 @@ if [ -n "${{SLURM_CPUS_PER_TASK:-}}" ]; then export SRUN_CPUS_PER_TASK="$SLURM_C
 again=
 trap 'again=1; scancel --signal=TERM "$SLURM_JOB_ID"' USR1
 trap : TERM
+# Once the run has failed, its launchers end by themselves. Of one whose node was cut off for a while srun may never
+# hear that, and would wait for ever.
+failed() {{ [ -e "$run_dir/failure.json" ] && [ "$(stat -c %i.%Y "$run_dir/failure.json")" != "$before" ]; }}
+before=$(stat -c %i.%Y "$run_dir/failure.json" 2>/dev/null)
+
 # In a session of its own: SIGTERM to this script must not reach srun, which would kill the step at once.
 setsid {step} &
 step=$!
+(until failed; do sleep 5; done; sleep {patience}; kill -KILL -- "-$step") </dev/null >/dev/null 2>&1 &
+watch=$!
 while kill -0 "$step" 2>/dev/null; do wait "$step"; done
 wait "$step"
 code=$?
+kill "$watch"
+if failed && [ "$code" -eq 137 ]; then
+  echo "the run has failed, and srun did not end for {patience} s: it was ended" >&2
+  code=4
+fi
 if [ -n "$again" ] && [ "$code" -eq 143 ]; then scontrol requeue "$SLURM_JOB_ID"; fi
 exit "$code"
 """
@@ -41,15 +67,42 @@ exit "$code"
 def batch_script(job: BatchJob) -> str:
     """The script, as sbatch takes it."""
     options = "\n".join(f"#SBATCH {shlex.quote(option)}" for option in _sbatch_options(job))
-    command = shlex.join(["srun", *layout_options(job.nodes, job.tasks_per_node), job.python, "-m", "tfdist", "train"])
+    step = [*layout_options(job.nodes, job.tasks_per_node), *ending_options(job.arguments, job.start_timeout)]
+    command = shlex.join(["srun", *step, job.python, "-m", "tfdist", "train"])
     rest = shlex.join([f"--resume={job.resume}", *job.arguments])
-    return _TEMPLATE.format(options=options, run_dir=_run_dir(job), step=f'{command} --run-dir="$run_dir" {rest}')
+    return _TEMPLATE.format(
+        options=options,
+        run_dir=_run_dir(job),
+        step=f'{command} --run-dir="$run_dir" {rest}',
+        patience=_COPY_SECONDS if _is_lasting(job.arguments) else _end_seconds(job.start_timeout) + _KILL_SECONDS,
+    )
 
 
 def layout_options(nodes: int, tasks_per_node: int) -> list[str]:
     """Options of srun for a step with so many workers, whatever its job has asked for besides."""
     tasks = nodes * tasks_per_node
     return [f"--nodes={nodes}", f"--ntasks={tasks}", f"--ntasks-per-node={tasks_per_node}", "--distribution=block"]
+
+
+def ending_options(arguments: Sequence[str], start_timeout: float) -> list[str]:
+    """Options of srun that bound how long it waits for launchers once the first one has ended.
+
+    A launcher that is stopped does not end by itself, and of one whose node was cut off for a while srun may never hear
+    that it has ended.
+
+    Args:
+        arguments: All that follows `tfdist train`.
+        start_timeout: Seconds that launchers wait for one another.
+    """
+    return [] if _is_lasting(arguments) else [f"--wait={_end_seconds(start_timeout)}"]
+
+
+def _end_seconds(start_timeout: float) -> int:
+    return math.ceil(start_timeout) + _LEAVE_SECONDS
+
+
+def _is_lasting(arguments: Sequence[str]) -> bool:
+    return not _LASTING.isdisjoint(argument.partition("=")[0] for argument in arguments)
 
 
 def _sbatch_options(job: BatchJob) -> list[str]:

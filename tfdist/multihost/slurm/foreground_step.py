@@ -8,12 +8,18 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from tfdist.errors import UsageError
-from tfdist.multihost.slurm.batch_script import layout_options
+from tfdist.multihost.slurm.batch_script import ending_options, layout_options
 from tfdist.net import shared_token
 
 
 def step_command(
-    *, arguments: Sequence[str], python: str, nodes: int, tasks_per_node: int, gpus_per_node: int | None
+    *,
+    arguments: Sequence[str],
+    python: str,
+    nodes: int,
+    tasks_per_node: int,
+    gpus_per_node: int | None,
+    start_timeout: float = 120.0,
 ) -> tuple[str, ...]:
     """The command that trains in an allocation.
 
@@ -23,10 +29,12 @@ def step_command(
         nodes: How many nodes of the allocation.
         tasks_per_node: Workers on each.
         gpus_per_node: GPUs of each; None for those of the allocation.
+        start_timeout: Seconds that the launchers wait for one another.
     """
     # The first Ctrl-C goes to the launchers, which stop after a step; otherwise srun keeps it for itself.
     # The environment goes along, with the secret, even where the allocation was made with --export=NONE.
     options = ["--disable-status", "--export=ALL", *layout_options(nodes, tasks_per_node)]
+    options += ending_options(arguments, start_timeout)
     options += [] if gpus_per_node is None else [f"--gpus-per-node={gpus_per_node}"]
     return ("srun", *options, python, "-m", "tfdist", "train", *arguments)
 

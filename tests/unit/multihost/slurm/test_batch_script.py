@@ -65,7 +65,7 @@ def test_every_start_of_a_job_has_the_same_run_directory(
     tmp_path: Path, run_dir: str | None, variables: dict[str, str], expected: str
 ) -> None:
     said = run(tmp_path, dataclasses.replace(JOB, run_dir=run_dir), **variables)
-    layout = ["--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--distribution=block"]
+    layout = ["--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--distribution=block", "--wait=210"]
     command = ["/venv/bin/python", "-m", "tfdist", "train", f"--run-dir={expected}", "--resume=auto"]
     assert said == [*layout, *command, "--grace=5.0", "train.py", "it's $HOME", "exit 0"]
 
@@ -100,6 +100,23 @@ def test_a_step_has_the_cores_of_the_job(tmp_path: Path) -> None:
 )
 def test_how_a_job_ends(tmp_path: Path, srun: str, says: list[str]) -> None:
     assert run(tmp_path, JOB, srun) == says
+
+
+@pytest.mark.parametrize(("is_new", "code"), [(True, 4), (False, 0)])
+def test_an_srun_that_does_not_end_after_the_run_has_failed_is_ended(tmp_path: Path, is_new: bool, code: int) -> None:
+    failure = tmp_path / "failure.json"
+    failure.write_text("of the start before")
+    does = f"echo new > new; mv new {failure}; exec sleep 20" if is_new else "sleep 1"
+    (tmp_path / "srun").write_text(f"#!/bin/bash\ncd {tmp_path}; {does}\n")
+    (tmp_path / "srun").chmod(0o755)
+    script = batch_script(dataclasses.replace(JOB, run_dir=str(tmp_path)))
+    for long, short in (("sleep 270", "sleep 0.2"), ("sleep 5", "sleep 0.1")):
+        assert long in script
+        script = script.replace(long, short)
+    environ = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_JOB_ID": "7"}
+    done = subprocess.run(["bash"], input=script, capture_output=True, text=True, env=environ, timeout=8)
+    assert done.returncode == code
+    assert ("srun did not end for 270 s" in done.stderr) == is_new
 
 
 def test_words_of_a_line_are_quoted() -> None:

@@ -13,6 +13,16 @@ def test_a_step_gets_the_environment_whatever_the_allocation_was_made_with() -> 
 
 
 @pytest.mark.parametrize(
+    ("argument", "is_bounded"),
+    [("--copy-to=s3://a/b", False), ("--min-workers", False), ("--max-restarts=1", True)],
+)
+def test_the_others_are_waited_for_so_long_unless_they_may_go_on(argument: str, is_bounded: bool) -> None:
+    arguments = [argument, "train.py"]
+    command = step_command(arguments=arguments, python="/p", nodes=2, tasks_per_node=1, gpus_per_node=None)
+    assert ("--wait=210" in command) == is_bounded
+
+
+@pytest.mark.parametrize(
     ("environ", "cores"),
     [
         ({"SLURM_CPUS_PER_TASK": "8"}, "8"),
