@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.marks import slow
 from tests.waiting import until
 from tests.workers.launcher_processes import Launcher, Launchers, write_config
 from tfdist.cluster import Cluster
@@ -129,7 +130,7 @@ def test_a_launcher_that_is_killed_is_named_by_the_other(launchers: Launchers, w
     both[killed].end()
 
 
-@pytest.mark.parametrize("stopped", [0, 1])
+@pytest.mark.parametrize("stopped", [0, slow(1)])
 def test_a_launcher_that_is_stopped_is_named_by_the_other_and_ends_when_it_runs_again(
     launchers: Launchers, workers: str, stopped: int
 ) -> None:
@@ -145,6 +146,7 @@ def test_a_launcher_that_is_stopped_is_named_by_the_other_and_ends_when_it_runs_
     assert f"error: worker {1 - stopped} (" in both[stopped].err and "is gone" in both[stopped].err
 
 
+@pytest.mark.slow
 def test_a_launcher_that_is_stopped_for_less_goes_on(launchers: Launchers, workers: str) -> None:
     """Both are: what one misses while it is stopped itself is no silence of the other."""
     args = [*(f"{index}:touch:{path}" for index, path in enumerate(marks(launchers))), "*:train:0.1"]
