@@ -44,7 +44,8 @@ if TYPE_CHECKING:
         WorkerFailedError,
     )
     from tfdist.keras_repairs.callbacks.callback_placement import on_chief, on_every_worker
-    from tfdist.keras_repairs.coupling.declaring import averaged, gathered, summed
+    from tfdist.keras_repairs.coupling.declaring import averaged, summed
+    from tfdist.keras_repairs.forward.gathering import gathered
     from tfdist.keras_repairs.loop.predictions import predictions_on_chief
     from tfdist.notebook.notebook_launcher import notebook_launcher
     from tfdist.training.api import callbacks, is_chief, num_replicas, num_workers, strategy, worker_index
@@ -138,7 +139,7 @@ _MODULES = {
     "broadcast": "training.collectives_api",
     "broadcast_object": "training.collectives_api",
     "gather": "training.collectives_api",
-    "gathered": "keras_repairs.coupling.declaring",
+    "gathered": "keras_repairs.forward.gathering",
     "group": "training.collectives_api",
     "load_config": "config",
     "notebook_launcher": "notebook.notebook_launcher",

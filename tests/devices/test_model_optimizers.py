@@ -7,7 +7,7 @@ from typing import Any
 import keras
 import pytest
 
-from tfdist.keras_repairs.optimizer.model_optimizers import optimizers_of
+from tfdist.keras_repairs.base.model_optimizers import optimizers_of
 
 PLACES: dict[str, Any] = {
     "attribute": lambda model, first, second: setattr(model, "second", second),

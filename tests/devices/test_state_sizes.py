@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tfdist import keras_repairs
 from tfdist.errors import UsageError
-from tfdist.keras_repairs.optimizer import state_sizes
+from tfdist.keras_repairs.sharded_optimizer import state_sizes
 from tfdist.plan.memory.state_check import SharedMemorySize
 from tfdist.runtime.offload.offloading import offloading_of
 from tfdist.runtime.strategy_settings import StrategySettings, settings_of

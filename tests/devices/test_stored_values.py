@@ -13,9 +13,9 @@ import pytest
 import tensorflow as tf
 from keras.src.saving import saving_lib
 
-from tfdist.keras_repairs.files import late_arrays
+from tfdist.keras_repairs.files.arrays import late_arrays
+from tfdist.keras_repairs.files.arrays.stored_values import read_part, stored_value
 from tfdist.keras_repairs.files.part_copy import ids_of_alike
-from tfdist.keras_repairs.files.stored_values import read_part, stored_value
 from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
 from tfdist.keras_repairs.sharded_parameters import cut_variable
 from tfdist.keras_repairs.sharded_parameters.part_storage import PartStorage

@@ -127,7 +127,7 @@ def test_modules_import_only_from_lower_floors(file: Path) -> None:
 
 
 PACKAGES = sorted(file.parent for file in MODULES if file.name == "__init__.py" and file.parent != PACKAGE)
-MOST_MODULES = 16
+MOST_MODULES = 24
 NAMED_BY_THEIR_KIND = {"cli", "data/formats"}
 """Packages that list one verb, or one format, a module: their docstrings say how these are named."""
 

@@ -32,7 +32,7 @@ from tfdist.keras_repairs import keras_versions
 with keras_versions.importing():
     from tfdist.keras_repairs.coupling.declarations import DeclaredFunction, DeclaredLoss
     from tfdist.keras_repairs.coupling.gathered_layers import GatheredLayer
-    from tfdist.keras_repairs.forward.gathered_metrics import GatheredMetric
+    from tfdist.keras_repairs.forward.gathering import GatheredMetric
     from tfdist.keras_repairs.install import install
     from tfdist.keras_repairs.sharded_embeddings.lazy_adam import LazyAdam
     from tfdist.keras_repairs.sharded_embeddings.sharded_embedding import ShardedEmbedding

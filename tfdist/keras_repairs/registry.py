@@ -43,6 +43,7 @@ from tfdist.keras_repairs.base import (
 from tfdist.keras_repairs.base.variables import initial_values, variable_conversions
 from tfdist.keras_repairs.callbacks import backup_and_restore, callback_list
 from tfdist.keras_repairs.coupling import hinge_labels, layer_calls, loss_treatment, model_calls
+from tfdist.keras_repairs.coupling import traced_calls as traced_draws
 from tfdist.keras_repairs.coupling.trials import kept_tensors
 from tfdist.keras_repairs.coupling.trials.steps import step_capture
 from tfdist.keras_repairs.files import checkpoint_objects, downloads, loaded_functions, model_saving
@@ -76,7 +77,6 @@ from tfdist.keras_repairs.optimizer import (
     gradient_reduction,
     variable_updates,
 )
-from tfdist.keras_repairs.random_numbers import traced_draws
 from tfdist.keras_repairs.random_repairs import of_random_numbers
 from tfdist.keras_repairs.recomputation import copied_operations, recomputed_calls
 from tfdist.keras_repairs.repair import Function, Repair, RepairHooks

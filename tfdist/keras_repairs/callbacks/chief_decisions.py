@@ -15,13 +15,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfdist.keras_repairs.base.model_optimizers import optimizers_of
 from tfdist.keras_repairs.callbacks.batch_hooks import (
     any_may_stop,
     any_reads_logs_periodically,
     any_reads_test_logs,
     any_watches,
 )
-from tfdist.keras_repairs.optimizer.model_optimizers import optimizers_of
 from tfdist.runtime.collectives.decisions import all_gather, gather_objects
 from tfdist.runtime.transport.chief_broadcast import variables_from_chief
 

@@ -10,8 +10,8 @@ import keras
 import tensorflow as tf
 
 from tfdist.keras_repairs.base.replica_step import alone, current_step, is_one_of_several
+from tfdist.keras_repairs.coupling.traced_calls import is_noting, known_rows, note_rows
 from tfdist.keras_repairs.coupling.whole_batch import whole_batch_for_rows
-from tfdist.keras_repairs.random_numbers.traced_draws import is_noting, known_rows, note_rows
 
 
 class Declared(enum.Enum):

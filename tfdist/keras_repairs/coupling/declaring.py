@@ -1,4 +1,4 @@
-"""`tfdist.gathered`, `tfdist.averaged` and `tfdist.summed`: the user says what tfdist would have to find out."""
+"""`tfdist.averaged` and `tfdist.summed`: the user says what tfdist would have to find out."""
 
 from __future__ import annotations
 
@@ -13,39 +13,10 @@ from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step
 from tfdist.keras_repairs.coupling.collected_losses import marked_as_mean
 from tfdist.keras_repairs.coupling.declarations import Declared, DeclaredFunction, DeclaredLoss
-from tfdist.keras_repairs.coupling.gathered_layers import GatheredLayer
 from tfdist.keras_repairs.coupling.trials.replica_trial import is_in_replica_trial
 from tfdist.keras_repairs.coupling.trials.trial_scope import share_on_trial
-from tfdist.keras_repairs.forward.gathered_metrics import GatheredMetric
 from tfdist.runtime.transport import replica_sums
 from tfdist.text import safe_repr
-
-
-def gathered(what: Any) -> Any:
-    """Declares that the result for a sample depends on the other samples of its batch, which other replicas hold.
-
-    Every replica then computes it on the rows of all replicas, as one device would, and gradients flow back to the
-    replicas that the rows are of. Exact for anything, at the price of sending what it takes to every replica. On one
-    replica it changes nothing.
-
-    Args:
-        what: A Keras loss or metric, for `compile` or a step of your own; a layer or model, to be put in its place in
-            another one; or a function of tensors, which `compile`
-            takes for a loss `(y_true, y_pred)` or a metric, and which may be called anywhere in a model or a step:
-            `tfdist.gathered(function)(tensors)`. Tensors whose first dimension is the samples are gathered, and each
-            replica gets its own rows of outputs that have rows; other outputs are the same on every replica.
-
-    Returns:
-        A loss, a metric, a layer or a function of the same name, which is saved and loaded with the model.
-
-    Raises:
-        UsageError: `what` is none of these.
-    """
-    if isinstance(what, keras.metrics.Metric):
-        return GatheredMetric(what)
-    if isinstance(what, keras.layers.Layer):
-        return GatheredLayer(what)
-    return _declared(what, Declared.GATHERED, "a Keras loss, metric, layer or model, or a function of tensors")
 
 
 def averaged(what: Any) -> Any:
@@ -64,8 +35,8 @@ def averaged(what: Any) -> Any:
         UsageError: `what` is a tensor that is no scalar, or none of these.
     """
     if not _is_value(what):
-        return _declared(what, Declared.AVERAGED, _LOSS)
-    _note_declared()
+        return declared(what, Declared.AVERAGED, _LOSS)
+    _notedeclared()
     value = _scalar(what, "averaged")
     if is_in_replica_trial() and value.dtype.is_floating:
         # Whatever value it has, the user answers for it: the trial is shown zero on one replica and on two. By `where`,
@@ -92,8 +63,8 @@ def summed(what: Any) -> Any:
         UsageError: `what` is a tensor that is no scalar, or none of these.
     """
     if not _is_value(what):
-        return _declared(what, Declared.SUMMED, _LOSS)
-    _note_declared()
+        return declared(what, Declared.SUMMED, _LOSS)
+    _notedeclared()
     return summed_over_replicas(_scalar(what, "summed"))
 
 
@@ -121,7 +92,7 @@ def declares(step: ReplicaStep) -> bool:
     return bool(_DECLARES.get(step))
 
 
-def _note_declared() -> None:
+def _notedeclared() -> None:
     step = current_step()
     if step is not None:
         _DECLARES.set(step, True)
@@ -141,7 +112,17 @@ def _scalar(what: Any, name: str) -> tf.Tensor:
     return value
 
 
-def _declared(what: Any, declared: Declared, expected: str) -> Callable[..., Any]:
+def declared(what: Any, declared: Declared, expected: str) -> Callable[..., Any]:
+    """A loss or a function of which the user says what it is.
+
+    Args:
+        what: A Keras loss, or a function of tensors.
+        declared: What it is said to be.
+        expected: What may be given, in words.
+
+    Raises:
+        UsageError: `what` is something else.
+    """
     if isinstance(what, keras.losses.Loss):
         return DeclaredLoss(what, declared)
     if isinstance(what, type | keras.layers.Layer | keras.metrics.Metric) or not callable(what):

@@ -6,7 +6,7 @@
 - `checkpoint_objects`: `tf.train.Checkpoint` and `tf.saved_model.save` of the chief alone
 - `loaded_functions`: what was exported, called by a script
 - `weights_copy`, `hdf5_memory_file`: a checkpoint's weights, copied at once and written later
-- `stored_values`, `late_arrays`: values of a file of weights, before they are read
+- `arrays/`: values of a file of weights, before they are read
 - `part_copy`, `hdf5_sparse_file`: the same where each worker writes its part; `weights_walk` says what is where
 - `training_state`: the variables of a checkpoint that differ from replica to replica
 - `nested_policies`: what the file of a quantized model says of layers inside of layers

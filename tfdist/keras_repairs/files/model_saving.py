@@ -25,8 +25,8 @@ from keras.src.utils import io_utils
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.diverted_files import diverted_files
+from tfdist.keras_repairs.files.arrays.late_arrays import late_values
 from tfdist.keras_repairs.files.hdf5_disk_file import errors_at_the_end
-from tfdist.keras_repairs.files.late_arrays import late_values
 from tfdist.keras_repairs.files.models_in_buckets import copied_here, is_in_bucket, write_through
 from tfdist.keras_repairs.loop.fit_listeners import FitListener
 from tfdist.keras_repairs.sharded_embeddings.table_variable import tables_of

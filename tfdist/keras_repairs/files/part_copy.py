@@ -18,6 +18,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.base.model_optimizers import optimizers_of
 from tfdist.keras_repairs.files.hdf5_memory_file import aligned_memory
 from tfdist.keras_repairs.files.hdf5_sparse_file import SparseFile
 from tfdist.keras_repairs.files.weights_walk import (
@@ -30,7 +31,6 @@ from tfdist.keras_repairs.files.weights_walk import (
     values_of,
     write_groups,
 )
-from tfdist.keras_repairs.optimizer.model_optimizers import optimizers_of
 from tfdist.keras_repairs.sharded_optimizer.held_parts import held_parts
 from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import is_cut
 from tfdist.runtime.transport.part_sums import cut_out

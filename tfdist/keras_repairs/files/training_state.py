@@ -15,11 +15,11 @@ from keras.src.random.seed_generator import global_seed_generator
 from keras.src.trainers.compile_utils import CompileMetrics
 
 from tfdist.keras_repairs.base.fit_state import fit_state
+from tfdist.keras_repairs.base.model_optimizers import optimizers_of
 from tfdist.keras_repairs.base.replica_copies import copies
 from tfdist.keras_repairs.base.tensorflow_seeds import DrawStreams, streams_of
 from tfdist.keras_repairs.forward.whole_metrics import is_whole
 from tfdist.keras_repairs.inputs.symbolic_build import build_parts
-from tfdist.keras_repairs.optimizer.model_optimizers import optimizers_of
 from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
 from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import is_cut
 from tfdist.keras_repairs.sharded_parameters.cut_variable import CutVariable

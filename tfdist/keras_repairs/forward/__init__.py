@@ -5,7 +5,8 @@
 - `kernels`: what TensorFlow's libraries do not compute right
 - `added_losses`, `activity_terms`, `losses`, `average_loss`: each replica's summand of the loss of the global batch
 - `metrics`, `metric_additivity`, `metric_draws`: metrics that are sums over samples, and how that is found out
+- `log_origins`: what a step logs, told by what it is computed from
 - `metric_results`: results of metrics in a step, over all replicas where the step computes with them
-- `whole_metrics`, `gathered_metrics`: metrics that are not, on the rows of all replicas; `metric_arguments`:
-  what of their arguments are rows
+- `whole_metrics`: metrics that are not, on the rows of all replicas; `metric_arguments`: what of their arguments are
+  rows; `gathering`: `tfdist.gathered`
 """

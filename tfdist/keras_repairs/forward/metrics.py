@@ -31,13 +31,13 @@ from tfdist.keras_repairs.base.replica_step import (
     replica_count,
 )
 from tfdist.keras_repairs.coupling.declarations import Declared, declared_of
+from tfdist.keras_repairs.coupling.traced_calls import is_noting, known_update, note_update
 from tfdist.keras_repairs.coupling.trials.likeness import likeness_of
 from tfdist.keras_repairs.coupling.trials.steps.step_capture import capture_reading, without_readings
 from tfdist.keras_repairs.forward.metric_additivity import Merge, Verdict, part_on_trial, try_out
 from tfdist.keras_repairs.forward.metric_arguments import is_written_down, likeness_of_arguments
 from tfdist.keras_repairs.forward.metric_results import noted, updating
 from tfdist.keras_repairs.forward.whole_metrics import make_whole, update_whole
-from tfdist.keras_repairs.random_numbers.traced_draws import is_noting, known_update, note_update
 
 Function = Callable[..., Any]
 

@@ -14,6 +14,7 @@ from keras.src.backend.tensorflow import trainer as trainer_module
 from tfdist.keras_repairs.base import tensorflow_seeds
 from tfdist.keras_repairs.base.batch_rows import rows, static_rows, with_row_of_zeros, without_stand_in
 from tfdist.keras_repairs.base.fit_state import fit_state
+from tfdist.keras_repairs.base.model_optimizers import optimizers_of
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, replica_step
 from tfdist.keras_repairs.base.tensorflow_seeds import new_streams
 from tfdist.keras_repairs.base.warn_once import warn_once
@@ -42,7 +43,6 @@ from tfdist.keras_repairs.model_checks.model_layers import unbuilt_parts
 from tfdist.keras_repairs.model_checks.refusals import check_reductions, meeting_in_a_branch
 from tfdist.keras_repairs.model_checks.user_overrides import is_overridden, is_users_step
 from tfdist.keras_repairs.optimizer.gradient_reduction import build_optimizer
-from tfdist.keras_repairs.optimizer.model_optimizers import optimizers_of
 from tfdist.keras_repairs.random_numbers.seeded_draws import check_seeds_are_used
 from tfdist.keras_repairs.random_numbers.seeds import check_same_seeds
 from tfdist.keras_repairs.writes.write_functions import check_results_are_used

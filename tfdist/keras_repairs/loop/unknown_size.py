@@ -13,10 +13,10 @@ from typing import Any
 
 import keras
 
+from tfdist.keras_repairs.base.model_optimizers import optimizers_of
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator
 from tfdist.keras_repairs.model_checks.model_facts import is_random
-from tfdist.keras_repairs.optimizer.model_optimizers import optimizers_of
 
 Function = Callable[..., Any]
 

@@ -1,11 +1,9 @@
 """From each replica's gradients to the same update on all of them.
 
-- `gradient_reduction`: gradients summed over the replicas, before they are clipped; `gradient_sums`: how
-- `slice_origins`: which slices of a gradient are of samples; `alike_gradients`: those of steps that run whole
+- `gradient_reduction`: gradients summed over the replicas, before they are clipped; `alike_gradients`: those of steps
+  that run whole
 - `given_gradients`: gradients that a script applies outside of the replicas
 - `gradient_accumulation`: summed over batches first; `accumulator_reduction`: what of that is saved and loaded
 - `variable_updates`, `fused_sgd`: each replica updates its own copy; `first_averages`: what a copy begins with
 - `masked_updates`: updates of variables of which a mask leaves a part alone
-- `state_sizes`: what an optimizer will keep, and whether there is memory for it
-- `model_optimizers`: which optimizers a model has
 """

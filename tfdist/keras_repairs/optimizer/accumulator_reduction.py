@@ -16,8 +16,8 @@ import keras
 import tensorflow as tf
 
 from tfdist.keras_repairs.base.fit_state import fit_state
+from tfdist.keras_repairs.base.model_optimizers import optimizers_of
 from tfdist.keras_repairs.optimizer import gradient_accumulation
-from tfdist.keras_repairs.optimizer.model_optimizers import optimizers_of
 from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import is_cut
 from tfdist.keras_repairs.sharded_optimizer.sharded_update import would_be_cut
 from tfdist.runtime.workers import local_replicas

@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfdist.keras_repairs.base.context_variables import setting
-from tfdist.keras_repairs.optimizer.gradient_sums import Gradient
+from tfdist.keras_repairs.gradients.gradient_sums import Gradient
 from tfdist.keras_repairs.optimizer.variable_updates import is_first_replica
 from tfdist.runtime.transport import replica_sums
 

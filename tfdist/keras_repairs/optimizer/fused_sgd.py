@@ -13,8 +13,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfdist.keras_repairs.base.replica_copies import is_of_this_replica, own_copy
 from tfdist.keras_repairs.base.replica_step import is_one_of_several
-from tfdist.keras_repairs.optimizer.variable_updates import is_of_this_replica, own_copy
 from tfdist.runtime.offload.disk_tensor import DiskTensor
 
 Function = Callable[..., Any]

@@ -21,10 +21,10 @@ from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.base.replica_step import current_step, is_one_of_several, replica_count, whole_step
 from tfdist.keras_repairs.base.variables.variables_in_steps import outside_of_replicas
 from tfdist.keras_repairs.coupling.trials.steps.step_capture import captures_update
+from tfdist.keras_repairs.gradients.gradient_sums import reduce_gradients, weighted
 from tfdist.keras_repairs.optimizer import given_gradients, gradient_accumulation, variable_updates
 from tfdist.keras_repairs.optimizer.alike_gradients import alike
 from tfdist.keras_repairs.optimizer.first_averages import warn_of_plain_keras
-from tfdist.keras_repairs.optimizer.gradient_sums import reduce_gradients, weighted
 from tfdist.keras_repairs.sharded_optimizer import sharded_update
 from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import is_cut
 from tfdist.keras_repairs.sharded_parameters.cut_variable import is_cut_variable

@@ -14,14 +14,13 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from keras.src.backend.common import variables as keras_variables
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.base.replica_copies import is_of_this_replica, of_this_replica, own_copy, own_of
 from tfdist.keras_repairs.base.replica_step import current_step, is_alone, replica_count
 from tfdist.keras_repairs.base.variables.variables_in_steps import outside_of_replicas, value_outside
-from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
 from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import fitting, holds
 from tfdist.runtime.offload.offloading import Disk
 from tfdist.runtime.strategy_settings import settings_of
@@ -30,18 +29,9 @@ from tfdist.runtime.workers import local_replicas
 
 Function = Callable[..., Any]
 
-_of_this_replica: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_own_updates", default=False)
 _counts_once: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_counts_once", default=False)
 
-_PLACE: AttachedValue[int] = AttachedValue("place_of_replica")
-"""`_place_of` a context. TensorFlow adds a constant to the graph each time that it is asked for the replica."""
-
 _IS_OF_METRIC: AttachedValue[bool] = AttachedValue("is_of_metric")
-
-
-def of_this_replica() -> contextlib.AbstractContextManager[None]:
-    """Inside, assignments go to this replica's copy alone. All replicas must assign the same."""
-    return setting(_of_this_replica, True)
 
 
 @contextlib.contextmanager
@@ -50,42 +40,8 @@ def of_whole_batch() -> Iterator[None]:
 
     Such as the state of a metric that is updated inside, which the first replica assigns alone.
     """
-    with setting(_of_this_replica, True), setting(_counts_once, True):
+    with of_this_replica(), setting(_counts_once, True):
         yield
-
-
-def is_of_this_replica() -> bool:
-    """Whether assignments go to this replica's copy alone."""
-    return _of_this_replica.get()
-
-
-def own_copy(variable: Any) -> Any:
-    """This replica's copy of a Keras or TensorFlow variable."""
-    if isinstance(variable, TableVariable):
-        return variable.part
-    value = variable
-    if isinstance(variable, keras.Variable):
-        # As it is stored: in a layer's call in mixed precision Keras would cast it.
-        with keras_variables.AutocastScope(None):
-            value = variable.value
-    if not isinstance(value, tf.distribute.DistributedValues):
-        return value
-    context = tf.distribute.get_replica_context()
-    return own_of(context.strategy.experimental_local_results(value))
-
-
-def own_of(values: Sequence[Any]) -> Any:
-    """This replica's one of values that each of this worker's replicas has one of; outside of replicas the first."""
-    context = tf.distribute.get_replica_context()
-    if len(values) == 1 or context is None:
-        return values[0]
-    return values[_PLACE.get_or_make(context, lambda: _place_of(context))]
-
-
-def _place_of(context: tf.distribute.ReplicaContext) -> int:
-    """Which of this worker's replicas has the context."""
-    replica = int(tf.get_static_value(context.replica_id_in_sync_group))
-    return replica - local_replicas(context.strategy).start
 
 
 def _is_summed(value: Any) -> bool:
@@ -116,7 +72,7 @@ def direct_assign(original: Function) -> Function:
     """
 
     def repaired(self: Any, value: Any) -> None:
-        if _of_this_replica.get():
+        if is_of_this_replica():
             if _counts_once.get() and _is_summed(self._value) and not is_first_replica():
                 return
             copy = own_copy(self._value)
@@ -153,7 +109,7 @@ def own_assign(original: Function) -> Function:
     """Repairs `DistributedVariable.assign`, `assign_add` and `assign_sub`, where replicas assign each its own copy."""
 
     def repaired(self: Any, value: Any, use_locking: bool = False, name: Any = None, read_value: bool = True) -> Any:
-        if not _of_this_replica.get() or tf.distribute.in_cross_replica_context():
+        if not is_of_this_replica() or tf.distribute.in_cross_replica_context():
             return original(self, value, use_locking, name, read_value)
         copy = own_of(tf.distribute.get_strategy().experimental_local_results(self))
         if _counts_once.get() and _is_summed(self) and not is_first_replica():
@@ -184,7 +140,7 @@ def initialize(original: Function) -> Function:
 
     def repaired(self: Any, value: Any) -> None:
         # The first update of a metric that each replica updates with the rows of all: see `whole_metrics`.
-        is_whole = is_alone() and not _of_this_replica.get()
+        is_whole = is_alone() and not is_of_this_replica()
         outside_of_replicas(lambda: initialized(self, value, is_whole=is_whole))
 
     return repaired
@@ -214,7 +170,7 @@ def assign(original: Function) -> Function:
     """Repairs `TFOptimizer.assign`, `assign_add` and `assign_sub`."""
 
     def repaired(self: Any, variable: Any, value: Any) -> None:
-        if _of_this_replica.get():
+        if is_of_this_replica():
             original(self, own_copy(variable), value)
         else:
             original(self, variable, fitting(self, variable, value))
@@ -226,7 +182,7 @@ def update_step(original: Function) -> Function:
     """Repairs `TFOptimizer._backend_update_step`."""
 
     def repaired(self: Any, grads: Sequence[Any], trainable_variables: Sequence[Any], learning_rate: Any) -> None:
-        if not _of_this_replica.get():
+        if not is_of_this_replica():
             original(self, grads, trainable_variables, learning_rate)
             return
         pairs = [pair for pair in zip(grads, trainable_variables, strict=True) if holds(self, pair[1])]
@@ -255,7 +211,7 @@ def as_without_strategy(original: Function) -> Function:
     plain = getattr(BaseOptimizer, original.__name__)
 
     def repaired(self: Any, *args: Any) -> Any:
-        return plain(self, *args) if _of_this_replica.get() else original(self, *args)
+        return plain(self, *args) if is_of_this_replica() else original(self, *args)
 
     return repaired
 
@@ -264,7 +220,7 @@ def scaled_apply(original: Function) -> Function:
     """Repairs `LossScaleOptimizer._tf_apply`: gradients are finite, or not, on all replicas alike."""
 
     def repaired(self: Any, grads: Sequence[Any], trainable_variables: Any = None) -> None:
-        if _of_this_replica.get():
+        if is_of_this_replica():
             self._common_apply(grads, trainable_variables)
         else:
             original(self, grads, trainable_variables)

@@ -4,8 +4,7 @@ All replicas draw with the same seeds. A draw with a size of the batch takes the
 draw of a fixed shape is the same on every replica.
 
 - `seeds`: the seed of a draw, the same on every replica; `loops_and_branches`: where it could not be
-- `traced_draws`, `batch_size`: where sizes are plain numbers, which are those of the batch, by a trace of the user's
-  code, and as `keras.ops.shape` marks them
+- `batch_size`: sizes that are plain numbers, marked as those of the batch by `keras.ops.shape`
 - `draw_sizes`: which size of a draw is that of the batch; `size_origins`: where a size comes from
 - `philox_rows`: rows of a draw, by the counter of the generator
 - `draws`: the functions of `keras.random`; `stateless_draws`: the operations below them, and below

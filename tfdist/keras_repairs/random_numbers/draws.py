@@ -14,11 +14,11 @@ import tensorflow as tf
 from keras.src import backend
 
 from tfdist.keras_repairs.base.replica_step import current_step
+from tfdist.keras_repairs.coupling.traced_calls import is_noting
 from tfdist.keras_repairs.random_numbers import draw_replay
 from tfdist.keras_repairs.random_numbers.batch_size import BatchSize
 from tfdist.keras_repairs.random_numbers.draw_sizes import Size, note_draw, part_of_draw, sizes_of
 from tfdist.keras_repairs.random_numbers.stateless_draws import drawing, shuffled
-from tfdist.keras_repairs.random_numbers.traced_draws import is_noting
 
 Function = Callable[..., Any]
 

@@ -20,10 +20,10 @@ from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base import tensorflow_seeds
 from tfdist.keras_repairs.base.replica_step import current_step, is_alone, is_compiled_alone, is_tried_out
 from tfdist.keras_repairs.base.tensorflow_seeds import ReplicaStreams
+from tfdist.keras_repairs.coupling.traced_calls import is_noting
 from tfdist.keras_repairs.random_numbers import draw_replay, philox_rows
 from tfdist.keras_repairs.random_numbers.draw_sizes import PartOfDraw, Size, as_shape, part_of_draw, sizes_of
 from tfdist.keras_repairs.random_numbers.stateless_draws import drawing, shuffled
-from tfdist.keras_repairs.random_numbers.traced_draws import is_noting
 
 _OF_TENSORFLOW = "tf.random"
 _RESERVED = 256

@@ -18,6 +18,7 @@ import tensorflow as tf
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.base.replica_step import current_step, is_compiled_alone
+from tfdist.keras_repairs.coupling.traced_calls import is_noting
 from tfdist.keras_repairs.coupling.whole_batch import whole_batch_for_rows
 from tfdist.keras_repairs.random_numbers import draw_replay, philox_rows
 from tfdist.keras_repairs.random_numbers.draw_sizes import (
@@ -29,7 +30,6 @@ from tfdist.keras_repairs.random_numbers.draw_sizes import (
     part_of_draw,
     sizes_of,
 )
-from tfdist.keras_repairs.random_numbers.traced_draws import is_noting
 
 Function = Callable[..., Any]
 Whole = Callable[[], tf.Tensor]

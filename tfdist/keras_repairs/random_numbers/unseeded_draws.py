@@ -18,6 +18,7 @@ from keras.src import backend
 
 from tfdist.keras_repairs.base import tensorflow_seeds
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, is_alone, replica_id
+from tfdist.keras_repairs.coupling.traced_calls import is_noting
 from tfdist.keras_repairs.random_numbers import draw_replay, seeded_draws
 from tfdist.keras_repairs.random_numbers.draw_sizes import (
     Size,
@@ -29,7 +30,6 @@ from tfdist.keras_repairs.random_numbers.draw_sizes import (
 from tfdist.keras_repairs.random_numbers.loops_and_branches import is_decided_by_batch
 from tfdist.keras_repairs.random_numbers.seeds import FAR_APART
 from tfdist.keras_repairs.random_numbers.stateless_draws import drawing
-from tfdist.keras_repairs.random_numbers.traced_draws import is_noting
 
 Function = Callable[..., Any]
 

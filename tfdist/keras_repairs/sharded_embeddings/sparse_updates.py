@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfdist.keras_repairs.optimizer.variable_updates import is_of_this_replica, own_copy
+from tfdist.keras_repairs.base.replica_copies import is_of_this_replica, own_copy
 
 Function = Callable[..., Any]
 

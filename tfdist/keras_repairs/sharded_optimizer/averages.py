@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfdist.keras_repairs.optimizer.variable_updates import is_of_this_replica
+from tfdist.keras_repairs.base.replica_copies import is_of_this_replica
 from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
 from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import OptimizerParts, parts_of, updated
 from tfdist.keras_repairs.sharded_optimizer.whole_slots import own_part, whole_value

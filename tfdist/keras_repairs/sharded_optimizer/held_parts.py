@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tfdist.keras_repairs.optimizer.model_optimizers import optimizers_of
+from tfdist.keras_repairs.base.model_optimizers import optimizers_of
 from tfdist.keras_repairs.sharded_embeddings.table_variable import tables_of
 from tfdist.keras_repairs.sharded_optimizer.cut_kinds import is_container
 from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import OptimizerParts, parts_of

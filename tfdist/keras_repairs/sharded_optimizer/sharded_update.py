@@ -15,7 +15,7 @@ import keras
 import tensorflow as tf
 
 from tfdist.keras_repairs.base.attached_value import AttachedValue
-from tfdist.keras_repairs.optimizer.variable_updates import own_copy
+from tfdist.keras_repairs.base.replica_copies import own_copy
 from tfdist.keras_repairs.sharded_embeddings.slice_exchange import own_slices, slices_for_owner
 from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
 from tfdist.keras_repairs.sharded_optimizer import clipping

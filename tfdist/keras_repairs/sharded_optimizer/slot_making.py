@@ -14,9 +14,9 @@ import tensorflow as tf
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 
 from tfdist.keras_repairs.base.context_variables import setting
-from tfdist.keras_repairs.optimizer.state_sizes import check_memory, is_asked, track_size
 from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
 from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import Slot, begin, parts_while_built
+from tfdist.keras_repairs.sharded_optimizer.state_sizes import check_memory, is_asked, track_size
 from tfdist.keras_repairs.sharded_parameters.cut_variable import is_cut_variable
 from tfdist.runtime.local_variables import local_variables
 from tfdist.runtime.offload.offloading import on_host

@@ -14,8 +14,8 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from tfdist.keras_repairs.files.stored_values import read_part, stored_value
-from tfdist.keras_repairs.optimizer.model_optimizers import optimizers_of
+from tfdist.keras_repairs.base.model_optimizers import optimizers_of
+from tfdist.keras_repairs.files.arrays.stored_values import read_part, stored_value
 from tfdist.keras_repairs.sharded_embeddings.table_variable import tables_of
 from tfdist.keras_repairs.sharded_optimizer.cut_kinds import is_container
 from tfdist.keras_repairs.sharded_optimizer.held_parts import cut_optimizers

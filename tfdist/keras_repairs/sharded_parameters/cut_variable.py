@@ -15,8 +15,8 @@ import tensorflow as tf
 from keras.src.backend.common import stateless_scope, variables
 
 from tfdist.keras_repairs.base.attached_value import AttachedValue
-from tfdist.keras_repairs.files.late_arrays import LateArray
-from tfdist.keras_repairs.files.stored_values import read_part
+from tfdist.keras_repairs.files.arrays.late_arrays import LateArray
+from tfdist.keras_repairs.files.arrays.stored_values import read_part
 from tfdist.keras_repairs.sharded_parameters.gathered_reads import read
 from tfdist.keras_repairs.sharded_parameters.part_storage import PartStorage
 from tfdist.runtime.local_variables import local_variables

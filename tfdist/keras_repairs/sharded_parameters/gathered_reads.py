@@ -11,7 +11,7 @@ from tensorflow.python.eager import record
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.replica_step import is_alone
-from tfdist.keras_repairs.optimizer.gradient_sums import reduce_gradients, weighted
+from tfdist.keras_repairs.gradients.gradient_sums import reduce_gradients, weighted
 from tfdist.keras_repairs.sharded_parameters.eager_sums import current_sums, next_read
 from tfdist.keras_repairs.sharded_parameters.layer_scopes import LayerScope, reading_scope
 from tfdist.keras_repairs.sharded_parameters.part_storage import PartStorage

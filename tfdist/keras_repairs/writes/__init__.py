@@ -2,7 +2,6 @@
 
 One device writes once a step, what it computes of the global batch; and nothing where code is only tried out.
 
-- `noted_writes`: what code writes that is tried out, where nothing is written; what replicas can share out of it
 - `global_values`: what replicas write, made that of the global batch
 - `writing_replica`: which replica writes it
 - `write_operations`: the operations of TensorFlow that write, and those that take something away

@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, is_tried_out, whole_step
+from tfdist.keras_repairs.coupling.trials.noted_writes import note_write
 from tfdist.keras_repairs.writes.global_values import of_global_batch
-from tfdist.keras_repairs.writes.noted_writes import note_write
 from tfdist.keras_repairs.writes.writing_replica import Where, has_part, nothing_written, of_all, writes
 
 Function = Callable[..., Any]

@@ -14,7 +14,7 @@ from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.inputs.data_position import FitData, describe
 from tfdist.keras_repairs.inputs.epoch_iterator import whole_batches
 from tfdist.keras_repairs.model_checks.model_facts import model_facts
-from tfdist.keras_repairs.optimizer.state_sizes import tensor_size, trainings_of
+from tfdist.keras_repairs.sharded_optimizer.state_sizes import tensor_size, trainings_of
 from tfdist.plan.memory.held_state import held_state
 from tfdist.sharding.sharding_mode import ShardMode
 

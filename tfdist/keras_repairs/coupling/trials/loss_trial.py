@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tfdist.keras_repairs.coupling.trials import made_up_labels
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState, value_of
+from tfdist.keras_repairs.coupling.trials.noted_writes import Write, noting_writes, unshared_write
 from tfdist.keras_repairs.coupling.trials.part_comparison import (
     PARTS,
     TOLERANCE,
@@ -21,7 +22,6 @@ from tfdist.keras_repairs.coupling.trials.part_comparison import (
     kinds,
 )
 from tfdist.keras_repairs.coupling.trials.trial_scope import in_trial, on_part
-from tfdist.keras_repairs.writes.noted_writes import Write, noting_writes, unshared_write
 from tfdist.text import safe_str
 
 

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.coupling.trials.made_up_inputs import Inputs, Numbers, made_up
+from tfdist.keras_repairs.coupling.trials.noted_writes import Write, noting_writes, unshared_write
 from tfdist.keras_repairs.coupling.trials.part_comparison import (
     OF_NETWORKS,
     Kind,
@@ -25,7 +26,6 @@ from tfdist.keras_repairs.coupling.trials.steps.assigned_variables import Assign
 from tfdist.keras_repairs.coupling.trials.steps.step_capture import capturing
 from tfdist.keras_repairs.coupling.trials.steps.step_verdict import Cause, StepVerdict, failed
 from tfdist.keras_repairs.coupling.trials.trial_scope import in_trial
-from tfdist.keras_repairs.writes.noted_writes import Write, noting_writes, unshared_write
 
 Step = Callable[[Any], Any]
 

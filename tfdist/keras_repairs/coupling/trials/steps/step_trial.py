@@ -16,6 +16,7 @@ from tfdist.keras_repairs.base.replica_step import current_step
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.coupling.trials.made_up_inputs import Inputs, Numbers, made_up
 from tfdist.keras_repairs.coupling.trials.made_up_labels import IGNORED
+from tfdist.keras_repairs.coupling.trials.noted_writes import noting_writes
 from tfdist.keras_repairs.coupling.trials.part_comparison import EQUAL, OF_NETWORKS, UNEQUAL, Split, tolerance_of
 from tfdist.keras_repairs.coupling.trials.replica_trial import Assignments, Mode, OneAndTwo, on_one_and_two
 from tfdist.keras_repairs.coupling.trials.steps.assigned_variables import Before
@@ -23,7 +24,6 @@ from tfdist.keras_repairs.coupling.trials.steps.step_capture import capturing
 from tfdist.keras_repairs.coupling.trials.steps.step_comparison import StepResults, compared, known_updates
 from tfdist.keras_repairs.coupling.trials.steps.step_verdict import Cause, StepVerdict, failed
 from tfdist.keras_repairs.coupling.trials.trial_scope import in_trial
-from tfdist.keras_repairs.writes.noted_writes import noting_writes
 
 _LARGE_GRADIENTS = 1e4
 """Gradients so many times as large are beyond what any step clips them to."""

@@ -1,4 +1,4 @@
-"""Metrics that are no sums over samples, such as a maximum: computed on the rows of all replicas, by each of them."""
+"""`tfdist.gathered`: what is computed on the rows of all replicas, by each of them, such as a metric that is no sum."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import Any
 import keras
 
 from tfdist.keras_repairs.base.replica_step import is_one_of_several
+from tfdist.keras_repairs.coupling.declarations import Declared
+from tfdist.keras_repairs.coupling.declaring import declared
+from tfdist.keras_repairs.coupling.gathered_layers import GatheredLayer
 from tfdist.keras_repairs.forward.metrics import declare_gathered
 from tfdist.keras_repairs.forward.whole_metrics import make_whole, update_whole
 
@@ -56,3 +59,30 @@ class GatheredMetric(keras.metrics.Metric):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> GatheredMetric:
         return cls(**{**config, "metric": keras.saving.deserialize_keras_object(config["metric"])})
+
+
+def gathered(what: Any) -> Any:
+    """Declares that the result for a sample depends on the other samples of its batch, which other replicas hold.
+
+    Every replica then computes it on the rows of all replicas, as one device would, and gradients flow back to the
+    replicas that the rows are of. Exact for anything, at the price of sending what it takes to every replica. On one
+    replica it changes nothing.
+
+    Args:
+        what: A Keras loss or metric, for `compile` or a step of your own; a layer or model, to be put in its place in
+            another one; or a function of tensors, which `compile`
+            takes for a loss `(y_true, y_pred)` or a metric, and which may be called anywhere in a model or a step:
+            `tfdist.gathered(function)(tensors)`. Tensors whose first dimension is the samples are gathered, and each
+            replica gets its own rows of outputs that have rows; other outputs are the same on every replica.
+
+    Returns:
+        A loss, a metric, a layer or a function of the same name, which is saved and loaded with the model.
+
+    Raises:
+        UsageError: `what` is none of these.
+    """
+    if isinstance(what, keras.metrics.Metric):
+        return GatheredMetric(what)
+    if isinstance(what, keras.layers.Layer):
+        return GatheredLayer(what)
+    return declared(what, Declared.GATHERED, "a Keras loss, metric, layer or model, or a function of tensors")

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, note_gathering
-from tfdist.keras_repairs.optimizer.slice_origins import lookups
+from tfdist.keras_repairs.gradients.slice_origins import lookups
 from tfdist.runtime.transport import replica_sums
 
 Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices | None

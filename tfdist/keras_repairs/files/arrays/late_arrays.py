@@ -13,7 +13,7 @@ import tensorflow as tf
 from keras.src.saving import saving_lib
 from numpy.typing import NDArray
 
-from tfdist.keras_repairs.files.stored_values import dataset_of
+from tfdist.keras_repairs.files.arrays.stored_values import dataset_of
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.workers import worker_count
 from tfdist.sharding.sharding_mode import WHOLE_BELOW
