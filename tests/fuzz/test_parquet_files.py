@@ -20,7 +20,7 @@ from tfdist.data.files.parquet_footers import check_footers
 from tfdist.data.formats import parquet_files
 from tfdist.data.random_access import parquet_reader
 from tfdist.data.random_access.parquet_reader import ParquetFeatures, ParquetReader
-from tfdist.data.tools.parquet_checks import make_parquet_checker
+from tfdist.data.tools.parquet_checks import ParquetRules, make_parquet_checker
 from tfdist.errors import DataError
 
 
@@ -106,4 +106,4 @@ def read(path: Path) -> None:
         section = ParquetSource(format="parquet", files=str(path), label="y", shapes={"b": [3]})
         assert parquet_files.measure(section, "data.train").samples >= 1
     with contextlib.suppress(DataError):
-        make_parquet_checker(None)(path, lambda _: None)
+        make_parquet_checker(ParquetRules())(path, lambda _: None)

@@ -76,7 +76,8 @@ def _checker(kind: str, files: Sequence[Path], columns: list[str] | None, separa
 
         return make_tar_checker, None
     if kind == "parquet":
-        from tfdist.data.tools.parquet_checks import make_parquet_checker
+        from tfdist.data.files.parquet_footers import fatal_footers
+        from tfdist.data.tools.parquet_checks import ParquetRules, make_parquet_checker
 
-        return make_parquet_checker, columns
+        return make_parquet_checker, ParquetRules(columns, fatal_footers(files))
     return make_line_checker, CsvRules.of(files, columns) if kind == "csv" else TextRules(separator)

@@ -63,11 +63,26 @@ def check_footers(paths: Sequence[Path]) -> None:
     """
     found = _fatal_footer(tuple(map(str, paths)), tuple(stamp_of(str(path)) for path in paths))
     if found is not None:
-        path, name = found
-        raise DataError(
-            f"{path} cannot be read as a Parquet file: its footer is damaged, and ends the process that reads it "
-            f"({name}). Write or copy the file again."
-        )
+        raise fatal_error(*found)
+
+
+def fatal_footers(paths: Sequence[Path]) -> dict[str, str]:
+    """All files whose footers would end this process -> by which signal."""
+    found: dict[str, str] = {}
+    left = [str(path) for path in paths if path.is_file()]
+    while left and (fatal := _fatal_footer(tuple(left), tuple(map(stamp_of, left)))) is not None:
+        path, name = fatal
+        found[path] = name
+        left = left[left.index(path) + 1 :]
+    return found
+
+
+def fatal_error(path: str, name: str) -> DataError:
+    """The error of a file whose footer ends a process by a signal."""
+    return DataError(
+        f"{path} cannot be read as a Parquet file: its footer is damaged, and ends the process that reads it ({name}). "
+        "Write or copy the file again."
+    )
 
 
 @functools.lru_cache(maxsize=16)

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from tfdist.data.files.parquet_footers import fatal_error
 from tfdist.data.random_access.parquet_columns import load_pyarrow
 from tfdist.data.tools.file_checks import FileCheck, FilePart, FileProblem, check_parts
 from tfdist.data.tools.process_pool import ReportProgress, TaskFunction
 from tfdist.errors import DataError
 
 
-def make_parquet_checker(columns: Sequence[str] | None) -> TaskFunction:
-    """Returns what checks a file, for `run_in_processes`; it reports bytes.
+@dataclass(frozen=True)
+class ParquetRules:
+    """How Parquet files are checked.
 
-    Args:
+    Attributes:
         columns: Those that are read; None for all.
+        fatal: Files that would end the process that reads them -> by which signal, see `fatal_footers`.
+    """
+
+    columns: Sequence[str] | None = None
+    fatal: Mapping[str, str] = field(default_factory=dict)
+
+
+def make_parquet_checker(rules: ParquetRules) -> TaskFunction:
+    """Returns what checks a file, for `run_in_processes`; it reports bytes.
 
     Raises:
         UsageError: pyarrow is not installed.
@@ -24,14 +36,17 @@ def make_parquet_checker(columns: Sequence[str] | None) -> TaskFunction:
     load_pyarrow()
 
     def check(path: Path, report: ReportProgress) -> FileCheck:
-        return check_parts(path, report, lambda file, name, size: _parts(file, name, size, columns))
+        return check_parts(path, report, lambda file, name, size: _parts(file, name, size, rules))
 
     return check
 
 
-def _parts(opened: IO[bytes], path: Path, size: int, columns: Sequence[str] | None) -> Iterator[FilePart]:
+def _parts(opened: IO[bytes], path: Path, size: int, rules: ParquetRules) -> Iterator[FilePart]:
     if not size:
         return
+    if str(path) in rules.fatal:
+        raise fatal_error(str(path), rules.fatal[str(path)])
+    columns = rules.columns
     arrow = load_pyarrow()
     failures = (OSError, ValueError, arrow.ArrowException)
     try:

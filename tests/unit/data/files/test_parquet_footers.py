@@ -11,8 +11,9 @@ import pytest
 from tfdist import bounded_command
 from tfdist.config.data_sections import ParquetSource
 from tfdist.data.files import parquet_footers
-from tfdist.data.files.parquet_footers import check_footers
+from tfdist.data.files.parquet_footers import check_footers, fatal_footers
 from tfdist.data.format_registry import measure
+from tfdist.data.tools.parquet_checks import ParquetRules, make_parquet_checker
 from tfdist.data.tools.starter.parquet_table import parquet_table
 from tfdist.errors import DataError
 
@@ -42,6 +43,18 @@ def test_a_file_with_such_a_footer_is_named(tmp_path: Path) -> None:
         measure(ParquetSource(format="parquet", files=files, label="y"), "data.train")
     with pytest.raises(DataError, match=f"{damaged} cannot be read as a Parquet file"):
         parquet_table((damaged,))
+
+
+def test_the_check_of_files_goes_on_after_each(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{number}.parquet" for number in range(4)]
+    for number, path in enumerate(paths):
+        path.write_bytes(FATAL) if number % 2 else valid(path)
+    fatal = fatal_footers([*paths, tmp_path / "none.parquet"])
+    check = make_parquet_checker(ParquetRules(fatal=fatal))
+    found = [check(path, lambda count: None) for path in paths]
+    assert [each.records for each in found] == [1, 0, 1, 0]
+    assert [problem.reason for each in found for problem in each.problems] == ["unreadable"] * 2
+    assert "its footer is damaged" in found[3].problems[0].text
 
 
 def test_it_is_looked_for_again_only_where_a_file_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

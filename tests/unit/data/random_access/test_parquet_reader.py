@@ -16,7 +16,7 @@ from tfdist.data.random_access import parquet_reader
 from tfdist.data.random_access.parquet_columns import load_pyarrow
 from tfdist.data.random_access.parquet_reader import ParquetFeatures, ParquetReader
 from tfdist.data.sample_source import ArraySpec, SampleSpecs
-from tfdist.data.tools.parquet_checks import make_parquet_checker
+from tfdist.data.tools.parquet_checks import ParquetRules, make_parquet_checker
 from tfdist.errors import DataError, UsageError
 
 pa = pytest.importorskip("pyarrow")
@@ -157,7 +157,7 @@ def test_a_file_that_changes_is_named(tmp_path: Path) -> None:
 
 def test_the_check_finds_every_damaged_row_group(tmp_path: Path) -> None:
     path = write(tmp_path / "a.parquet")
-    check, reported = make_parquet_checker(None), []
+    check, reported = make_parquet_checker(ParquetRules()), []
     good = check(path, reported.append)
     assert (good.records, good.problems, sum(reported)) == (10, (), path.stat().st_size)
     damage(path)
@@ -165,13 +165,13 @@ def test_the_check_finds_every_damaged_row_group(tmp_path: Path) -> None:
     assert (bad.records, [problem.record for problem in bad.problems]) == (6, [4])
     assert f"{path}, row group 1, rows 4 to 7: " in bad.problems[0].text
     assert check(path, reported.append) == bad
-    assert not make_parquet_checker(["a"])(path, reported.append).problems  # the label alone is damaged
+    assert not make_parquet_checker(ParquetRules(["a"]))(path, reported.append).problems  # the label alone is damaged
     path.write_bytes(b"")
     assert [problem.reason for problem in check(path, reported.append).problems] == ["empty"]
     path.write_bytes(b"PAR1 and no more")
     (problem,) = check(path, reported.append).problems
     assert problem.reason == "unreadable" and "cannot be read as a Parquet file" in problem.text
-    (problem,) = make_parquet_checker(["b"])(write(path), reported.append).problems
+    (problem,) = make_parquet_checker(ParquetRules(["b"]))(write(path), reported.append).problems
     assert problem.text == f"{path} has no column b. It has: a, y."
 
 
