@@ -90,6 +90,20 @@ def test_a_host_that_is_cut_off_ends_the_run_everywhere(ssh_hosts: MakeHosts) ->
     until(lambda: not launches.on_hosts(), timeout=80, otherwise="h2 went on")
 
 
+@pytest.mark.slow
+@pytest.mark.bound(300)
+@pytest.mark.parametrize("host", ["h1", "h2"])
+def test_a_launcher_that_is_stopped_is_named_and_ends_with_all(ssh_hosts: MakeHosts, host: str) -> None:
+    """The chief's, which decides for all, or another one."""
+    launches = ssh_hosts(2)
+    launch = in_training(launches, "--grace", 2)
+    os.kill(launcher_on(launches, host), signal.SIGSTOP)
+    assert launch.end(200) == 4, launch.err
+    index = int(host == "h2")
+    assert f"error: worker {index} ({host}" in launch.err.replace(launches.servers.hosts[host].name, host), launch.err
+    assert "has not answered for 120 s: it is stopped" in launch.err
+
+
 def test_a_worker_that_fails_is_reported_once(ssh_hosts: MakeHosts) -> None:
     launches = ssh_hosts(3)
     launch = launches.launch("train.py", "*:listen", "1:raise:ValueError boom", "*:hang")
