@@ -51,7 +51,7 @@ def write_folder(folder: Path) -> str:
 def _by_tensorflow(folder: str) -> Any:
     import tensorflow as tf
 
-    from tfdist.data.formats.image_files import ImageFiles
+    from tfdist.data.files.image_folder import ImageFiles
 
     found = ImageFiles.find(folder)
     paths = [str(path) for path in found.paths]

@@ -12,10 +12,11 @@ from tensorflow.python.distribute import values
 
 from tests.devices.repair_removal import take_out
 from tests.devices.wrong_sharings import Function, Patch, is_first, is_last, shared, wrong
+from tfdist.keras_repairs.base import replica_copies
 from tfdist.keras_repairs.base.replica_step import replica_count, replica_id
 from tfdist.keras_repairs.forward import batch_moments
 from tfdist.keras_repairs.gradients import gradient_sums
-from tfdist.keras_repairs.optimizer import gradient_accumulation, gradient_reduction, variable_updates
+from tfdist.keras_repairs.optimizer import gradient_accumulation, gradient_reduction
 from tfdist.keras_repairs.random_numbers import draws
 from tfdist.keras_repairs.random_numbers.draw_sizes import PartOfDraw
 
@@ -116,7 +117,7 @@ def accumulators_left_full(patch: Patch) -> None:
     original = gradient_accumulation._taken_out
 
     def taken(optimizer: Any, grads: Any, variables: Any) -> Any:
-        kept = [variable_updates.own_copy(each) for each in optimizer._accumulated_gradients]
+        kept = [replica_copies.own_copy(each) for each in optimizer._accumulated_gradients]
         before = [tf.identity(copy) for copy in kept]
         total = original(optimizer, grads, variables)
         for copy, value in zip(kept, before, strict=True):
@@ -197,7 +198,7 @@ def update_steps(patch: Patch, changed: Function) -> None:
 @wrong("rich")
 def slots_not_updated(patch: Patch) -> None:
     def changed(original: Function, optimizer: Any, *args: Any) -> None:
-        slots = [variable_updates.own_copy(slot) for slot in optimizer.momentums]
+        slots = [replica_copies.own_copy(slot) for slot in optimizer.momentums]
         before = [tf.identity(slot) for slot in slots]
         original(optimizer, *args)
         for slot, value in zip(slots, before, strict=True):
@@ -277,7 +278,7 @@ def variable_left_to_the_first_replica(patch: Patch) -> None:
     def changed(original: Function, variable: Any, value: Any, *args: Any, **kwargs: Any) -> Any:
         if not variable.name.startswith("seen"):
             return original(variable, value, *args, **kwargs)
-        copy = variable_updates.own_of(tf.distribute.get_strategy().experimental_local_results(variable))
+        copy = replica_copies.own_of(tf.distribute.get_strategy().experimental_local_results(variable))
         return copy.assign_add(value) if is_first() else copy
 
     shared(patch, values.DistributedVariable, "assign_add", changed)

@@ -20,11 +20,11 @@ from tfdist.data.formats.text_files import TextReader
 from tfdist.data.tools.line_checks import CsvRules, TextRules, make_line_checker
 from tfdist.data.tools.shard_manifest import ShardManifest
 from tfdist.errors import DataError, UsageError
-from tfdist.training.inference.output_columns import OutputColumn
 from tfdist.training.inference.outputs.kept_outputs import MANIFEST_FILE as OUTPUTS_FILE
 from tfdist.training.inference.outputs.kept_outputs import KeptFile, KeptOutputs
 from tfdist.training.inference.part_manifest import Part, PartManifest
 from tfdist.training.inference.part_store import MANIFEST_FILE, PartStore
+from tfdist.training.model_outputs.output_columns import OutputColumn
 
 ARRAYS = {"x_train": np.arange(12, dtype=np.float32).reshape(4, 3), "y_train": np.arange(4)}
 NPZ = (npz(ARRAYS), npz(ARRAYS, packed=True), npz({**ARRAYS, "y_train": np.array([None] * 4)}))

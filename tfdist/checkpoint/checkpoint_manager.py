@@ -29,9 +29,9 @@ from tfdist.checkpoint.parts.parted_file import is_parted, opened_weights
 from tfdist.checkpoint.retention_policy import RetentionPolicy
 from tfdist.errors import RunDirError
 from tfdist.rundir.temp_names import temporary_folder
+from tfdist.runtime.collectives.chief_broadcast import opened_file_from_chief, text_from_chief
 from tfdist.runtime.collectives.decisions import broadcast
 from tfdist.runtime.stores.object_stores import path_of
-from tfdist.runtime.transport.chief_broadcast import opened_file_from_chief, text_from_chief
 from tfdist.runtime.workers import worker_count, worker_rank
 
 WAIT_SECONDS = 300.0

@@ -15,10 +15,10 @@ import tensorflow as tf
 
 from tfdist.data.argument_checks import integer
 from tfdist.data.files.file_patterns import FilePatterns, matching
+from tfdist.data.files.image_folder import ImageFiles
 from tfdist.data.formats.array_samples import array_source
 from tfdist.data.formats.csv_files import CsvReader
 from tfdist.data.formats.generator_samples import GeneratorSamples
-from tfdist.data.formats.image_files import ImageFiles
 from tfdist.data.formats.image_samples import ImageSamples
 from tfdist.data.formats.npz_files import npz_source
 from tfdist.data.formats.parquet_samples import ParquetSamples

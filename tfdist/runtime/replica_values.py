@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
+from tfdist.runtime.collectives.chief_broadcast import PIECE_BYTES
 from tfdist.runtime.collectives.decisions import all_gather
-from tfdist.runtime.transport.chief_broadcast import PIECE_BYTES
 from tfdist.runtime.workers import local_replicas
 
 _DIGEST_BYTES = 16

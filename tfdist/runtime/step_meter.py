@@ -12,7 +12,6 @@ import tensorflow as tf
 from tensorflow.python.framework import config
 
 from tfdist.runtime.local_variables import local_variables
-from tfdist.runtime.strategy_settings import settings_of
 
 Values = Sequence[tf.Tensor | tf.IndexedSlices]
 
@@ -100,12 +99,6 @@ class StepMeter:
         """The counts until now, which may include a part of the step that runs."""
         fetched = float(self._fetched.numpy()) + self._fetched_outside
         return MeterReading(float(self._samples.numpy()), float(self._waited.numpy()), fetched)
-
-
-def waited_for_data(strategy: tf.distribute.Strategy) -> float:
-    """Seconds that the training steps of this worker have waited for its own data; 0 without a meter."""
-    meter = settings_of(strategy).meter
-    return 0.0 if meter is None else meter.read().fetched
 
 
 def _time_after(values: Values) -> tf.Tensor:

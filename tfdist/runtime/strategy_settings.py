@@ -121,3 +121,9 @@ def shares_of(strategy: tf.distribute.Strategy) -> tuple[int, int]:
 def settings_of(strategy: tf.distribute.Strategy) -> StrategySettings:
     """The settings of `strategy`, to read and to change."""
     return _settings.setdefault(strategy, StrategySettings())
+
+
+def waited_for_data(strategy: tf.distribute.Strategy) -> float:
+    """Seconds that the training steps of this worker have waited for its own data; 0 without a meter."""
+    meter = settings_of(strategy).meter
+    return 0.0 if meter is None else meter.read().fetched

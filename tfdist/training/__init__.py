@@ -4,7 +4,7 @@
 script calls. They make a `session/`, which opens the link of `supervision/` to the launcher, sets up devices and
 strategy, and installs the repairs of Keras. Then `config_objects/` makes what a config describes and `config_run/`
 trains it, `script_run/` executes a script, or `inference/` predicts, evaluates and, with `quantization/`, quantizes;
-`pruned_model/` measures what a pruning has come to.
+`pruned_model/` measures what a pruning has come to: as `requests/` say, of the `model_outputs/`.
 While they train, `pruning/` takes weights away and `quantization_aware/` rounds them where a callback asks for it,
 `checkpoints/` saves and resumes, `supervision/` reports and stops, `results/` are what a script leaves behind,
 `probes/` record for `tfdist verify`, and `rehearsal/` has a run only tried. In a process of its own and without a
@@ -12,8 +12,8 @@ session, `export/` writes a model for other runtimes, in which `artifacts/` runs
 step would hold.
 
 A room imports only from earlier ones: `supervision/`; `probes/` and `checkpoints/`; `rehearsal/` and `results/`;
-`session/`; `pruning/` and `quantization_aware/`; `config_objects/`; the two runs, `inference/` with `quantization/` and
-`pruned_model/`, and `artifacts/`; `export/` and `step_memory/`.
+`session/`; `pruning/` and `quantization_aware/`; `model_outputs/`; `config_objects/`; `requests/`; the two runs,
+`inference/` with `quantization/` and `pruned_model/`, and `artifacts/`; `export/` and `step_memory/`.
 
 Of both kinds of run: `refused_breakpoint` (where a worker has no input),
 `uncollected_imports` (how TensorFlow is imported), `libraries` (versions, seeds), `legacy_keras`

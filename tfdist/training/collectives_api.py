@@ -11,12 +11,13 @@ from typing import Any
 import tensorflow as tf
 
 from tfdist.errors import UsageError
-from tfdist.runtime.collectives import groups, json_objects
+from tfdist.runtime.collectives import json_objects
 from tfdist.runtime.collectives.calls import Call, check_reduction
 from tfdist.runtime.collectives.communicator import Communicator
-from tfdist.runtime.collectives.groups import Group
 from tfdist.runtime.collectives.handles import Handle
 from tfdist.runtime.collectives.strategy_communicator import check_replicas, communicator_of
+from tfdist.runtime.collectives.wire import groups
+from tfdist.runtime.collectives.wire.groups import Group
 from tfdist.training.session import current_session as session
 
 __all__ = ["Group", "Handle"]

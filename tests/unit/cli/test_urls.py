@@ -29,7 +29,7 @@ from tfdist.cli.main import main
         ("config init a.npz s3://b/a.yaml", "CONFIG is a URL"),
         ("config init s3://b/x.npz", "DATA is a URL"),
         ("data shard s3://b/a.npz x", "SOURCE is a URL"),
-        ("plan s3://b/a.yaml", "CONFIG is a URL"),
+        ("plan s3://b/a.yaml", "TARGET is a URL"),
         ("examples copy s3://b/x", "DIR is a URL"),
         ("data shard a.npz s3://b/x", "DEST is a URL"),
     ],

@@ -10,8 +10,8 @@ from typing import Any
 
 from tfdist.launch.agent.dependencies import Dependencies
 from tfdist.launch.agent.failure_diagnosis import from_error, from_signal
-from tfdist.launch.agent.first_failure import first_to_last
 from tfdist.launch.environment import Assignment
+from tfdist.launch.peers.first_failure import first_to_last
 from tfdist.launch.peers.messages import Event
 from tfdist.launch.signals import Signals
 from tfdist.launch.worker.process_sample import ProcessSample

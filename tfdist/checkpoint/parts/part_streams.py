@@ -12,8 +12,8 @@ import tensorflow as tf
 
 from tfdist.checkpoint.parts.part_names import part_name
 from tfdist.checkpoint.pending_checkpoint import FileDigest
+from tfdist.runtime.collectives.chief_broadcast import PIECE_BYTES
 from tfdist.runtime.collectives.decisions import all_gather
-from tfdist.runtime.transport.chief_broadcast import PIECE_BYTES
 from tfdist.runtime.workers import worker_count, worker_rank
 
 

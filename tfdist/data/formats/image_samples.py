@@ -18,7 +18,7 @@ from tfdist.data.ops.sample_indices import SampleIndices
 from tfdist.errors import DataError
 
 if TYPE_CHECKING:
-    from tfdist.data.formats.image_files import ImageFiles
+    from tfdist.data.files.image_folder import ImageFiles
 
 
 class ImageSamples(ReaderSamples):

@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TypeAlias
 
 from tfdist.config.data_sections import FeatureConfig, TfrecordSource
 from tfdist.config.dotted_path import resolve_callable
-from tfdist.data.files.file_patterns import FilePatterns
 from tfdist.data.files.file_systems import local_file_system, random_calls_of
-from tfdist.data.files.remote_files import is_remote, names_of
+from tfdist.data.files.remote_files import is_remote
 from tfdist.data.formats.record_sizes import sizes_of_records
-from tfdist.data.random_access.numbered_records import OnCorrupt
-from tfdist.data.random_access.tfrecord_reader import TFRecordReader
 from tfdist.data.sample_source import ArraySpec, SampleSource, SampleSpecs
+from tfdist.data.sequential.opened_tfrecords import open_tfrecords, why_in_sequence
 from tfdist.data.sequential.sequential_tfrecords import SequentialTFRecordReader
-from tfdist.data.sequential.tfrecord_stream import CHUNK, compression_of
-from tfdist.errors import DataError
-from tfdist.order.sequential_order import LANES, SHUFFLE_BUFFER
+from tfdist.data.sequential.tfrecord_stream import CHUNK
 from tfdist.plan.plan_inputs import FileSizes, SequentialRead, SourceSizes
 
 _WIDTHS = {"float32": 4, "int64": 8, "image": 4}
-
-TFRecords: TypeAlias = TFRecordReader | SequentialTFRecordReader
-"""Readers of records by their numbers."""
-
 
 def open_source(section: TfrecordSource, key: str) -> SampleSource:
     """See `FormatModule.open_source`."""
@@ -69,41 +59,6 @@ def measure(section: TfrecordSource, key: str) -> SourceSizes:
     return sizes_of_records("tfrecord", reader.records, known, estimated=known is None, random_calls=calls)
 
 
-def open_tfrecords(
-    files: FilePatterns,
-    on_corrupt: OnCorrupt = "stop",
-    shuffle_buffer: int = SHUFFLE_BUFFER,
-    interleave: int = LANES,
-) -> TFRecords:
-    """Finds the records of files: in any order where they allow it, else in sequence.
-
-    Args:
-        files: A path, a pattern, or a list of these; with a scheme, such as `gs://`, in a store.
-        on_corrupt: See `Records.open`.
-        shuffle_buffer: For files that are read in sequence; see `Lanes.of`.
-        interleave: For these files: how many are read at the same time, at most.
-
-    Raises:
-        DataError: See `Records.open` and `SequentialTFRecordReader`; or `on_corrupt` is `skip` for files that are read
-            in sequence.
-    """
-    names = names_of(files)
-    compression = next((kind for kind in map(compression_of, names) if kind is not None), "")
-    if not compression and not any(map(is_remote, names)):
-        return TFRecordReader(tuple(map(Path, names)), on_corrupt)
-    if on_corrupt == "skip":
-        raise DataError(
-            f"on_corrupt: skip was asked for, and {names[0]} is {_why(compression)}: it is read in sequence, and "
-            "no record is found after a corrupt one. Use on_corrupt: stop, or files that are local and not "
-            "compressed."
-        )
-    return SequentialTFRecordReader(names, shuffle_buffer, interleave)
-
-
-def _why(compression: str) -> str:
-    return f"{compression}-compressed" if compression else "on another file system"
-
-
 def _sizes_in_sequence(
     reader: SequentialTFRecordReader, known: int | None, calls: tuple[str, ...]
 ) -> SourceSizes:
@@ -121,7 +76,7 @@ def _sizes_in_sequence(
         held_bytes=lanes.number * (lanes.window * sample + 2 * CHUNK),
         random_calls=calls,
         local_disk=None if is_remote(name) else local_file_system(name),
-        sequence=SequentialRead(_why(compression or ""), lanes),
+        sequence=SequentialRead(why_in_sequence(compression or ""), lanes),
     )
 
 

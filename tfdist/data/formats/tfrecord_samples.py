@@ -15,14 +15,14 @@ from tfdist.data.argument_checks import integer
 from tfdist.data.files.file_patterns import FilePatterns
 from tfdist.data.fingerprints import Fingerprint, of_files
 from tfdist.data.formats.image_features import ImageFeature
-from tfdist.data.formats.tfrecord_files import TFRecords, open_tfrecords
-from tfdist.data.ops.record_groups import read_groups
 from tfdist.data.ops.record_parser import RecordParser, reason_of
 from tfdist.data.ops.sample_batches import Augmentation, PaddedBatches, cut_filled, parallel_parses, parse_each
 from tfdist.data.ops.sample_indices import SampleIndices
 from tfdist.data.random_access.numbered_records import OnCorrupt
+from tfdist.data.random_access.record_groups import read_groups
 from tfdist.data.random_access.record_reader import RecordBlock
 from tfdist.data.sample_source import SampleSource
+from tfdist.data.sequential.opened_tfrecords import TFRecords, open_tfrecords
 from tfdist.data.sequential.sequential_tfrecords import SequentialTFRecordReader
 from tfdist.errors import DataError, UsageError
 from tfdist.order.sequential_order import Lanes

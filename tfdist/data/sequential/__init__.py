@@ -2,4 +2,5 @@
 
 `tfrecord_stream` reads a file from its start to its end, and `record_counts` counts its records and keeps the count.
 `sequential_reader` finds samples by their numbers in such streams; `sequential_tfrecords` joins the three.
+`opened_tfrecords` opens files so, or for random access where they allow it.
 """

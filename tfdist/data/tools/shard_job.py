@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from tfdist.config.data_sections import ImagesSource, SourceConfig
+from tfdist.data.files.image_folder import ImageFiles
 from tfdist.data.format_registry import measure
-from tfdist.data.formats.image_files import ImageFiles
 from tfdist.data.random_access.index_files import places as index_places
 from tfdist.data.tools.process_pool import TaskProgress, run_in_processes
 from tfdist.data.tools.shard_directory import locked, make_directory, unwritable

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from tfdist.config import data_sections as sections
 from tfdist.config.dotted_path import resolve_callable
 from tfdist.data.files.file_patterns import matching
+from tfdist.data.files.image_folder import ImageFiles
 from tfdist.data.formats.csv_files import CsvReader
-from tfdist.data.formats.image_files import ImageFiles
 from tfdist.data.formats.npz_files import read_npz
 from tfdist.data.formats.text_files import TextReader
 from tfdist.errors import DataError, UsageError

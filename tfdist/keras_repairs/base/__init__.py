@@ -10,6 +10,7 @@
 - `thread_attributes`, `global_seeds`: what Keras keeps for each thread, handed to the threads of the replicas;
   `tensorflow_seeds`: seeds for TensorFlow's own random functions, which the replicas share
 - `variables` of a strategy: where they are made, what they begin with; `strategy_reductions`: sums that it takes
-- `replica_copies`, `clear_session`, `warn_once`, `context_variables`; `diverted_files`: where a run that is only
+- `size_origins`: where a size comes from, as the graph tells; `replica_copies`: each replica's copy of a variable
+- `clear_session`, `warn_once`, `context_variables`; `diverted_files`: where a run that is only
   rehearsed writes
 """

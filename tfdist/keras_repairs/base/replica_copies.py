@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import keras
@@ -16,6 +16,8 @@ from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.runtime.workers import local_replicas
 
 _of_this_replica: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_own_updates", default=False)
+
+_counts_once: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_counts_once", default=False)
 
 _PLACE: AttachedValue[int] = AttachedValue("place_of_replica")
 """`_place_of` a context. TensorFlow adds a constant to the graph each time that it is asked for the replica."""
@@ -30,6 +32,26 @@ def copies(variable: Any) -> tuple[tf.Variable, ...]:
 def of_this_replica() -> contextlib.AbstractContextManager[None]:
     """Inside, assignments go to this replica's copy alone. All replicas must assign the same."""
     return setting(_of_this_replica, True)
+
+
+@contextlib.contextmanager
+def of_whole_batch() -> Iterator[None]:
+    """As `of_this_replica`, for code that every replica runs on all samples: what is summed over replicas counts once.
+
+    Such as the state of a metric that is updated inside, which the first replica assigns alone.
+    """
+    with setting(_of_this_replica, True), setting(_counts_once, True):
+        yield
+
+
+def counts_once() -> bool:
+    """Whether the code that runs is that of `of_whole_batch`."""
+    return _counts_once.get()
+
+
+def is_first_replica() -> bool:
+    """Whether the code that runs is that of the first replica of all. Call it in the context of a replica."""
+    return not tf.get_static_value(tf.distribute.get_replica_context().replica_id_in_sync_group)
 
 
 def is_of_this_replica() -> bool:

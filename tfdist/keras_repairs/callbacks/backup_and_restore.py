@@ -17,8 +17,8 @@ import tensorflow as tf
 from tfdist.keras_repairs.optimizer.accumulator_reduction import reduce_before_checkpoint
 from tfdist.keras_repairs.sharded_optimizer.wholes_on_demand import take_part
 from tfdist.rundir.temp_names import temporary_folder
+from tfdist.runtime.collectives.chief_broadcast import file_from_chief
 from tfdist.runtime.collectives.decisions import all_reduce, broadcast
-from tfdist.runtime.transport.chief_broadcast import file_from_chief
 from tfdist.runtime.workers import worker_count, worker_rank
 
 Function = Callable[..., Any]

@@ -22,8 +22,8 @@ from tfdist.keras_repairs.callbacks.batch_hooks import (
     any_reads_test_logs,
     any_watches,
 )
+from tfdist.runtime.collectives.chief_broadcast import variables_from_chief
 from tfdist.runtime.collectives.decisions import all_gather, gather_objects
-from tfdist.runtime.transport.chief_broadcast import variables_from_chief
 
 Logs = Mapping[str, Any] | None
 

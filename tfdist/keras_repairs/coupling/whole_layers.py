@@ -7,10 +7,10 @@ from typing import Any
 
 from keras import ops
 
+from tfdist.keras_repairs.base.replica_copies import of_whole_batch
 from tfdist.keras_repairs.base.replica_step import alone, current_step
 from tfdist.keras_repairs.coupling import collected_losses
 from tfdist.keras_repairs.coupling.whole_batch import whole_batch_for_rows
-from tfdist.keras_repairs.optimizer.variable_updates import of_whole_batch
 
 Function = Callable[..., Any]
 

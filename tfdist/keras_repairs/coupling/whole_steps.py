@@ -12,12 +12,12 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfdist.keras_repairs.base.replica_copies import of_whole_batch
 from tfdist.keras_repairs.base.replica_step import on_whole_step, this_step
 from tfdist.keras_repairs.coupling.gather_rows import all_rows
 from tfdist.keras_repairs.coupling.whole_batch import which_gathered
 from tfdist.keras_repairs.coupling.whole_layers import call_with_all_rows
-from tfdist.keras_repairs.optimizer.alike_gradients import of_first_replica
-from tfdist.keras_repairs.optimizer.variable_updates import of_whole_batch
+from tfdist.keras_repairs.gradients.alike_gradients import of_first_replica
 
 Step = Callable[[Any], Any]
 

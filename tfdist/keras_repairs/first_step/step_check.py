@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tfdist.keras_repairs.base import global_seeds, tensorflow_seeds
 from tfdist.keras_repairs.base.batch_rows import rows, static_rows
 from tfdist.keras_repairs.base.model_optimizers import optimizers_of
+from tfdist.keras_repairs.base.replica_copies import of_whole_batch
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, on_whole_step, replica_id, replica_step
 from tfdist.keras_repairs.base.tensorflow_seeds import DrawStreams
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
@@ -33,7 +34,6 @@ from tfdist.keras_repairs.first_step.variable_values import (
 )
 from tfdist.keras_repairs.optimizer import gradient_accumulation
 from tfdist.keras_repairs.optimizer.gradient_accumulation import inner_of
-from tfdist.keras_repairs.optimizer.variable_updates import of_whole_batch
 from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import is_cut
 from tfdist.keras_repairs.writes.writing_replica import writing_nothing
 from tfdist.runtime.collectives.decisions import all_reduce

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfdist.keras_repairs.base.replica_step import current_step
-from tfdist.keras_repairs.random_numbers.size_origins import depends_on_batch
+from tfdist.keras_repairs.base.size_origins import depends_on_batch
 
 _DRAWS = {"IteratorGetNext", "IteratorGetNextAsOptional", "OptionalGetValue"}
 """Operations that give a batch inside of a function."""

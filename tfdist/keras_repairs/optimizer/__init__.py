@@ -1,7 +1,6 @@
 """From each replica's gradients to the same update on all of them.
 
-- `gradient_reduction`: gradients summed over the replicas, before they are clipped; `alike_gradients`: those of steps
-  that run whole
+- `gradient_reduction`: gradients summed over the replicas, before they are clipped
 - `given_gradients`: gradients that a script applies outside of the replicas
 - `gradient_accumulation`: summed over batches first; `accumulator_reduction`: what of that is saved and loaded
 - `variable_updates`, `fused_sgd`: each replica updates its own copy; `first_averages`: what a copy begins with

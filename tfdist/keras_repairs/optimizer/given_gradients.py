@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.distribute.values import PerReplica
 
-from tfdist.keras_repairs.optimizer.variable_updates import is_first_replica
+from tfdist.keras_repairs.base.replica_copies import is_first_replica
 from tfdist.keras_repairs.sharded_parameters.cut_variable import is_cut_variable
 from tfdist.keras_repairs.sharded_parameters.summed_gradients import keep_whole
 

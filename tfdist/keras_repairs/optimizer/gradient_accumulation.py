@@ -15,8 +15,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfdist.keras_repairs.base import replica_copies
 from tfdist.keras_repairs.base.context_variables import setting
-from tfdist.keras_repairs.optimizer import variable_updates
 from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import is_cut
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport.compiled_sums import CompiledSums
@@ -64,7 +64,7 @@ def apply(
     """
     inner = inner_of(optimizer)
     finite = _finite_everywhere(optimizer, grads)
-    due = tf.equal((tf.cast(variable_updates.own_copy(inner._iterations), tf.int64) + 1) % steps_of(optimizer), 0)
+    due = tf.equal((tf.cast(replica_copies.own_copy(inner._iterations), tf.int64) + 1) % steps_of(optimizer), 0)
     if finite is not None:
         due = tf.logical_and(due, finite)
     context = tf.distribute.get_replica_context()
@@ -73,7 +73,7 @@ def apply(
     targets = [v for v, gone in zip(variables or optimizer._trainable_variables, absent, strict=True) if not gone]
 
     def on_replica(is_update: bool, finite: tf.Tensor | None, *present: Any) -> None:
-        with setting(_finite, finite), variable_updates.of_this_replica():
+        with setting(_finite, finite), replica_copies.of_this_replica():
             mine = _taken_out(optimizer, present, targets) if is_update else present
         if is_update:
             mine = reduce(mine)
@@ -102,7 +102,7 @@ def check_finite(original: Function) -> Function:
         if finite is not None:
             return finite
         own = original(self, grads)
-        if variable_updates.is_of_this_replica() and is_cut(self):
+        if replica_copies.is_of_this_replica() and is_cut(self):
             return tf.equal(sum_small(tf.cast(tf.logical_not(own), tf.int32)), 0)
         return own
 
@@ -125,14 +125,14 @@ def _taken_out(optimizer: Any, grads: Gradients, variables: Sequence[Any]) -> Gr
     """The accumulated gradients and `grads`, scaled as `grads` are; the accumulators are zero afterwards."""
     inner = inner_of(optimizer)
     is_inner = optimizer is inner
-    scale = (inner.loss_scale_factor or 1.0) if is_inner else variable_updates.own_copy(optimizer.dynamic_scale)
+    scale = (inner.loss_scale_factor or 1.0) if is_inner else replica_copies.own_copy(optimizer.dynamic_scale)
     total = []
     for gradient, variable in zip(grads, variables, strict=True):
-        accumulator = variable_updates.own_copy(inner._accumulated_gradients[inner._get_variable_index(variable)])
+        accumulator = replica_copies.own_copy(inner._accumulated_gradients[inner._get_variable_index(variable)])
         gradient = tf.convert_to_tensor(gradient)
         total.append(gradient + tf.cast(accumulator * tf.cast(scale, accumulator.dtype), gradient.dtype))
     with tf.control_dependencies(total):
         for variable in variables:
-            accumulator = variable_updates.own_copy(inner._accumulated_gradients[inner._get_variable_index(variable)])
+            accumulator = replica_copies.own_copy(inner._accumulated_gradients[inner._get_variable_index(variable)])
             accumulator.assign(tf.zeros_like(accumulator))
     return total

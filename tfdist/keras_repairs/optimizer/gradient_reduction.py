@@ -17,13 +17,14 @@ import tensorflow as tf
 from keras.src import backend
 
 from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.base import replica_copies
 from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.base.replica_step import current_step, is_one_of_several, replica_count, whole_step
 from tfdist.keras_repairs.base.variables.variables_in_steps import outside_of_replicas
 from tfdist.keras_repairs.coupling.trials.steps.step_capture import captures_update
+from tfdist.keras_repairs.gradients.alike_gradients import alike
 from tfdist.keras_repairs.gradients.gradient_sums import reduce_gradients, weighted
-from tfdist.keras_repairs.optimizer import given_gradients, gradient_accumulation, variable_updates
-from tfdist.keras_repairs.optimizer.alike_gradients import alike
+from tfdist.keras_repairs.optimizer import given_gradients, gradient_accumulation
 from tfdist.keras_repairs.optimizer.first_averages import warn_of_plain_keras
 from tfdist.keras_repairs.sharded_optimizer import sharded_update
 from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import is_cut
@@ -119,7 +120,7 @@ def _update(
 ) -> None:
     if observer is not None:
         observer(reduced)
-    with setting(_applying, True), variable_updates.of_this_replica():
+    with setting(_applying, True), replica_copies.of_this_replica():
         original(optimizer, reduced, variables)
 
 
@@ -208,7 +209,7 @@ def _with_sums(optimizer: Any, grads: list[Gradient], variables: list[Any] | Non
         return apply(grads)
     build_optimizer(optimizer, variables)
     grads = alike(grads) if _given_as_sums() else _sums_of(optimizer, grads, variables)
-    with setting(_are_sums, True), variable_updates.of_this_replica():
+    with setting(_are_sums, True), replica_copies.of_this_replica():
         return apply(grads)
 
 
@@ -247,7 +248,7 @@ def _apply_cut(
 ) -> None:
     """Where each worker holds a part of the optimizer, or offloads it: it gets and accumulates its parts of sums."""
     chosen = optimizer._trainable_variables if variables is None else variables
-    with setting(_applying, True), variable_updates.of_this_replica():
+    with setting(_applying, True), replica_copies.of_this_replica():
         parts = sharded_update.parts_of_sums(optimizer, grads, chosen, reduce)
         if observer is not None:
             observer(sharded_update.wholes_of(optimizer, parts, chosen))

@@ -8,8 +8,7 @@ a loop: averages that overwrite weights, accumulated gradients and skipped steps
 from __future__ import annotations
 
 import contextlib
-import contextvars
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -17,8 +16,13 @@ import tensorflow as tf
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 
 from tfdist.keras_repairs.base.attached_value import AttachedValue
-from tfdist.keras_repairs.base.context_variables import setting
-from tfdist.keras_repairs.base.replica_copies import is_of_this_replica, of_this_replica, own_copy, own_of
+from tfdist.keras_repairs.base.replica_copies import (
+    counts_once,
+    is_first_replica,
+    is_of_this_replica,
+    own_copy,
+    own_of,
+)
 from tfdist.keras_repairs.base.replica_step import current_step, is_alone, replica_count
 from tfdist.keras_repairs.base.variables.variables_in_steps import outside_of_replicas, value_outside
 from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import fitting, holds
@@ -29,19 +33,8 @@ from tfdist.runtime.workers import local_replicas
 
 Function = Callable[..., Any]
 
-_counts_once: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_counts_once", default=False)
 
 _IS_OF_METRIC: AttachedValue[bool] = AttachedValue("is_of_metric")
-
-
-@contextlib.contextmanager
-def of_whole_batch() -> Iterator[None]:
-    """As `of_this_replica`, for code that every replica runs on all samples: what is summed over replicas counts once.
-
-    Such as the state of a metric that is updated inside, which the first replica assigns alone.
-    """
-    with of_this_replica(), setting(_counts_once, True):
-        yield
 
 
 def _is_summed(value: Any) -> bool:
@@ -58,11 +51,6 @@ def is_of_metric(variable: tf.Variable) -> bool:
     return bool(_IS_OF_METRIC.get(variable))
 
 
-def is_first_replica() -> bool:
-    """Whether the code that runs is that of the first replica of all. Call it in the context of a replica."""
-    return not tf.get_static_value(tf.distribute.get_replica_context().replica_id_in_sync_group)
-
-
 def direct_assign(original: Function) -> Function:
     """Repairs `keras.Variable._direct_assign`: an assigned value is not read again, and is of samples.
 
@@ -73,7 +61,7 @@ def direct_assign(original: Function) -> Function:
 
     def repaired(self: Any, value: Any) -> None:
         if is_of_this_replica():
-            if _counts_once.get() and _is_summed(self._value) and not is_first_replica():
+            if counts_once() and _is_summed(self._value) and not is_first_replica():
                 return
             copy = own_copy(self._value)
             copy.assign(tf.cast(value, copy.dtype))
@@ -112,7 +100,7 @@ def own_assign(original: Function) -> Function:
         if not is_of_this_replica() or tf.distribute.in_cross_replica_context():
             return original(self, value, use_locking, name, read_value)
         copy = own_of(tf.distribute.get_strategy().experimental_local_results(self))
-        if _counts_once.get() and _is_summed(self) and not is_first_replica():
+        if counts_once() and _is_summed(self) and not is_first_replica():
             return copy if read_value else None
         return getattr(copy, original.__name__)(value, use_locking, name, read_value)
 

@@ -10,9 +10,9 @@ import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, UnclearSizeError, replica_count
+from tfdist.keras_repairs.base.size_origins import depends_on_data, is_of_other_dimension
 from tfdist.keras_repairs.coupling.traced_calls import note, traced_draw
 from tfdist.keras_repairs.random_numbers.batch_size import BatchSize
-from tfdist.keras_repairs.random_numbers.size_origins import depends_on_data, is_of_other_dimension
 
 Size: TypeAlias = int | tf.Tensor
 

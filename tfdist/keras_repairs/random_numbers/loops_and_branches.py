@@ -17,8 +17,8 @@ import tensorflow as tf
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.base.replica_step import current_step
+from tfdist.keras_repairs.base.size_origins import depends_on_batch
 from tfdist.keras_repairs.coupling.traced_calls import parts_of_call
-from tfdist.keras_repairs.random_numbers.size_origins import depends_on_batch
 
 Function = Callable[..., Any]
 

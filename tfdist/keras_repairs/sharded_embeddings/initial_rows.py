@@ -18,8 +18,8 @@ import tensorflow as tf
 from tfdist.errors import UsageError
 from tfdist.keras_repairs.random_numbers.draw_sizes import PartOfDraw
 from tfdist.keras_repairs.random_numbers.stateless_draws import drawing_rows
+from tfdist.runtime.collectives.chief_broadcast import PIECE_BYTES, array_from_chief
 from tfdist.runtime.collectives.decisions import all_gather
-from tfdist.runtime.transport.chief_broadcast import PIECE_BYTES, array_from_chief
 from tfdist.sharding.cut import Cut
 
 _log = logging.getLogger("tfdist")

@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfdist.keras_repairs.base.replica_step import is_tried_out, note_gathering
-from tfdist.keras_repairs.random_numbers.size_origins import sized_as
+from tfdist.keras_repairs.base.size_origins import sized_as
 from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport.row_exchange import exchange_rows

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.variables.variables_in_steps import outside_of_replicas
 from tfdist.keras_repairs.sharded_embeddings.initial_rows import initial_rows
+from tfdist.runtime.collectives.whole_arrays import joined_array
 from tfdist.runtime.local_variables import local_variables
-from tfdist.runtime.transport.whole_arrays import joined_array
 from tfdist.sharding.cut import Cut
 
 

@@ -21,8 +21,8 @@ from tfdist.keras_repairs.sharded_optimizer.cut_kinds import is_container
 from tfdist.keras_repairs.sharded_optimizer.held_parts import cut_optimizers
 from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import OptimizerParts, Slot, parts_of, updating_optimizers
 from tfdist.keras_repairs.sharded_parameters.whole_weights import whole_weights
+from tfdist.runtime.collectives.whole_arrays import joined_array
 from tfdist.runtime.transport.part_sums import cut_out
-from tfdist.runtime.transport.whole_arrays import joined_array
 from tfdist.sharding.cut import Cut
 
 Function = Callable[..., Any]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tfdist.keras_repairs.sharded_optimizer.held_parts import HeldPart, held_parts
 from tfdist.keras_repairs.sharded_parameters.cut_variable import is_cut_variable, set_whole
 from tfdist.runtime.collectives.decisions import broadcast
-from tfdist.runtime.transport.whole_arrays import joined_array
+from tfdist.runtime.collectives.whole_arrays import joined_array
 
 _DONE = -1
 

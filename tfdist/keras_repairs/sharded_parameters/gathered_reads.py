@@ -18,11 +18,11 @@ from tfdist.keras_repairs.sharded_parameters.part_storage import PartStorage
 from tfdist.keras_repairs.sharded_parameters.second_gathers import gather_again, is_gradient_taken, note_whole
 from tfdist.keras_repairs.sharded_parameters.summed_gradients import keep_slices
 from tfdist.keras_repairs.sharded_parameters.whole_reads import WholeRead, last_read, note_read
+from tfdist.runtime.collectives.whole_arrays import joined_array
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport import part_sums
 from tfdist.runtime.transport.emulated_replicas import emulated_replica
 from tfdist.runtime.transport.shard_groups import memory_of_group
-from tfdist.runtime.transport.whole_arrays import joined_array
 
 Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
 

@@ -14,7 +14,7 @@ from tfdist.keras_repairs.sharded_parameters.cut_variable import (
     set_whole,
     storage_of,
 )
-from tfdist.runtime.transport.whole_arrays import joined_array
+from tfdist.runtime.collectives.whole_arrays import joined_array
 
 
 def cut_weights(model: Any) -> list[CutVariable]:

@@ -12,11 +12,11 @@ from tfdist.launch.agent.coordinated_stop import CoordinatedStop
 from tfdist.launch.agent.dependencies import Dependencies
 from tfdist.launch.agent.exit_policy import ExitAction, ExitDecision, WorkerExit, decide_exit
 from tfdist.launch.agent.failure_diagnosis import from_exit, from_start
-from tfdist.launch.agent.first_failure import first_to_last, is_consequence
 from tfdist.launch.agent.hang_detection import HangDetector
 from tfdist.launch.agent.process_termination import SETTLE_SECONDS, end_all, kill_all, wait_until_left
 from tfdist.launch.environment import Assignment
 from tfdist.launch.peers.beat_interval import gather_seconds, observe_seconds
+from tfdist.launch.peers.first_failure import first_to_last, is_consequence
 from tfdist.launch.peers.messages import (
     AttemptEnded,
     Beat,

@@ -9,7 +9,7 @@ import socket
 import time
 from collections.abc import Iterable, Mapping
 
-from tfdist.launch.agent.first_failure import WAITING
+from tfdist.launch.peers.first_failure import WAITING
 from tfdist.launch.peers.messages import WorkerStacks
 from tfdist.launch.worker.process_sample import SILENT, STOPPED
 from tfdist.launch.worker.worker_handle import Worker, process_facts

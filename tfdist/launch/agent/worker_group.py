@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from tfdist.launch.agent.attempt import GroupAttempt
 from tfdist.launch.agent.dependencies import Dependencies
-from tfdist.launch.agent.first_failure import first_to_last
 from tfdist.launch.agent.process_termination import SETTLE_SECONDS
 from tfdist.launch.agent.restart_policy import RestartAfter, RestartPolicy
 from tfdist.launch.environment import Assignment
 from tfdist.launch.job_phases import JobLifecycle, JobPhase
+from tfdist.launch.peers.first_failure import first_to_last
 from tfdist.launch.peers.messages import AttemptEnded, Event, GiveUp, Hold, Restart, Stop, Stopped, StopRequested
 from tfdist.launch.requeues.requeue_policy import REQUEUED
 from tfdist.launch.run_result import RunResult

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfdist.cluster.membership import Membership
-from tfdist.launch.elastic.generation import CHIEF, Generation
-from tfdist.launch.elastic.unformed_generation import MemberGoneError
+from tfdist.launch.elastic.generation import CHIEF, Generation, MemberGoneError
 from tfdist.launch.peers.peer_links import keep_alive
 from tfdist.launch.rendezvous.hello_agreement import disagreement
 from tfdist.net.bounded_wait import wait_for

@@ -7,10 +7,14 @@ from typing import Any, Self
 
 from tfdist.cluster.cluster_spec import Address, Cluster
 from tfdist.cluster.membership import Membership
-from tfdist.errors import TfdistError
+from tfdist.errors import FormingError, TfdistError
 from tfdist.net.line_socket import LineError
 
 CHIEF = 0
+
+
+class MemberGoneError(FormingError):
+    """A member's launcher has left while they met: the others need not wait for it."""
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,6 @@ if TYPE_CHECKING:
     from tfdist.launch.elastic.gathering import Candidate
 
 
-class MemberGoneError(FormingError):
-    """A member's launcher has left while they met: the others need not wait for it."""
-
-
 def lost_members(
     error: FormingError, generation: Generation, cluster: Cluster | None, members: Sequence[Candidate]
 ) -> tuple[Failure, ...]:

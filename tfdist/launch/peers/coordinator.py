@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from tfdist.launch.agent.first_failure import first_to_last
+from tfdist.launch.peers.first_failure import first_to_last
 from tfdist.launch.peers.messages import Event
 from tfdist.net.bounded_wait import Source
 from tfdist.rundir.failure import Failure

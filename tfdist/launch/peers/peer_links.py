@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tfdist.errors import RunDirError
-from tfdist.launch.agent.first_failure import first_to_last, is_consequence
 from tfdist.launch.peers import silence
+from tfdist.launch.peers.first_failure import first_to_last, is_consequence
 from tfdist.launch.peers.messages import AttemptEnded, Event, Released, from_message, outlives_attempt, to_message
 from tfdist.launch.peers.silence import Silence
 from tfdist.net.bounded_wait import Source, wait_for

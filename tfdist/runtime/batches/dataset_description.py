@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 from weakref import WeakKeyDictionary
 
 import tensorflow as tf
 
 from tfdist.order.position import Position
 
-if TYPE_CHECKING:
-    from tfdist.runtime.batches.host_feed.fed_batches import FedBatches
+
+class FedBatches(Protocol):
+    """Global batches that one worker of a host draws for all; see `host_feed`."""
+
+    def open(self) -> tuple[tf.distribute.DistributedDataset, Any]:
+        """The pieces for one iterator, and the channel that they come from."""
 
 
 class EpochCounter:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from tfdist.runtime.collectives.byte_rows import gather_rows, padded_size
 from tfdist.runtime.collectives.contracts import Contract, disagreement
-from tfdist.runtime.collectives.lanes import Lane
 from tfdist.runtime.collectives.wire.engine import CollectiveEngine
+from tfdist.runtime.collectives.wire.lanes import Lane
 from tfdist.runtime.collectives.wire.placement import ANYWHERE
 
 _HEAD = struct.Struct("<IIIIq")

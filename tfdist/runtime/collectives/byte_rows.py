@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from tfdist.runtime.collectives.lanes import Lane
 from tfdist.runtime.collectives.wire.engine import CollectiveEngine
+from tfdist.runtime.collectives.wire.lanes import Lane
 
 _LEAST_STEP = 256
 

@@ -16,9 +16,9 @@ import tensorflow as tf
 
 from tfdist.runtime.collectives.calls import Call
 from tfdist.runtime.collectives.contracts import Contract, shown, without_shapes
-from tfdist.runtime.collectives.lanes import Lane
 from tfdist.runtime.collectives.traced_progress import TracedProgress
 from tfdist.runtime.collectives.wire.engine import CollectiveEngine
+from tfdist.runtime.collectives.wire.lanes import Lane
 
 DISAGREEMENT = "Workers call the same collectives in the same order"
 """How the text of the assertion begins."""

@@ -4,13 +4,11 @@
   over `ring_all_reduce` between hosts; `tensor_groups` says which tensors travel together; `compiled_sums`: those of
   a step that XLA compiles
 - `part_sums`: sums of which each worker gets a part, and tensors put together of the workers' parts;
-  `shard_groups`: with whom a worker does that; `whole_arrays`: the same outside of functions
+  `shard_groups`: with whom a worker does that; `text_tensors`: texts as bytes
 - `row_exchange`: rows of which each worker gives any number to each other one
 - `worker_lane`: the keys of collectives that these run among workers
 - `sum_setup`: which of these a strategy has
 - `worker_sums`: sums over the workers outside of steps
 - `emulated_replicas`: replicas in threads, where a step is tried out
 - `object_exchange`: texts and objects of any size, between steps
-- `chief_broadcast`: the chief's files and variables, copied to all workers; `initial_values`: those of new variables,
-  with `text_tensors` as bytes
 """

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import tensorflow as tf
 
-from tfdist.runtime.strategy_settings import StrategySettings
 from tfdist.runtime.transport.worker_lane import channel_of
 
 _GROUP_KEY = 743_000
@@ -23,6 +22,12 @@ _GROUP_KEY = 743_000
 _SUMMED = (tf.float64, tf.float32, tf.bfloat16, tf.float16, tf.int32, tf.int64)
 _AS_BITS = {tf.float64: tf.int64, tf.float32: tf.int32}
 """By which type rows are gathered bit for bit: a sum with zero makes 0 of -0."""
+
+
+class _HasSums(Protocol):
+    """The settings of a strategy, as far as they are known here."""
+
+    sums: Any
 
 
 class CannotBeCompiled(Exception):
@@ -54,7 +59,7 @@ class CompiledSums:
         self._instead_of: Any = None
 
     @contextlib.contextmanager
-    def installed(self, settings: StrategySettings) -> Iterator[None]:
+    def installed(self, settings: _HasSums) -> Iterator[None]:
         """Makes these the sums of a strategy while the code inside is traced."""
         before, settings.sums, self._traced = settings.sums, self, 0
         self._instead_of = before
@@ -64,7 +69,7 @@ class CompiledSums:
             settings.sums = before
 
     @contextlib.contextmanager
-    def left(self, settings: StrategySettings) -> Iterator[None]:
+    def left(self, settings: _HasSums) -> Iterator[None]:
         """Inside of `installed`, for code that runs at once, and is no part of the step."""
         settings.sums = self._instead_of
         try:

@@ -22,8 +22,8 @@ from tfdist.training.config_objects.output_kinds import LabelLoss, label_losses,
 from tfdist.training.config_objects.problems import Problems
 from tfdist.training.config_objects.sample_shapes import misfit_of
 from tfdist.training.config_objects.teacher_maker import KEY, make_teacher
-from tfdist.training.inference.output_activations import gives
-from tfdist.training.inference.step_outputs import named_outputs, names_of
+from tfdist.training.model_outputs.output_activations import gives
+from tfdist.training.model_outputs.step_outputs import named_outputs, names_of
 
 
 @dataclass(frozen=True)

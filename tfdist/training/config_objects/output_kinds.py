@@ -11,8 +11,8 @@ import keras
 from tfdist.config.field_errors import FieldError, dotted
 from tfdist.keras_repairs.distillation.soft_targets import Kind
 from tfdist.training.config_objects.keras_names import snake_case
-from tfdist.training.inference.output_activations import Gives
-from tfdist.training.inference.step_outputs import names_of
+from tfdist.training.model_outputs.output_activations import Gives
+from tfdist.training.model_outputs.step_outputs import names_of
 
 _CATEGORICAL = (
     "sparse_categorical_crossentropy",

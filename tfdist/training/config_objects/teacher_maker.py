@@ -18,11 +18,11 @@ from tfdist.data.format_registry import sample_specs
 from tfdist.data.sample_source import ArraySpec
 from tfdist.errors import TfdistError
 from tfdist.keras_repairs.files.training_state import build
+from tfdist.runtime.collectives.chief_broadcast import text_from_chief
 from tfdist.runtime.random_state import kept
-from tfdist.runtime.transport.chief_broadcast import text_from_chief
 from tfdist.runtime.workers import worker_rank
 from tfdist.training.config_objects.call_arguments import call
-from tfdist.training.inference.trained_model import TrainedModel, load_trained
+from tfdist.training.config_objects.trained_model import TrainedModel, load_trained
 from tfdist.training.weights_file import digest_of
 
 KEY = "fit.distill.teacher"

@@ -10,8 +10,8 @@ from pathlib import Path
 from tfdist.config.data_sections import GeneratorSource, ImagesSource, NpzSource, SourceConfig
 from tfdist.data.files.file_patterns import matching
 from tfdist.data.files.file_systems import local_file_system
+from tfdist.data.files.image_folder import ImageFiles
 from tfdist.data.files.remote_files import is_remote
-from tfdist.data.formats.image_files import ImageFiles
 from tfdist.data.formats.npz_files import read_headers
 from tfdist.errors import DataError
 

@@ -27,8 +27,7 @@ from tfdist.rundir.completion import completion_text, note_completion
 from tfdist.rundir.run_dir_creation import restore_run_dir
 from tfdist.runtime.cpu_kernels import replica_kernels
 from tfdist.runtime.gpu_memory import used_memory
-from tfdist.runtime.step_meter import waited_for_data
-from tfdist.runtime.strategy_settings import settings_of
+from tfdist.runtime.strategy_settings import settings_of, waited_for_data
 from tfdist.training.announcements import Announce, announcer
 from tfdist.training.checkpoints.resume_log import (
     note_resume,

@@ -39,8 +39,8 @@ from tfdist.training.export.tensorrt_writer import write_tensorrt
 from tfdist.training.export.unsupported_layers import refuse_python
 from tfdist.training.export.warmup_file import write_warmup
 from tfdist.training.inference.inference_model import load_model
-from tfdist.training.inference.inference_request import InferenceRequest, Verb
 from tfdist.training.libraries import check_libraries
+from tfdist.training.requests.inference_request import InferenceRequest, Verb
 
 BATCH_SIZE = 32
 """Samples of a batch in the comparison, where the signature does not fix it."""

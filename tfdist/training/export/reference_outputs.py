@@ -12,7 +12,7 @@ from tfdist.errors import UnsupportedError
 from tfdist.training.artifacts.call_times import Arrays, CallTimes, batches_of, take_times
 from tfdist.training.artifacts.output_comparison import compare_output
 from tfdist.training.export.serving_function import ServingFunction, packed
-from tfdist.training.inference.step_outputs import arrays_of
+from tfdist.training.model_outputs.step_outputs import arrays_of
 
 _REPEATED = 1e-6
 

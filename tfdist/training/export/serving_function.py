@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tfdist.errors import UnsupportedError, UsageError
 from tfdist.training.export.input_signature import InputEntry
-from tfdist.training.inference.step_outputs import named_outputs, names_of
+from tfdist.training.model_outputs.step_outputs import named_outputs, names_of
 
 _AUTOMATIC = re.compile(r"(?:keras_tensor|input_layer|input)(?:_?\d+)?(?:CLONE)?")
 """Names that Keras gives inputs by their number in the process."""

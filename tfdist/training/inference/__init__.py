@@ -1,9 +1,8 @@
 """Predictions and evaluations, as `tfdist predict` and `tfdist evaluate` have their workers make them.
 
-`inference_run` is what a worker does, as an `inference_request` says: it opens the data, gets the model from
-`inference_model`, a `trained_model`, and evaluates it, or predicts by `prediction_run`. That takes the `step_outputs`
-as `output_columns`, and keeps them by a `prediction_sink` in a `part_store`: files that are whole or not there, and a
-`part_manifest`, by which a later start goes on. `throughput` tells how far it is. At the end the parts become one
-file, in one of the formats in `outputs/`, or a folder of kept outputs: logits or probabilities, as
-`output_activations` says. By the `first_samples` a model is timed.
+`inference_run` is what a worker does, as a request says: it opens the data, gets the model from `inference_model`,
+and evaluates it, or predicts by `prediction_run`. That keeps what the model gives by a `prediction_sink` in a
+`part_store`: files that are whole or not there, and a `part_manifest`, by which a later start goes on. `throughput`
+tells how far it is. At the end the parts become one file, in one of the formats in `outputs/`, or a folder of kept
+outputs, logits or probabilities.
 """

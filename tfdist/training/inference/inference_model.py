@@ -15,8 +15,8 @@ from tfdist.config.dotted_path import search_in
 from tfdist.data.pipeline import Batches
 from tfdist.errors import UsageError
 from tfdist.keras_repairs.files.training_state import build
-from tfdist.training.inference.inference_request import InferenceRequest
-from tfdist.training.inference.trained_model import TrainedModel, load_trained
+from tfdist.training.config_objects.trained_model import TrainedModel, load_trained
+from tfdist.training.requests.inference_request import InferenceRequest
 
 
 def load_model(

@@ -24,10 +24,10 @@ from tfdist.text import format_count
 from tfdist.training.announcements import announcer
 from tfdist.training.config_objects.sample_shapes import naming_misfits
 from tfdist.training.inference.inference_model import load_model
-from tfdist.training.inference.inference_request import RESULT_FILE, InferenceRequest
 from tfdist.training.inference.prediction_run import predict
 from tfdist.training.pruned_model.pruned_model_run import measure_pruned
 from tfdist.training.quantization.quantization_run import quantize
+from tfdist.training.requests.inference_request import RESULT_FILE, InferenceRequest
 from tfdist.training.session import current_session as sessions
 from tfdist.training.session.session import LaunchedSession
 from tfdist.training.session.session_description import describe

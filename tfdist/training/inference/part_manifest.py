@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from tfdist.errors import UsageError
 from tfdist.rundir.regular_files import is_bare_name, read_json
-from tfdist.training.inference.output_columns import KINDS, OutputColumn
+from tfdist.training.model_outputs.output_columns import KINDS, OutputColumn
 
 VERSION = 1
 

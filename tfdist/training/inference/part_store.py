@@ -19,8 +19,8 @@ from tfdist.errors import DataError, UsageError
 from tfdist.rundir import atomic_files
 from tfdist.rundir.regular_files import open_regular
 from tfdist.rundir.temp_names import remove_all
-from tfdist.training.inference.output_columns import OutputColumn, column_of
 from tfdist.training.inference.part_manifest import Part, PartManifest, part_name
+from tfdist.training.model_outputs.output_columns import OutputColumn, column_of
 
 MANIFEST_FILE = "manifest.json"
 

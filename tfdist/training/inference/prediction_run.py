@@ -20,15 +20,15 @@ from tfdist.rundir.directory_exchange import making_directory
 from tfdist.runtime.collectives.decisions import broadcast
 from tfdist.training.announcements import Announce
 from tfdist.training.config_objects.sample_shapes import naming_misfits
-from tfdist.training.inference.inference_request import InferenceRequest, PredictionRequest
-from tfdist.training.inference.output_activations import gives
 from tfdist.training.inference.outputs.kept_outputs import MANIFEST_FILE, KeptOutputs, identity
 from tfdist.training.inference.outputs.output_formats import output_format
 from tfdist.training.inference.outputs.sharded_output import shard_count, write_shards
 from tfdist.training.inference.part_store import PartStore, parts_folder
 from tfdist.training.inference.prediction_sink import PredictionSink
-from tfdist.training.inference.step_outputs import names_of
 from tfdist.training.inference.throughput import Throughput
+from tfdist.training.model_outputs.output_activations import gives
+from tfdist.training.model_outputs.step_outputs import names_of
+from tfdist.training.requests.inference_request import InferenceRequest, PredictionRequest
 from tfdist.training.session.session import LaunchedSession
 from tfdist.training.weights_file import digest_of
 

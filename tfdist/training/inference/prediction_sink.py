@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tfdist.training.inference.output_columns import OutputColumn, column_of
 from tfdist.training.inference.part_store import PartStore
-from tfdist.training.inference.step_outputs import arrays_of
+from tfdist.training.model_outputs.output_columns import OutputColumn, column_of
+from tfdist.training.model_outputs.step_outputs import arrays_of
 
 PART_BYTES = 32 << 20
 """What is kept in memory until a part is written, about."""

@@ -16,10 +16,7 @@ from tfdist.rundir import atomic_files
 from tfdist.rundir.temp_names import temporary_folder
 from tfdist.runtime.outside_strategy import outside_strategy
 from tfdist.training.announcements import Announce
-from tfdist.training.inference.first_samples import first_samples
-from tfdist.training.inference.inference_request import InferenceRequest
 from tfdist.training.pruned_model.layer_rows import layer_rows, sparsity
-from tfdist.training.pruned_model.pruning_request import PruningRequest
 from tfdist.training.pruning.channel_removal import remove_channels
 from tfdist.training.pruning.structure import CHANNELS
 from tfdist.training.quantization.drop_budget import DropBudget, choose_metric
@@ -28,6 +25,9 @@ from tfdist.training.quantization.layer_quantization import weight_bytes
 from tfdist.training.quantization.quantized_files import without_slots
 from tfdist.training.quantization.sample_time import model_seconds
 from tfdist.training.quantization.shown_outputs import SAMPLES, model_shows_nothing
+from tfdist.training.requests.first_samples import first_samples
+from tfdist.training.requests.inference_request import InferenceRequest
+from tfdist.training.requests.pruning_request import PruningRequest
 from tfdist.training.session.session import LaunchedSession
 
 Load = Callable[[str, tf.distribute.Strategy], keras.Model]

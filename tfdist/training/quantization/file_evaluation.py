@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from tfdist.data.pipeline import Batches
 from tfdist.errors import UnsupportedError
-from tfdist.runtime.transport.chief_broadcast import file_from_chief, text_from_chief
+from tfdist.runtime.collectives.chief_broadcast import file_from_chief, text_from_chief
 
 
 class FileEvaluation:

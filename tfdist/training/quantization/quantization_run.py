@@ -16,11 +16,9 @@ from tfdist.data.pipeline import OpenedDataset
 from tfdist.errors import UnsupportedError
 from tfdist.rundir import atomic_files
 from tfdist.rundir.temp_names import temporary_folder
+from tfdist.runtime.collectives.chief_broadcast import text_from_chief
 from tfdist.runtime.outside_strategy import outside_strategy
-from tfdist.runtime.transport.chief_broadcast import text_from_chief
 from tfdist.training.announcements import Announce
-from tfdist.training.inference.first_samples import first_samples
-from tfdist.training.inference.inference_request import InferenceRequest
 from tfdist.training.quantization.calibration_run import calibrate
 from tfdist.training.quantization.drop_budget import DropBudget, choose_metric
 from tfdist.training.quantization.file_evaluation import FileEvaluation
@@ -31,11 +29,13 @@ from tfdist.training.quantization.quantization_method import (
     KerasMethod,
     QuantizationMethod,
 )
-from tfdist.training.quantization.quantization_request import QuantizationRequest
 from tfdist.training.quantization.quantization_result import Measured, layer_rows
 from tfdist.training.quantization.quantized_files import QuantizedFiles
 from tfdist.training.quantization.sample_time import model_seconds
 from tfdist.training.quantization.shown_outputs import SAMPLES, model_shows_nothing
+from tfdist.training.requests.first_samples import first_samples
+from tfdist.training.requests.inference_request import InferenceRequest
+from tfdist.training.requests.quantization_request import QuantizationRequest
 from tfdist.training.session.session import LaunchedSession
 
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfdist.training.artifacts.output_comparison import shows_nothing
-from tfdist.training.inference.step_outputs import named_outputs, names_of
+from tfdist.training.model_outputs.step_outputs import named_outputs, names_of
 
 SAMPLES = 32
 """How many samples are looked at."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tfdist.data.formats.image_files import ImageFiles
+from tfdist.data.files.image_folder import ImageFiles
 from tfdist.errors import DataError
 
 

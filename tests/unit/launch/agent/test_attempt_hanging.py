@@ -9,9 +9,9 @@ import pytest
 
 from tests.unit.launch.fakes import beat
 from tests.unit.launch.scripted_attempt import ASKED, run_attempt, training
-from tfdist.launch.agent.first_failure import is_consequence
 from tfdist.launch.agent.hang_detection import ANSWER_SECONDS, ENDED_SECONDS, STALL_SECONDS
 from tfdist.launch.agent.process_termination import TERM_SECONDS
+from tfdist.launch.peers.first_failure import is_consequence
 from tfdist.launch.peers.messages import AttemptEnded
 from tfdist.launch.run_result import RunResult
 from tfdist.launch.worker.process_sample import STOPPED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfdist.launch.agent.first_failure import first_to_last
+from tfdist.launch.peers.first_failure import first_to_last
 from tfdist.rundir.failure import Failure
 
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.launch.fakes import state
-from tfdist.launch.agent.first_failure import is_consequence
 from tfdist.launch.agent.hang_blame import explain_hang, laggards
+from tfdist.launch.peers.first_failure import is_consequence
 from tfdist.launch.peers.messages import WorkerStacks
 from tfdist.launch.worker.process_sample import SILENT, STOPPED
 from tfdist.rundir.worker_state import State, WorkerState

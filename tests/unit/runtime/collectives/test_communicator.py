@@ -15,7 +15,7 @@ from tfdist.errors import UsageError, WorkerFailedError
 from tfdist.runtime.collectives.agreement import ROOM
 from tfdist.runtime.collectives.calls import Call
 from tfdist.runtime.collectives.communicator import Communicator
-from tfdist.runtime.collectives.groups import Group
+from tfdist.runtime.collectives.wire.groups import Group
 from tfdist.training.supervision.exception_causes import explain
 
 NUMBERS = ["float64", "float32", "bfloat16", "float16", "int32", "int64"]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tfdist.errors import UsageError
-from tfdist.runtime.collectives.groups import group_key, make_group, pair_key
+from tfdist.runtime.collectives.wire.groups import group_key, make_group, pair_key
 
 
 def test_a_group_has_its_workers_in_order() -> None:

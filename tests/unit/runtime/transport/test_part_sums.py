@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from tfdist.runtime import strategy_settings
-from tfdist.runtime.collectives.groups import group_key
+from tfdist.runtime.collectives.wire.groups import group_key
 from tfdist.runtime.collectives.wire.tensorflow_engine import TensorFlowEngine
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport import part_sums, shard_groups, worker_lane

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tfdist.errors import UsageError
-from tfdist.training.inference.output_columns import OutputColumn
 from tfdist.training.inference.part_manifest import Part, PartManifest, part_name
+from tfdist.training.model_outputs.output_columns import OutputColumn
 
 COLUMNS = (OutputColumn("p", "float32", (3,)), OutputColumn("name", "string"))
 WORK = {"model": "a", "samples": 10}

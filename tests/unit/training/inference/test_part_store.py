@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from tfdist.errors import DataError, RunDirError, UsageError
-from tfdist.training.inference.output_columns import OutputColumn
 from tfdist.training.inference.part_store import MANIFEST_FILE, PartStore, parts_folder
+from tfdist.training.model_outputs.output_columns import OutputColumn
 
 WORK = {"model": "a"}
 

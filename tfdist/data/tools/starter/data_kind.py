@@ -6,7 +6,7 @@ import glob
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from tfdist.data.formats.image_files import SUFFIXES
+from tfdist.data.files.image_folder import SUFFIXES
 from tfdist.errors import DataError
 
 _ENDS = {".npz": "npz", ".csv": "csv", ".parquet": "parquet"} | dict.fromkeys(

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from tfdist.data.files.file_patterns import matching
+from tfdist.data.files.image_folder import ImageFiles
 from tfdist.data.formats.csv_files import CsvReader, common_header
-from tfdist.data.formats.image_files import ImageFiles
 from tfdist.data.formats.npz_files import ArrayHeader, read_headers
-from tfdist.data.formats.tfrecord_files import open_tfrecords
+from tfdist.data.sequential.opened_tfrecords import open_tfrecords
 from tfdist.data.tools.starter.data_kind import DataKind
 from tfdist.data.tools.starter.example_features import Features, features_of
 from tfdist.data.tools.starter.label_kind import Labels, labels_of

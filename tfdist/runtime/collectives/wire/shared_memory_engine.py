@@ -6,9 +6,9 @@ import contextlib
 
 import tensorflow as tf
 
-from tfdist.runtime.collectives.groups import EVERYONE, is_pair
 from tfdist.runtime.collectives.traced_progress import TracedProgress
 from tfdist.runtime.collectives.wire.engine import Channel, Reduction
+from tfdist.runtime.collectives.wire.groups import EVERYONE, is_pair
 from tfdist.runtime.transport.shared_memory.memory_operations import MemoryOperations
 from tfdist.runtime.transport.shared_memory.shared_memory import SharedMemory
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tfdist.errors import DataError
 from tfdist.training.export.serving_function import ServingFunction, packed, safe_name
-from tfdist.training.inference.step_outputs import named_outputs, names_of
+from tfdist.training.model_outputs.step_outputs import named_outputs, names_of
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from tfdist.training.inference.output_columns import OutputColumn
 from tfdist.training.inference.outputs.kept_outputs import KeptFile
 from tfdist.training.inference.outputs.output_formats import Blocks
 from tfdist.training.inference.outputs.tfrecord_output import records
+from tfdist.training.model_outputs.output_columns import OutputColumn
 
 SHARD_BYTES = 128 << 20
 """What a file has where nothing says how many there are, about."""

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from tfdist.data.tools.shard_config import config_text
 from tfdist.data.tools.shard_writer import encode
 from tfdist.errors import UsageError
-from tfdist.training.inference.output_columns import INDEX, OutputColumn
 from tfdist.training.inference.outputs.output_formats import Blocks
+from tfdist.training.model_outputs.output_columns import INDEX, OutputColumn
 
 
 def check(columns: Sequence[OutputColumn]) -> None:

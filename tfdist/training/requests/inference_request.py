@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from tfdist import bounded_json
-from tfdist.training.pruned_model.pruning_request import PruningRequest
-from tfdist.training.quantization.quantization_request import QuantizationRequest
+from tfdist.training.requests.pruning_request import PruningRequest
+from tfdist.training.requests.quantization_request import QuantizationRequest
 
 Verb = Literal["predict", "evaluate", "quantize", "prune"]
 

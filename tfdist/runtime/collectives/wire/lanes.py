@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 import tensorflow as tf
 
-from tfdist.runtime.collectives.groups import group_key, pair_key
 from tfdist.runtime.collectives.wire.engine import Channel
+from tfdist.runtime.collectives.wire.groups import group_key, pair_key
 
 _T = TypeVar("_T")
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 import keras
 
-from tfdist.training.inference.step_outputs import names_of
+from tfdist.training.model_outputs.step_outputs import names_of
 
 Gives = Literal["logits", "probabilities"]
 

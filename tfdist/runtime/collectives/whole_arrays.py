@@ -6,9 +6,9 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from tfdist.runtime.collectives.chief_broadcast import PIECE_BYTES
 from tfdist.runtime.collectives.decisions import all_gather
 from tfdist.runtime.strategy_settings import settings_of
-from tfdist.runtime.transport.chief_broadcast import PIECE_BYTES
 from tfdist.runtime.workers import worker_count, worker_rank
 from tfdist.sharding.cut import Cut
 

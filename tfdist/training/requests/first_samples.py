@@ -10,7 +10,7 @@ import tensorflow as tf
 from tfdist import data
 from tfdist.config.data_sections import SourceConfig
 from tfdist.config.section import build
-from tfdist.training.inference.inference_request import InferenceRequest
+from tfdist.training.requests.inference_request import InferenceRequest
 
 
 def first_samples(request: InferenceRequest, count: int, seed: int, default: tf.distribute.Strategy) -> Any:

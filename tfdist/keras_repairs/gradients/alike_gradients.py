@@ -15,8 +15,8 @@ from typing import Any
 import tensorflow as tf
 
 from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.base.replica_copies import is_first_replica
 from tfdist.keras_repairs.gradients.gradient_sums import Gradient
-from tfdist.keras_repairs.optimizer.variable_updates import is_first_replica
 from tfdist.runtime.transport import replica_sums
 
 _place: contextvars.ContextVar[Any] = contextvars.ContextVar("tfdist_place_of_whole_step", default=None)

@@ -7,8 +7,8 @@ import functools
 import tensorflow as tf
 
 from tfdist.errors import UnsupportedError, UsageError
+from tfdist.runtime.collectives.chief_broadcast import array_from_chief, content_from_chief
 from tfdist.runtime.strategy_settings import settings_of
-from tfdist.runtime.transport.chief_broadcast import array_from_chief, content_from_chief
 from tfdist.runtime.transport.object_exchange import ObjectExchange
 from tfdist.runtime.transport.text_tensors import from_bytes, to_bytes
 from tfdist.runtime.transport.worker_sums import sum_over_workers
