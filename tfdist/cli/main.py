@@ -53,7 +53,7 @@ VERBS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "tfdist.cli.selftest:selftest",
             "Shows that several devices and workers of this machine give the numbers of one device.",
         ),
-        "plan": ("tfdist.cli.plan:plan", "Shows what a run will do with its data, before it starts."),
+        "plan": ("tfdist.cli.plan:plan", "Shows what a run will do, before it starts."),
         "data": ("tfdist.cli.data.data_group:data", "Makes, checks and indexes files of samples."),
         "status": (
             "tfdist.cli.status:status",

@@ -23,7 +23,7 @@ HELP = "Help"
 COMMON = frozenset(
     {
         *("-m", "--nproc", "--devices", "--logical-devices", "--workers", "--run-dir", "--resume", "--max-restarts"),
-        *("--set", "--verbose"),
+        *("--set", "--fast-dev-run", "--verbose"),
     }
 )
 """The options that a short help shows with what they do; of the others it has the names."""
@@ -33,11 +33,13 @@ SECTIONS: Mapping[str, Sequence[str]] = MappingProxyType(
         "What runs, and where": (
             *("-m", "--nproc", "--devices", "--logical-devices", "--share-gpu", "--workers", "--index", "--network"),
         ),
-        "Config and data": ("--set",),
+        "Config, and how much of it": ("--set", "--fast-dev-run"),
         "Exactness": ("--check", "--strict", "--batch-norm", "--compression"),
         "Memory": ("--memory-limit", "--shard", "--shard-over", "--shard-embeddings", "--offload"),
         "Speed": ("--communication", "--jit", "--kernels"),
-        "Run directory and checkpoints": ("--run-dir", "--overwrite", "--copy-to", "--resume", "--checkpoint-every"),
+        "Run directory and checkpoints": (
+            *("--run-dir", "--overwrite", "--no-save", "--copy-to", "--resume", "--checkpoint-every"),
+        ),
         "Waiting, failures and restarts": (
             *("--start-timeout", "--first-step-timeout", "--step-timeout", "--grace", "--max-restarts"),
             *("--max-requeues", "--min-workers", "--rejoin-timeout", "--grow"),
