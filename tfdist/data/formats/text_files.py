@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from tfdist.config.data_sections import TextSource
 from tfdist.config.dotted_path import resolve_callable
 from tfdist.data.files.file_patterns import FilePatterns, matching
 from tfdist.data.files.file_systems import random_calls_of
 from tfdist.data.formats.record_sizes import sizes_of_records
-from tfdist.data.random_access.line_reader import LineReader, LineSamples
+from tfdist.data.random_access.labelled_lines import TextReader
 from tfdist.data.sample_source import ArraySpec, SampleSource, SampleSpecs
-from tfdist.errors import DataError
 from tfdist.plan.plan_inputs import SourceSizes
 
 if TYPE_CHECKING:
@@ -52,60 +47,3 @@ def text_source(
 
     reader = TextReader(matching(files), label_separator)
     return ReaderSamples(reader) if vectorize is None else VectorizedTextSamples(reader, vectorize)
-
-
-class TextReader(LineSamples):
-    """Random access to the labelled lines of text files."""
-
-    def __init__(self, paths: tuple[Path, ...], label_separator: str = "\t") -> None:
-        """Finds the lines.
-
-        Raises:
-            DataError: A file cannot be read, or there is no line that is not empty.
-        """
-        super().__init__(LineReader(paths))
-        self._label_separator = label_separator
-
-    @property
-    def specs(self) -> tuple[ArraySpec, ...]:
-        """See `SampleReader.specs`."""
-        return ArraySpec("string"), ArraySpec("int64")
-
-    def read(self, indices: NDArray[np.int64]) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
-        """Returns the texts, UTF-8 bytes as objects of shape [k], and the labels, [k], of the lines `indices` [k].
-
-        Raises:
-            DataError: A line has no label, or one that is not an integer.
-        """
-        texts, labels = np.empty(len(indices), np.object_), np.empty(len(indices), np.int64)
-        separator = self._label_separator.encode()
-        for place, line in enumerate(self._lines.read(indices)):
-            try:
-                labels[place], texts[place] = labelled(line, separator)
-            except ValueError as error:
-                raise DataError(f"{self._lines.name(int(indices[place]))}: {error}") from error
-        return texts, labels
-
-
-def labelled(line: bytes, separator: bytes) -> tuple[int, bytes]:
-    """The label and the text of a line.
-
-    Raises:
-        ValueError: There is no label, or one that is not an integer of 64 bits.
-    """
-    label, found, text = line.partition(separator)
-    number = _integer(label) if found else None
-    if number is None:
-        raise ValueError(
-            f"expected an integer label, {separator.decode()!r} and the text. "
-            f"Received: {line[:100].decode('utf-8', 'replace')!r}"
-        )
-    return number, text
-
-
-def _integer(field: bytes) -> int | None:
-    try:
-        number = int(field)
-    except ValueError:
-        return None
-    return number if -(1 << 63) <= number < 1 << 63 else None

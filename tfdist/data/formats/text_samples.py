@@ -16,13 +16,13 @@ from tfdist.data.ops.sample_indices import SampleIndices
 from tfdist.errors import DataError
 
 if TYPE_CHECKING:
-    from tfdist.data.sample_source import SampleReader
+    from tfdist.data.random_access.labelled_lines import TextReader
 
 
 class VectorizedTextSamples(ReaderSamples):
     """Labelled lines: `x` is what `vectorize` makes of a batch of texts, `y` an int64."""
 
-    def __init__(self, reader: SampleReader, vectorize: Callable[[tf.Tensor], Any]) -> None:
+    def __init__(self, reader: TextReader, vectorize: Callable[[tf.Tensor], Any]) -> None:
         super().__init__(reader)
         self._vectorize = vectorize
         self._parser = RecordParser(self._vectorized, reader.read, self._misfit, batched=True)

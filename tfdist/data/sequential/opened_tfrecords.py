@@ -43,8 +43,8 @@ def open_tfrecords(
     if on_corrupt == "skip":
         raise DataError(
             f"on_corrupt: skip was asked for, and {names[0]} is {why_in_sequence(compression)}: it is read in "
-            "sequence, and no record is found after a corrupt one. Use on_corrupt: stop, or files that are local and not "
-            "compressed."
+            "sequence, and no record is found after a corrupt one. Use on_corrupt: stop, or files that are local and "
+            "not compressed."
         )
     return SequentialTFRecordReader(names, shuffle_buffer, interleave)
 

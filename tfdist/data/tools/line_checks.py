@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO
 
 from tfdist.data.formats.csv_files import CsvColumns, common_header
-from tfdist.data.formats.text_files import labelled
+from tfdist.data.random_access.labelled_lines import labelled
 from tfdist.data.random_access.line_scan import BYTE_ORDER_MARK
 from tfdist.data.tools.file_checks import FileCheck, FilePart, FileProblem, check_parts
 from tfdist.data.tools.process_pool import ReportProgress, TaskFunction

@@ -15,7 +15,7 @@ from tfdist.data.files.file_patterns import matching
 from tfdist.data.files.image_folder import ImageFiles
 from tfdist.data.formats.csv_files import CsvReader
 from tfdist.data.formats.npz_files import read_npz
-from tfdist.data.formats.text_files import TextReader
+from tfdist.data.random_access.labelled_lines import TextReader
 from tfdist.errors import DataError, UsageError
 
 INPUT, LABEL = "x", "y"
