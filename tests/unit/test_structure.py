@@ -1,0 +1,66 @@
+"""No folder and no file of tfdist stands in a circle of imports; context variables do not become more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tools.structure import ROOT, Structure, circles, structure_of
+
+MOST_CONTEXT_VARIABLES = 55
+"""Fewer are better: what a function needs it is better given."""
+
+
+@pytest.fixture(scope="module")
+def structure() -> Structure:
+    return structure_of(ROOT)
+
+
+def test_no_folder_imports_one_that_imports_it(structure: Structure) -> None:
+    assert structure.mutual_folders == []
+    assert circles(structure.of_folders) == []
+
+
+def test_no_file_imports_one_that_imports_it(structure: Structure) -> None:
+    assert circles(structure.files) == []
+
+
+def test_context_variables_do_not_become_more(structure: Structure) -> None:
+    assert sum(structure.context_variables.values()) <= MOST_CONTEXT_VARIABLES
+
+
+def test_circles_are_found(tmp_path: Path) -> None:
+    sources = {
+        "__init__.py": "",
+        "a/__init__.py": "",
+        "a/one.py": "from package.b import two\nfrom contextvars import ContextVar\nflag = ContextVar('flag')\n",
+        "b/__init__.py": "from package.a.one import flag",
+        "b/two.py": "import package.b.inner.three\n",
+        "b/inner/__init__.py": "",
+        "b/inner/three.py": "from package.b import two  # a folder and one inside of it may\nshard_over = 1\n",
+        "c.py": "from package.a.one import flag\n",
+    }
+    for name, source in sources.items():
+        path = tmp_path / "package" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source)
+    found = structure_of(tmp_path, "package")
+    assert found.mutual_folders == [("package.a", "package.b")]
+    assert circles(found.of_folders) == [["package.a", "package.b"]]
+    assert circles(found.files) == [["package.b.inner.three", "package.b.two"]]
+    assert found.context_variables == {"package.a.one": 1}
+    assert found.files_with("--shard-over") == ["package.b.inner.three"]
+
+
+@pytest.mark.parametrize(
+    ("graph", "expected"),
+    [
+        ({}, []),
+        ({"a": "b", "b": "c", "c": ""}, []),
+        ({"a": "b", "b": "c", "c": "a", "d": "a"}, [["a", "b", "c"]]),
+        ({"a": "bc", "b": "a", "c": "d", "d": "c"}, [["a", "b"], ["c", "d"]]),
+    ],
+)
+def test_groups_that_reach_each_other(graph: dict[str, str], expected: list[list[str]]) -> None:
+    assert sorted(circles({name: frozenset(others) for name, others in graph.items()})) == expected

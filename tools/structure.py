@@ -1,0 +1,171 @@
+"""Prints how the modules of tfdist hang together: folders and files that import each other, context variables, sizes.
+
+    python -m tools.structure                   # of this checkout
+    python -m tools.structure --option shard    # and the files that a name is in, such as that of an option
+
+Imports for type checkers alone count as any other: a reader follows them, too. A folder and a folder inside of it may
+import each other.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = "tfdist"
+
+Graph = Mapping[str, frozenset[str]]
+"""Name -> the names that it imports."""
+
+
+@dataclass(frozen=True)
+class Structure:
+    """What the sources of a package show.
+
+    Attributes:
+        sources: Module -> its text.
+        folders: Module -> the folder, as a package, that it lies in.
+        files: Module -> the modules that it imports.
+        context_variables: Module -> how many `ContextVar`s it makes; of those that make one.
+    """
+
+    sources: Mapping[str, str]
+    folders: Mapping[str, str]
+    files: Graph
+    context_variables: Mapping[str, int]
+
+    @property
+    def of_folders(self) -> Graph:
+        """Folder -> the folders that modules in it import, without those that one lies in the other of."""
+        found: dict[str, set[str]] = {folder: set() for folder in self.folders.values()}
+        for module, imported in self.files.items():
+            own = self.folders[module]
+            found[own] |= {folder for folder in map(self.folders.__getitem__, imported) if not _related(own, folder)}
+        return {folder: frozenset(others) for folder, others in found.items()}
+
+    @property
+    def mutual_folders(self) -> list[tuple[str, str]]:
+        """Pairs of folders that import each other."""
+        graph = self.of_folders
+        return sorted((one, other) for one in graph for other in graph[one] if one < other and one in graph[other])
+
+    @property
+    def lines(self) -> int:
+        """Lines of all modules."""
+        return sum(source.count("\n") for source in self.sources.values())
+
+    def files_with(self, name: str) -> list[str]:
+        """The modules in which a name occurs as a word, or as a part of one between underscores."""
+        word = re.compile(rf"(?<![a-z]){re.escape(name.strip('-').replace('-', '_'))}(?![a-z])")
+        return sorted(module for module, source in self.sources.items() if word.search(source))
+
+
+def structure_of(root: Path, package: str = PACKAGE) -> Structure:
+    """Reads the modules of a package.
+
+    Args:
+        root: The folder that the package lies in.
+        package: Its name.
+    """
+    paths = {_module(path.relative_to(root)): path for path in sorted((root / package).rglob("*.py"))}
+    sources = {module: path.read_text(encoding="utf-8") for module, path in paths.items()}
+    folders = {m: m if path.name == "__init__.py" else m.rpartition(".")[0] for m, path in paths.items()}
+    trees = {module: ast.parse(source) for module, source in sources.items()}
+    files = {m: frozenset(n for n in _imported(tree, sources) if n != m) for m, tree in trees.items()}
+    made = {module: sum(map(_makes_context_variable, ast.walk(tree))) for module, tree in trees.items()}
+    return Structure(sources, folders, files, {module: count for module, count in made.items() if count})
+
+
+def circles(graph: Graph) -> list[list[str]]:
+    """Groups of more than one name that all import each other, over however many steps.
+
+    By Tarjan (1972, "Depth-first search and linear graph algorithms").
+    """
+    places: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    waiting: list[str] = []
+    found: list[list[str]] = []
+    for start in graph:
+        if start in places:
+            continue
+        calls = [(start, iter(sorted(graph[start])))]
+        places[start] = lowest[start] = len(places)
+        waiting.append(start)
+        while calls:
+            name, others = calls[-1]
+            for other in others:
+                if other not in graph:
+                    continue
+                if other not in places:
+                    places[other] = lowest[other] = len(places)
+                    waiting.append(other)
+                    calls.append((other, iter(sorted(graph[other]))))
+                    break
+                if other in waiting:
+                    lowest[name] = min(lowest[name], places[other])
+            else:
+                calls.pop()
+                if calls:
+                    lowest[calls[-1][0]] = min(lowest[calls[-1][0]], lowest[name])
+                if lowest[name] == places[name]:
+                    group = waiting[waiting.index(name) :]
+                    del waiting[waiting.index(name) :]
+                    if len(group) > 1:
+                        found.append(sorted(group))
+    return found
+
+
+def _module(path: Path) -> str:
+    return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+
+
+def _related(one: str, other: str) -> bool:
+    return one == other or one.startswith(f"{other}.") or other.startswith(f"{one}.")
+
+
+def _imported(tree: ast.Module, modules: Mapping[str, str]) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in modules)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield from (name for name in ([inner] if inner in modules else [node.module]) if name in modules)
+
+
+def _makes_context_variable(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    return called == "ContextVar"
+
+
+def main() -> None:
+    """Prints the figures."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--option", help="a name, of which the files are counted that it is in")
+    option = parser.parse_args().option
+    found = structure_of(ROOT)
+    of_folders, of_files = circles(found.of_folders), circles(found.files)
+    print(f"files                {len(found.sources):>8,}")
+    print(f"lines                {found.lines:>8,}")
+    print(f"mutual folders       {len(found.mutual_folders):>8,}")
+    print(f"circles of folders   {len(of_folders):>8,}")
+    print(f"circles of files     {len(of_files):>8,}")
+    print(f"context variables    {sum(found.context_variables.values()):>8,}")
+    for pair in found.mutual_folders:
+        print("mutual:", *pair)
+    for group in (*of_folders, *of_files):
+        print("circle:", *group)
+    if option:
+        files = found.files_with(option)
+        print(f"{option} is in {len(files)} files:", *files, sep="\n  ")
+
+
+if __name__ == "__main__":
+    main()
