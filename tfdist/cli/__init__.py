@@ -4,7 +4,8 @@
     standard_streams  streams that were closed before the command began, and what they show
     verb              base of all verbs and groups: errors, exit codes, what a mistyped word may mean
     common_options    options that several verbs share
-    train_target      TARGET and its own arguments, of train and verify
+    train_target      TARGET and its own arguments, of train, verify and plan
+    taken_by_default  the config and the run of verbs that are given none
     help/             headings of `--help`, options in the wrong place, and the verb `tfdist completion`
     replica_layout    workers and replicas of a run that has not started, for plan
     launch/           the verbs `tfdist launch`, with its engines, and `tfdist stop`

@@ -12,6 +12,7 @@ import click
 
 from tfdist.cli import common_options as shared
 from tfdist.cli.standard_streams import tf_lines_hidden
+from tfdist.cli.taken_by_default import run_argument
 from tfdist.cli.verb import Verb, VerbGroup
 from tfdist.errors import DataError, RunDirError
 
@@ -23,9 +24,11 @@ _STEP = click.option(
 )
 
 
+_FIT = shared.count("--fit", "Of a script that calls fit several times, the N-th that keeps checkpoints.", default=1)
+
+
 def _run(command: Callable[..., Any]) -> Callable[..., Any]:
-    fit = shared.count("--fit", "Of a script that calls fit several times, the N-th that keeps checkpoints.", default=1)
-    return click.argument("run_dir", metavar="RUN_DIR", type=shared.LocalPath())(fit(command))
+    return run_argument()(_FIT(command))
 
 
 def _show(document: Any) -> None:
@@ -36,8 +39,8 @@ def _show(document: Any) -> None:
 def checkpoints() -> None:
     """Lists, inspects, verifies, prunes and exports the checkpoints of a run.
 
-    RUN_DIR is what `tfdist train` wrote into, on the chief's machine. Exit codes: 0; 2 when RUN_DIR or an option cannot
-    be used; 5 when a checkpoint is damaged.
+    RUN_DIR is what `tfdist train` wrote into, on the chief's machine, by default the newest in ./runs. Exit codes: 0; 2
+    when RUN_DIR or an option cannot be used; 5 when a checkpoint is damaged.
     """
 
 
@@ -145,7 +148,8 @@ def prune(run_dir: str, fit: int, keep: int, dry_run: bool, live: bool) -> None:
 
 
 @checkpoints.command(cls=Verb)
-@_run
+@click.argument("run_dir", metavar="RUN_DIR", type=shared.LocalPath())
+@_FIT
 @click.argument("dest", metavar="DEST", type=shared.LocalPath())
 @_STEP
 def export(run_dir: str, fit: int, dest: str, step: int | None) -> None:

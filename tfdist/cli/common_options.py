@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfdist.cli.train_target import separate
+from tfdist.cli.train_target import DEFAULT_CONFIG, separate
 from tfdist.cli.verb import Verb
 
 if TYPE_CHECKING:
@@ -114,8 +115,15 @@ class TargetVerb(Verb):
             rest = super().parse_args(ctx, separate(args, names))
         except click.NoSuchOption as error:
             raise _as_config_entry(error, args, ctx) from None
+        self._say_default(ctx)
         self._warn_of_misplaced(ctx)
         return rest
+
+    def _say_default(self, ctx: click.Context) -> None:
+        """Says that the default config is taken, where that is one of this machine."""
+        given = ctx.params.get("module") or ctx.params.get("arguments") or ctx.params.get("quiet")
+        if not given and not ctx.resilient_parsing and os.path.exists(DEFAULT_CONFIG):
+            click.echo(f"tfdist: ./{DEFAULT_CONFIG} is taken, as no config was given", err=True)
 
     def _warn_of_misplaced(self, ctx: click.Context) -> None:
         if ctx.resilient_parsing:

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from tfdist.cli.common_options import LocalPath, overrides, seconds
+from tfdist.cli.taken_by_default import config_argument
 from tfdist.cli.verb import Verb, VerbGroup
 from tfdist.config.load import dump_yaml, listed, load_config, load_parts
 from tfdist.config.yaml_document import Document
@@ -20,7 +21,7 @@ _CHECK_SECONDS = 300
 
 def config_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
     """The argument and the option that the verbs take which read a config."""
-    return click.argument("path", metavar="CONFIG", type=LocalPath())(overrides(command))
+    return config_argument(overrides(command))
 
 
 @click.group(cls=VerbGroup)
@@ -31,7 +32,7 @@ def config() -> None:
 @config.command(cls=Verb)
 @config_arguments
 def show(path: str, overrides: tuple[str, ...]) -> None:
-    """Prints a config as a run would see it: with overrides, every default and absolute file names."""
+    """Prints a config (default ./tfdist.yaml) as a run would see it: overridden, with defaults and absolute names."""
     click.echo(dump_yaml(load_config(path, overrides)), nl=False)
 
 
@@ -42,8 +43,8 @@ def show(path: str, overrides: tuple[str, ...]) -> None:
 def check(path: str, overrides: tuple[str, ...], static: bool, timeout: float) -> None:
     """Says all that a run would refuse, without running: keys, values, files, names, arguments and shapes.
 
-    The model is built, as in a run, in a process of its own. Exits with 2 when the config cannot be used, and with 5
-    when only its data cannot.
+    CONFIG is by default ./tfdist.yaml. The model is built, as in a run, in a process of its own. Exits with 2 when the
+    config cannot be used, and with 5 when only its data cannot.
     """
     # Imported here: to show a config needs neither.
     from tfdist.data.files.missing_files import missing_files

@@ -8,11 +8,12 @@ from pathlib import Path
 import click
 
 from tfdist.cli import common_options as shared
+from tfdist.cli.taken_by_default import run_argument
 from tfdist.cli.verb import Verb
 
 
 @click.command(cls=Verb)
-@click.argument("run_dir", metavar="RUN_DIR", type=shared.LocalPath())
+@run_argument()
 @shared.as_json()
 @click.option(
     "-o",
@@ -28,9 +29,9 @@ from tfdist.cli.verb import Verb
 def ledger(run_dir: str, as_json: bool, html_file: str | None, verbose: bool) -> None:
     """Shows where the wall time of a run went, over all its restarts.
 
-    RUN_DIR is what `tfdist train` wrote into, on the chief's machine; the run may still be running. Goodput is the
-    part of the wall time that went into training steps that were not done again. Exits with 0; with 2 when RUN_DIR has
-    no ledger.
+    RUN_DIR is what `tfdist train` wrote into, on the chief's machine, by default the newest in ./runs; the run may
+    still be running. Goodput is the part of the wall time that went into training steps that were not done again. Exits
+    with 0; with 2 when RUN_DIR has no ledger.
     """
     from tfdist.launch.run_dir.epoch_metrics import read_metrics
     from tfdist.reports.ledger import account_json, account_table, html_chart

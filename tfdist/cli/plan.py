@@ -72,7 +72,7 @@ def plan(
     device_memory: int | None,
     **options: Any,
 ) -> None:
-    """Shows what a run will do, before it starts.
+    """Shows what a run will do, before it starts: of a config by sizes, of a script by a few steps.
 
     TARGET is a YAML config (default ./tfdist.yaml), a Python script, or -m MODULE, as for `tfdist train`.
 

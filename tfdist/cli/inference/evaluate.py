@@ -21,8 +21,8 @@ from tfdist.cli.verb import Verb
 def evaluate(ctx: click.Context, /, as_json: bool, **options: Any) -> None:
     """Prints a model's loss and metrics on some data: over all workers, and the numbers of one device.
 
-    The model is that of a run, or any MODEL.keras that was compiled before it was saved. The run of a script has no
-    word of data: give them with --data.
+    The model is that of a run, by default the newest in ./runs, or any MODEL.keras that was compiled before it was
+    saved. The run of a script has no word of data: give them with --data.
     """
     outcome = run_inference_verb("evaluate", options)
     if outcome.result is not None:

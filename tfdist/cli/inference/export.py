@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from tfdist.cli import common_options as shared
+from tfdist.cli.taken_by_default import run_argument
 from tfdist.cli.verb import Verb
 
 _FORMATS = ["savedmodel", "onnx", "litert", "litert-int8", "litert-int16x8", "openvino", "tensorrt"]
@@ -15,7 +16,7 @@ _SAMPLES, _SAMPLES_IN_INTEGERS = 256, 2048
 
 
 @click.command(cls=Verb)
-@click.argument("model", metavar="RUN_DIR|MODEL.keras", type=shared.LocalPath())
+@run_argument("model", "[RUN_DIR|MODEL.keras]")
 @click.option("--format", "form", required=True, type=click.Choice(_FORMATS), help="What is written.")
 @click.option(
     "-o",
@@ -97,10 +98,10 @@ _SAMPLES, _SAMPLES_IN_INTEGERS = 256, 2048
 def export(ctx: click.Context, /, model: str, form: str, output: str | None, **options: Any) -> None:
     """Writes a model for a server or a device, and compares it there with Keras.
 
-    The model is that of a run, or any MODEL.keras. What is written is loaded in its own runtime, in a
-    process of its own, and run on samples of the run's validation data: the greatest difference, the labels that are
-    the same, the size and the time a sample are printed. Beyond the tolerance the command exits with 6, and nothing is
-    kept.
+    The model is that of a run, by default the newest in ./runs, or any MODEL.keras. What is written is loaded in its
+    own runtime, in a process of its own, and run on samples of the run's validation data: the greatest difference, the
+    labels that are the same, the size and the time a sample are printed. Beyond the tolerance the command exits with 6,
+    and nothing is kept.
     """
     # Imported here: `--help` does not need it.
     from tfdist.checkpoint.inspection.model_choice import choose_model

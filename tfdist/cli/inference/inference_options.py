@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfdist.cli import common_options as shared
+from tfdist.cli.taken_by_default import run_argument
 
 if TYPE_CHECKING:
     from tfdist.checkpoint.inspection.model_choice import ModelChoice
@@ -20,7 +21,7 @@ _GRACE_SECONDS = 5.0
 """How long workers may take to end when asked to; what is done is kept all the while."""
 
 OPTIONS = (
-    click.argument("model", metavar="RUN_DIR|MODEL.keras", type=shared.LocalPath()),
+    run_argument("model", "[RUN_DIR|MODEL.keras]"),
     click.option(
         "--checkpoint",
         metavar="NAME",

@@ -51,9 +51,9 @@ def predict(
 ) -> None:
     """Predicts every sample of some data once, in the order of the data, over all workers, into one file.
 
-    The model is that of a run, or any MODEL.keras. OUT has the number of each sample, from 0, in `index`,
-    and an array or a column for each output of the model. Until it is whole, parts of it are kept in OUT.parts: the
-    same command goes on behind them, on however many workers.
+    The model is that of a run, by default the newest in ./runs, or any MODEL.keras. OUT has the number of each sample,
+    from 0, in `index`, and an array or a column for each output of the model. Until it is whole, parts of it are kept
+    in OUT.parts: the same command goes on behind them, on however many workers.
     """
 
     def prediction(inputs: InferenceInputs) -> PredictionRequest:

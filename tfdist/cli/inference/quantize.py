@@ -82,8 +82,9 @@ def quantize(
 
     gptq and awq read samples through the pipeline of the run's data, over all workers, and choose weights by them.
 
-    The model is that of a run, or any MODEL.keras that was compiled. It is measured before and after on
-    the validation data of the run, over all workers, with the numbers of one device. OUT is a file that Keras loads.
+    The model is that of a run, by default the newest in ./runs, or any MODEL.keras that was compiled. It is measured
+    before and after on the validation data of the run, over all workers, with the numbers of one device. OUT is a file
+    that Keras loads.
     """
     from tfdist.inference.comparison_table import EXCEEDED
     from tfdist.inference.output_choice import choose_quantized_output

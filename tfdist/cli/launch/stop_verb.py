@@ -5,17 +5,18 @@ from __future__ import annotations
 import click
 
 from tfdist.cli import common_options as shared
+from tfdist.cli.taken_by_default import run_argument
 from tfdist.cli.verb import Verb
 
 
 @click.command(cls=Verb)
-@click.argument("run_dir", metavar="RUN_DIR", type=click.Path())
+@run_argument(kind=click.Path())
 @shared.seconds("--grace", 60, "How long the run may take to stop after a step; then its workers are ended at once.")
 @shared.tracebacks
 def stop(run_dir: str, grace: float, verbose: bool) -> None:
     """Stops a run whose launcher is on this host, all its workers after the same step, and waits for its end.
 
-    RUN_DIR is what the run writes into, as `tfdist status` takes it. Exits with 0 when the run has ended by this.
+    RUN_DIR is what the run writes into, by default the newest in ./runs. Exits with 0 when the run has ended by this.
     """
     from tfdist.launch.run_dir.run_stop import StopMeans, stop_run
     from tfdist.text import format_duration
