@@ -88,6 +88,21 @@ def test_a_job_goes_on_without_a_host_that_is_cut_off(launchers: Launchers, thre
 
 @pytest.mark.slow
 @pytest.mark.bound(90)
+def test_a_job_goes_on_without_a_launcher_that_is_stopped(launchers: Launchers, three: Hosts) -> None:
+    mark = launchers.folder / "mark"
+    job = Job(launchers, three, f"2@0:touch:{mark}", "*@0:train:0.05", "*@1:assignment")
+    running = [job.start(number, silence=12) for number in range(3)]
+    until(mark.exists)
+    running[2].send(signal.SIGSTOP)
+    assert [each.end() for each in running[:2]] == [0, 0], [each.err for each in running[:2]]
+    assert "has not answered for 12 s" in running[0].err
+    assert f"2 of 3 workers start, without {three[2].ipv4}:{PORT}" in running[0].err
+    running[2].send(signal.SIGCONT)
+    assert running[2].end() == 4, running[2].err
+
+
+@pytest.mark.slow
+@pytest.mark.bound(90)
 def test_a_host_that_is_lost_while_the_launchers_meet_is_not_waited_for(launchers: Launchers, three: Hosts) -> None:
     job = Job(launchers, three, "*:assignment")
     running = [job.start(number) for number in (0, 2)]

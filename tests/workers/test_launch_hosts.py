@@ -135,12 +135,12 @@ def test_a_launcher_that_is_stopped_is_named_by_the_other_and_ends_when_it_runs_
     launchers: Launchers, workers: str, stopped: int
 ) -> None:
     args = [*(f"{index}:touch:{path}" for index, path in enumerate(marks(launchers))), "*:train:0.1"]
-    both = start_both(launchers, workers, args=args, silence=3)
+    both = start_both(launchers, workers, args=args, silence=6)
     until(lambda: all(path.exists() for path in marks(launchers)))
     both[stopped].send(signal.SIGSTOP)
     other = both[1 - stopped]
     assert other.end() == 4
-    assert other.err.startswith(f"error: worker {stopped} (") and "has not answered for 3 s: it is stopped" in other.err
+    assert other.err.startswith(f"error: worker {stopped} (") and "has not answered for 6 s: it is stopped" in other.err
     both[stopped].send(signal.SIGCONT)
     assert both[stopped].end() == 4
     assert f"error: worker {1 - stopped} (" in both[stopped].err and "is gone" in both[stopped].err
@@ -150,12 +150,12 @@ def test_a_launcher_that_is_stopped_is_named_by_the_other_and_ends_when_it_runs_
 def test_a_launcher_that_is_stopped_for_less_goes_on(launchers: Launchers, workers: str) -> None:
     """Both are: what one misses while it is stopped itself is no silence of the other."""
     args = [*(f"{index}:touch:{path}" for index, path in enumerate(marks(launchers))), "*:train:0.1"]
-    both = start_both(launchers, workers, args=args, silence=3)
+    both = start_both(launchers, workers, args=args, silence=6)
     until(lambda: all(path.exists() for path in marks(launchers)))
     for number in (signal.SIGSTOP, signal.SIGCONT):
         for each in both:
             each.send(number)
-        time.sleep(4)
+        time.sleep(7)
     both[0].send(signal.SIGTERM)
     assert [each.end() for each in both] == [143, 143], [each.err for each in both]
 

@@ -19,6 +19,8 @@ pytestmark = pytest.mark.bound(900)
 
 DRIVER = (sys.executable, "-m", "tests.clusters.ray.stand_in_driver")
 END_SECONDS = 150
+STOPPED_SECONDS = 400
+"""What is stopped is given up after two minutes, the grace and a minute and a half."""
 
 
 @pytest.fixture
@@ -43,8 +45,8 @@ def running(cluster: RayCluster, name: str) -> subprocess.Popen[str]:
     return driver
 
 
-def ended(driver: subprocess.Popen[str]) -> tuple[int, str, str]:
-    out, err = driver.communicate(timeout=END_SECONDS)
+def ended(driver: subprocess.Popen[str], seconds: float = END_SECONDS) -> tuple[int, str, str]:
+    out, err = driver.communicate(timeout=seconds)
     return driver.returncode, out, err
 
 
@@ -156,3 +158,26 @@ def test_a_node_that_is_cut_off_is_named_and_ends_the_job(work: RayCluster) -> N
         host.set_link("up")
     assert code == 4
     assert f"error: lost {host.name}" in err
+
+
+@pytest.mark.slow
+def test_an_actor_that_is_stopped_is_named_and_ends_the_job(work: RayCluster) -> None:
+    driver = running(work, "stopped-actor")
+    host = work.hosts[1]
+    (launcher,) = work.processes(host, "stand_in_launcher")
+    os.kill(parent_of(launcher), signal.SIGSTOP)
+    code, _, err = ended(driver, STOPPED_SECONDS)
+    assert code == 4
+    assert f"error: lost {host.name} ({host.ipv4}), which has workers 2 to 3: its actor has not answered for 90" in err
+
+
+@pytest.mark.slow
+def test_a_launcher_that_is_stopped_is_named_and_ends_the_job(work: RayCluster) -> None:
+    driver = running(work, "stopped-launcher")
+    host = work.hosts[1]
+    (launcher,) = work.processes(host, "stand_in_launcher")
+    os.kill(launcher, signal.SIGSTOP)
+    code, _, err = ended(driver, STOPPED_SECONDS)
+    assert code == 4
+    assert f"error: worker 2 ({host.name}, {host.ipv4}:" in err
+    assert "the launcher of worker(s) 2, 3 has not answered for 120 s: it is stopped" in err

@@ -99,3 +99,18 @@ def test_a_killed_node_is_named_and_the_run_resumes_on_the_other(
     # Both workers are on one node now, whose sums are in the same order.
     for one, other in zip(weights(cluster, "node"), weights(cluster, "undisturbed"), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_stopped_is_replaced_and_the_run_resumes(
+    cluster: RayCluster, undisturbed: dict[str, Any]
+) -> None:
+    driver = start(cluster, "stopped", seconds=0.2)
+    wait_for_step(cluster, "stopped", 14)
+    (actor,) = cluster.processes(cluster.hosts[1], "RayTrainWorker")
+    os.kill(actor, signal.SIGSTOP)
+    result, printed = end(driver)
+    assert "stopped sending heartbeats" in printed and "/job:worker/replica:0/task:1" in printed
+    assert resumes(cluster, "stopped")[-1]["total"] >= 12
+    assert result["metrics"] == undisturbed["metrics"]
+    assert not os.path.exists(f"/proc/{actor}")
