@@ -250,40 +250,36 @@ def test_seeded_numbers_of_tensorflow_begin_anew_with_batches_of_another_kind_al
         model.fit(data.batch(2, drop_remainder=True), verbose=0)
 
 
-def normal_of_generator(generator: tf.random.Generator, shape: tf.Tensor) -> tf.Tensor:
-    return generator.normal(shape)
-
-
-def binomial_of_generator(generator: tf.random.Generator, shape: tf.Tensor) -> tf.Tensor:
-    return generator.binomial(shape, counts=50.0, probs=0.5, dtype=tf.float32)
-
-
-@pytest.mark.parametrize(
-    ("draw", "path"),
-    [(normal_of_generator, "Generator._prepare_key_counter"), (binomial_of_generator, "Generator.binomial")],
-)
-def test_generators_of_tensorflow_are_refused(
-    draw: Callable[[Any, Any], Any], path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def predicted_with_generator(replicas: int) -> np.ndarray:
+def test_what_a_generator_of_tensorflow_takes_is_known_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def drawn(draw: Callable[[Any, Any], Any], replicas: int) -> np.ndarray:
         generator = tf.random.Generator.from_seed(3)
         return predicted(lambda x, _: x + draw(generator, tf.shape(x)), replicas)
 
+    def normal(generator: Any, shape: Any) -> Any:
+        return generator.normal(shape)
+
+    def binomial(generator: Any, shape: Any) -> Any:
+        return generator.binomial(shape, counts=50.0, probs=0.5, dtype=tf.float32)
+
+    np.testing.assert_array_equal(drawn(normal, 2), drawn(normal, 1))
     with pytest.raises(UnsupportedError, match=r"keras\.random"):
-        predicted_with_generator(2)
-    take_out(path, monkeypatch)
-    assert not np.allclose(predicted_with_generator(2), predicted_with_generator(1))
+        drawn(binomial, 2)
+    take_out("Generator._prepare_key_counter", monkeypatch)
+    assert not np.allclose(drawn(normal, 2), drawn(normal, 1))
 
 
-def test_generators_of_tensorflow_in_a_layer_are_refused_and_elsewhere_draw() -> None:
-    generator = tf.random.Generator.from_seed(3)
+def test_a_generator_of_tensorflow_in_a_loop_draws_where_each_replica_has_its_state() -> None:
+    def in_turns(generator: tf.random.Generator) -> Any:
+        return lambda x: x + tf.map_fn(lambda number: generator.normal([6]), tf.range(3.0))[0]
+
+    outside = tf.random.Generator.from_seed(3)
     with mirrored(2).scope():
-        noise = keras.layers.Lambda(lambda x: x + generator.normal(tf.shape(x)))
-        model = keras.Sequential([keras.Input((6,)), noise])
-        model.compile("sgd", "mse")
-        with pytest.raises(UnsupportedError, match=r"keras\.random"):
-            model.fit(np.zeros((8, 6)), np.zeros((8, 6)), verbose=0)
-    assert np.any(generator.normal((3,)))
+        for generator, error in ((tf.random.Generator.from_seed(3), None), (outside, "loop or a branch")):
+            model = keras.Sequential([keras.Input((6,)), keras.layers.Lambda(in_turns(generator))])
+            model.compile("sgd", "mse")
+            with contextlib.nullcontext() if error is None else pytest.raises(UnsupportedError, match=error):
+                model.fit(np.zeros((8, 6)), np.zeros((8, 6)), verbose=0)
+    assert np.any(outside.normal((3,)))
 
 
 def for_each_row(x: Any, seed: Any) -> Any:

@@ -70,6 +70,17 @@ def scheduled() -> Any:
     return keras.optimizers.RMSprop(keras.optimizers.schedules.ExponentialDecay(0.02, 4, 0.8), momentum=0.5)
 
 
+class NoiseOfAGenerator(keras.layers.Layer):
+    """Draws by a generator of TensorFlow's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.generator = tf.random.Generator.from_seed(5)
+
+    def call(self, x: Any) -> Any:
+        return x + self.generator.normal(tf.shape(x))
+
+
 class Ends(keras.callbacks.Callback):
     """Saves and ends the training at the k-th call of one of the callbacks' methods, and so makes steps run singly."""
 
@@ -133,6 +144,7 @@ class Run:
         extra = [] if self.plain else [keras.layers.BatchNormalization(), keras.layers.Dropout(0.4)]
         if extra and tf.distribute.get_strategy().num_replicas_in_sync > 1:
             extra.append(keras.layers.Lambda(lambda x: x + tf.random.normal(tf.shape(x))))
+            extra.append(NoiseOfAGenerator())
         # Without a shape: the first batch builds it, or the process that is to restore it.
         model = keras.Sequential([keras.layers.Dense(8), *extra, keras.layers.Dense(3, activation="softmax")])
         metrics = ["accuracy", tfdist.gathered(Largest())]

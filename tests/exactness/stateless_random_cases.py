@@ -141,3 +141,29 @@ def seeded_shuffles(samples: int) -> dict[str, Any]:
     tf.random.set_seed(7)
     model = Mixing([keras.Input((6,)), layers.Dense(5, activation="tanh"), layers.Dense(3)])
     return fitted(model, *numbers(samples)) | ONLY_TRAINED
+
+
+class NoiseOfGenerators(layers.Layer):
+    """Draws by a generator of its own and by another one that lies outside of the model."""
+
+    def __init__(self, other: tf.random.Generator) -> None:
+        super().__init__()
+        self.own = tf.random.Generator.from_seed(5)
+        self.other = other
+
+    def call(self, x: Any) -> Any:
+        shape, rows = tf.shape(x), tf.shape(x)[0]
+        x += self.own.normal(shape, dtype=x.dtype) + self.other.truncated_normal(shape, dtype=x.dtype)
+        x *= self.own.uniform([rows, 1], 0.5, 1.5, dtype=x.dtype)
+        x += tf.cast(self.other.uniform([rows, 1], 0, 5, tf.int32), x.dtype) / 10
+        return tf.tanh(x + self.own.normal([4], dtype=x.dtype))
+
+
+@case("a `tf.random.Generator` that a layer makes, and one from outside of the strategy's scope")
+def generators(samples: int) -> dict[str, Any]:
+    with tf.init_scope():
+        other = tf.random.Generator.from_seed(9)
+    noise = NoiseOfGenerators(other)
+    model = keras.Sequential([keras.Input((6,)), layers.Dense(4), noise, layers.Dense(3, activation="softmax")])
+    x, y = numbers(samples)
+    return fitted(model, x, y, validation_data=(x[:21], y[:21]))

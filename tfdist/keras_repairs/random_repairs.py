@@ -23,6 +23,7 @@ from tensorflow.python.ops import (
 from tfdist.keras_repairs.random_numbers import (
     batch_size,
     draws,
+    generator_draws,
     loops_and_branches,
     python_draws,
     seeded_draws,
@@ -68,11 +69,13 @@ def _of_tensorflow_random(imposed_seed: int | None) -> tuple[Repair, ...]:
         "stateless_random_poisson",
         "stateless_parameterized_truncated_normal",
     )
+    of_generators = ("normal", "truncated_normal", "uniform", "uniform_full_int")
     operations, older = gen_stateless_random_ops_v2, gen_stateless_random_ops
     return (
         Repair(random_seed, "get_seed", get_seed),
-        Repair(tf.random.Generator, "_prepare_key_counter", seeded_draws.of_generator),
-        Repair(tf.random.Generator, "binomial", seeded_draws.of_generator),
+        *(Repair(tf.random.Generator, name, generator_draws.of_shape) for name in of_generators),
+        Repair(tf.random.Generator, "_prepare_key_counter", generator_draws.prepare_key_counter),
+        Repair(tf.random.Generator, "binomial", generator_draws.refused),
         Repair(while_loop, "while_loop", loops_and_branches.while_loop),
         Repair(cond, "cond", loops_and_branches.cond),
         Repair(control_flow_switch_case, "_indexed_case_helper", loops_and_branches.switch),

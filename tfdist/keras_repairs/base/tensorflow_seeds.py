@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,10 +48,16 @@ class ReplicaSeeds:
 
     Attributes:
         streams: What it draws with seeds of the script's; None outside of steps of which that is known.
+
+    Args:
+        shared: The seeds.
+        common: What the replicas of this worker compute once for all of them, in their order.
     """
 
-    def __init__(self, shared: SharedSeeds) -> None:
+    def __init__(self, shared: SharedSeeds, common: dict[tuple[int, int], Any]) -> None:
         self.streams: ReplicaStreams | None = None
+        self._common = common
+        self._taken: dict[int, int] = {}
         self._shared = shared
         self._fixed = 0
 
@@ -63,6 +70,22 @@ class ReplicaSeeds:
         """The next seed, [2], another one in every step."""
         seed: tf.Tensor = self._shared.generator.next()
         return seed
+
+    def once(self, owner: Any, compute: Callable[[], tf.Tensor]) -> tf.Tensor:
+        """What the first of this worker's replicas has computed at the same place of the code; see `once_on_worker`."""
+        done = self._taken.get(id(owner), 0)
+        self._taken[id(owner)] = done + 1
+        found = self._common.get((id(owner), done))
+        if found is None:
+            found = self._common[id(owner), done] = compute()
+        graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+        if graph is not None and found.graph is not graph:
+            raise UnsupportedError(
+                "A tf.random.Generator that was made outside of the strategy's scope was used in a loop or a branch of "
+                "a step, where the replicas of a worker cannot share its state. Make it inside of the scope, as `with "
+                "tfdist.strategy().scope()` or in the __init__ of a layer that is made there, or draw before the loop."
+            )
+        return found
 
     def next_fixed(self) -> tuple[int, int]:
         """The next pair of seeds for an operation that has a state of its own, the same in every step."""
@@ -81,9 +104,27 @@ def shared_seeds(strategy: tf.distribute.Strategy) -> SharedSeeds | None:
     return _SHARED.get_or_make(strategy, lambda: _make(strategy))
 
 
-def drawing_from(shared: SharedSeeds | None) -> contextlib.AbstractContextManager[None]:
-    """Around the code of a replica: its seeds; None around code of which all is tried out and nothing is kept."""
-    return setting(_seeds, None if shared is None else ReplicaSeeds(shared))
+def drawing_from(
+    shared: SharedSeeds | None, common: dict[tuple[int, int], Any] | None = None
+) -> contextlib.AbstractContextManager[None]:
+    """Around the code of a replica: its seeds; None around code of which all is tried out and nothing is kept.
+
+    Args:
+        shared: The seeds.
+        common: One dictionary for all replicas that run the code together.
+    """
+    return setting(_seeds, None if shared is None else ReplicaSeeds(shared, {} if common is None else common))
+
+
+def once_on_worker(owner: Any, compute: Callable[[], tf.Tensor]) -> tf.Tensor:
+    """What the first of this worker's replicas computes, for all of them; they come here in turn, equally often.
+
+    Args:
+        owner: Of whom the code asks; each counts its own.
+        compute: Computes it.
+    """
+    seeds = _seeds.get()
+    return compute() if seeds is None else seeds.once(owner, compute)
 
 
 def seeds_of_replica() -> ReplicaSeeds | None:

@@ -114,6 +114,7 @@ class _Handover:
         self._seeds = global_seeds.shared_seeds(strategy)
         self._tensorflow_seeds = tensorflow_seeds.shared_seeds(strategy)
         self._given = [_copied(attributes) for attributes in _of_this_thread()]
+        self._common: dict[tuple[int, int], Any] = {}
         self._left: list[Attributes] | None = None
         self._generator: Any = None
 
@@ -126,7 +127,7 @@ class _Handover:
             with (
                 setting(_strategy, self._strategy),
                 global_seeds.drawing_from(self._seeds),
-                tensorflow_seeds.drawing_from(self._tensorflow_seeds),
+                tensorflow_seeds.drawing_from(self._tensorflow_seeds, self._common),
             ):
                 try:
                     result = function(*args, **kwargs)

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 import keras
+import tensorflow as tf
 from keras.src.backend.common import global_state
 from keras.src.random.seed_generator import global_seed_generator
 from keras.src.trainers.compile_utils import CompileMetrics
@@ -24,6 +25,7 @@ from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
 from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import is_cut
 from tfdist.keras_repairs.sharded_parameters.cut_variable import CutVariable
 from tfdist.runtime.replica_values import ReplicaCopies
+from tfdist.runtime.workers import local_replicas
 
 _GLOBAL_SEEDS = "global_seed_generator"
 _GLOBAL_SEEDS_NAME = "seeds/global"
@@ -55,6 +57,7 @@ def transient_state(model: keras.Model, *, metrics: bool) -> dict[str, ReplicaCo
     generator = global_state.get_global_attribute(_GLOBAL_SEEDS)
     if generator is not None:
         found[_GLOBAL_SEEDS_NAME] = ReplicaCopies(copies(generator.state), False)
+    found |= {f"generators/{number}": state for number, state in enumerate(_generators(model))}
     drawn = {call: streams.copies for call, streams in streams_of(model).items() if streams.copies}
     found |= {f"{_DRAWN}/{call}": ReplicaCopies(counts, False) for call, counts in drawn.items()}
     return found | (dict(_metrics(model)) if metrics else {})
@@ -104,6 +107,19 @@ def _not_trained(model: keras.Model) -> list[keras.Variable]:
 def _seeds(model: keras.Model) -> list[keras.Variable]:
     others = {id(variable) for variable in (*model.weights, *model.metrics_variables)}
     return [variable for variable in model.variables if id(variable) not in others]
+
+
+def _generators(model: keras.Model) -> Iterator[ReplicaCopies]:
+    """The states of the generators of TensorFlow's that the model and its layers hold, each once."""
+    seen: set[int] = set()
+    for layer in model._flatten_layers():
+        for held in vars(layer).values():
+            if isinstance(held, tf.random.Generator) and id(held) not in seen:
+                seen.add(id(held))
+                strategy = model.distribute_strategy
+                states = strategy.experimental_local_results(held.state)
+                # A state that all replicas share stands for each of them.
+                yield ReplicaCopies(states * (len(local_replicas(strategy)) // len(states)), False)
 
 
 def _accumulators(model: keras.Model) -> list[keras.Variable]:

@@ -12,5 +12,6 @@ draw of a fixed shape is the same on every replica.
 - `draw_replay`: draws that are recorded on a whole batch and replayed on its parts, where code is tried out
 - `unseeded_draws`, `seeded_draws`: `tf.random.normal` and its kin, of which no particular numbers are expected, or
   those of a script's seeds
+- `generator_draws`: a `tf.random.Generator`
 - `python_draws`: random numbers of NumPy and Python, which replicas cannot share
 """

@@ -247,18 +247,3 @@ def get_seed(original: Callable[[int | None], Seeds], imposed_seed: int | None) 
         return _seeds_of_script(op_seed, seeds)
 
     return repaired
-
-
-def of_generator(original: Function) -> Function:
-    """Repairs the methods of `tf.random.Generator` by which it draws: they are refused in a step."""
-
-    def repaired(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if current_step() is None and not is_alone():
-            return original(self, *args, **kwargs)
-        raise UnsupportedError(
-            "A tf.random.Generator was used in a training step. Its numbers are other ones on every replica. Use "
-            "the function of the same name in keras.random, with seed=keras.random.SeedGenerator(...) made once in the "
-            "place of the generator."
-        )
-
-    return repaired

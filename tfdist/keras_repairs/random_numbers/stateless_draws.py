@@ -65,6 +65,12 @@ def drawing(part: PartOfDraw | None) -> contextlib.AbstractContextManager[None]:
     return setting(_decision, _Decision(part))
 
 
+def part_drawn() -> PartOfDraw | None:
+    """The part that the code inside of `drawing` draws."""
+    decision = _decision.get()
+    return None if decision is None else decision.part
+
+
 def numbers(original: Function) -> Function:
     """Repairs `stateless_random_uniform_v2`, `stateless_random_uniform_full_int_v2`, `stateless_random_normal_v2`.
 
