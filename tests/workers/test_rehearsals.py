@@ -26,15 +26,17 @@ def left_in(place: Path) -> dict[str, str]:
     return {file.name: file.read_text() for file in place.iterdir()}
 
 
-def test_a_script_is_planned_by_its_first_fit(place: Path) -> None:
+@pytest.mark.parametrize("mode", ["zero3", slow("none")])
+def test_a_script_is_planned_by_its_first_fit(mode: str, place: Path) -> None:
     before = left_in(place)
-    done = tfdist("plan", "--nproc", 2, "--json", SCRIPT, "--write", cwd=place, timeout=BOUND)
+    done = tfdist("plan", "--nproc", 2, "--shard", mode, "--json", SCRIPT, "--write", cwd=place, timeout=BOUND)
     assert (done.returncode, done.stderr) == (0, "")
     plan = json.loads(done.stdout)
     data = {"kind": "arrays", "steps": 4, "batch_size": 16, "samples": 49, "last_batch": 1}
     assert (plan["data"], plan["rows"], plan["epochs"], plan["replicas"]) == (data, [8, 8], 7, 2)
-    weights = 4 * 8 + 8 + 8 + 1
-    assert (plan["model"]["parameters"], plan["memory"]["gradients"]) == (weights, 4 * weights)
+    weights = 4 * 128 + 128 + 128 + 1
+    assert (plan["model"]["parameters"], plan["sends"]["gradients"]) == (weights, 4 * weights)
+    assert (plan["sends"]["shard"], plan["memory"]["modes"]["zero3"]["optimizer"]) == (mode, 0)
     said = " ".join(line["text"] for line in plan["exactness"])
     assert "(Centered) is called with the samples of all replicas" in said
     assert "checked on its first batch, it is what one device computes" in said

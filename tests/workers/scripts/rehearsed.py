@@ -18,7 +18,7 @@ class Centered(keras.layers.Layer):
 keras.utils.set_random_seed(3)
 x = np.random.rand(70, 4).astype("float32")
 y = x.sum(axis=1, keepdims=True)
-model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8), Centered(), keras.layers.Dense(1)])
+model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(128), Centered(), keras.layers.Dense(1)])
 model.compile("sgd", "mse")
 callbacks = [
     keras.callbacks.ModelCheckpoint("checkpoints/best.keras"),

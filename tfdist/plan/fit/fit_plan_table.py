@@ -110,8 +110,10 @@ def _sends(plan: FitPlan) -> str:
     if plan.replicas == 1:
         return "nothing: there is one replica"
     memory, replicas = plan.found["memory"], format_count(plan.replicas, "replica")
-    weights = format_bytes(memory["modes"].get("none", plan.held)["parameters"], binary=True)
-    how = _SENT[memory["mode"]].format(replicas=replicas, weights=weights)
+    whole, mode = memory["modes"].get("none", plan.held)["parameters"], memory["mode"]
+    # Weights that are too small are not cut.
+    mode = "zero2" if mode == "zero3" and plan.held["parameters"] == whole else mode
+    how = _SENT[mode].format(replicas=replicas, weights=format_bytes(whole, binary=True))
     also = "; and what is gathered, as below" if any("gathered" in line["text"] for line in plan.notes) else ""
     return f"{format_bytes(memory['gradients'], binary=True)} of gradients a step, {how}{also}"
 

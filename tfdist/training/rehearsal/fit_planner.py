@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import threading
@@ -62,7 +63,6 @@ class FitPlanner:
         self._begun = self._counted = 0.0
         logging.getLogger("tfdist").addHandler(self._notes)
         _end_after(request, assignment)
-        self._refuse_other_trainings()
 
     def callback(self) -> keras.callbacks.Callback:
         """A new callback that has one `fit` planned; `evaluate` and `predict` are not."""
@@ -126,10 +126,14 @@ class FitPlanner:
         meter = settings_of(self._strategy).meter
         return 0.0 if meter is None else meter.read().samples
 
-    def _refuse_other_trainings(self) -> None:
-        """Ends the process where a script trains otherwise than by `fit`: it would train to its end."""
+    def refuse_other_trainings(self) -> None:
+        """Ends the process where a script trains otherwise than by `fit`: it would train to its end.
+
+        Call it once Keras is repaired: it stands around what updates weights then.
+        """
         original = keras.optimizers.Optimizer.apply
 
+        @functools.wraps(original)
         def apply(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
             if self._activity.snapshot().call != "fit":
                 fail_early(_no_fit(main_place()), self._assignment)

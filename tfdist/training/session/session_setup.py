@@ -274,6 +274,8 @@ def _install_repairs(
         on_gradients=None if fingerprints is None else fingerprints.on_gradients,
         **({} if asked is None else _rehearsing(asked)),
     )
+    if planner is not None:
+        planner.refuse_other_trainings()
 
 
 def _rehearsing(request: RehearsalRequest) -> dict[str, Any]:
