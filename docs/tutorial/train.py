@@ -1,8 +1,11 @@
-"""Digits, as a script for one device: python train.py, beside digits.npz."""
+"""Digits, as a script for one device: python train.py [EPOCHS], beside digits.npz."""
+
+import sys
 
 import keras
 import numpy as np
 
+epochs = int(sys.argv[1]) if len(sys.argv) > 1 else 4
 keras.utils.set_random_seed(7)
 with np.load("digits.npz") as digits:
     x, y = digits["x_train"].reshape(-1, 8, 8, 1) / 16.0, digits["y_train"]
@@ -20,7 +23,7 @@ model = keras.Sequential(
     ]
 )
 model.compile(keras.optimizers.Adam(0.002), "sparse_categorical_crossentropy", metrics=["accuracy"])
-model.fit(x, y, batch_size=128, epochs=4, verbose=2)
+model.fit(x, y, batch_size=128, epochs=epochs, verbose=2)
 loss, accuracy = model.evaluate(x_test, y_test, batch_size=128, verbose=0)
 print(f"test loss {loss:.4f}, test accuracy {accuracy:.4f}")
 model.save("digits.keras")
