@@ -114,3 +114,22 @@ def test_a_worker_that_is_stopped_is_replaced_and_the_run_resumes(
     assert resumes(cluster, "stopped")[-1]["total"] >= 12
     assert result["metrics"] == undisturbed["metrics"]
     assert not os.path.exists(f"/proc/{actor}")
+
+
+@pytest.mark.slow
+def test_a_node_that_is_cut_off_is_left_out_and_the_run_resumes_on_the_other(
+    cluster: RayCluster, undisturbed: dict[str, Any]
+) -> None:
+    driver = start(cluster, "cut", seconds=0.2)
+    wait_for_step(cluster, "cut", 14)
+    cut = cluster.hosts[1]
+    (actor,) = cluster.processes(cut, "RayTrainWorker")
+    cut.set_link("down")
+    try:
+        result, printed = end(driver)
+        until(lambda: not os.path.exists(f"/proc/{actor}"), SECONDS, "the worker that is cut off does not end")
+    finally:
+        cut.set_link("up")
+    assert cut.ipv4 in printed
+    assert resumes(cluster, "cut")[-1]["total"] >= 12
+    assert result["metrics"] == undisturbed["metrics"]
