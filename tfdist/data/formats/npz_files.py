@@ -117,7 +117,13 @@ def _member(file: np.lib.npyio.NpzFile, path: str | os.PathLike[str], name: str)
         raise _lacking(path, name, file.files)
     assert file.zip is not None, "open until numpy closes it"
     member = file.zip.getinfo(f"{name}.npy")
-    return _mapped(Path(path), member) if _is_mapped(member) else file[name]
+    if _is_mapped(member):
+        return _mapped(Path(path), member)
+    array = file[name]
+    # NumPy hands out the bytes of what does not begin as an array does.
+    if not isinstance(array, np.ndarray):
+        raise ValueError(f"{member.filename} does not hold an array")
+    return array
 
 
 def _is_mapped(member: zipfile.ZipInfo) -> bool:

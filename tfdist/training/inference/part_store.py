@@ -211,13 +211,19 @@ def _read(path: Path, columns: tuple[OutputColumn, ...], part: Part) -> list[NDA
 
 def _array(members: Any, place: int, column: OutputColumn) -> NDArray:
     if not column.is_text:
-        array: NDArray = members[str(place)]
-        return array
-    lengths, content = members[f"{place}.lengths"], members[f"{place}.bytes"].tobytes()
+        return _stored(members, str(place))
+    lengths, content = _stored(members, f"{place}.lengths"), _stored(members, f"{place}.bytes").tobytes()
     ends = np.cumsum(lengths.ravel())
     texts = np.empty(lengths.size, np.object_)
     texts[:] = [content[end - size : end] for end, size in zip(ends.tolist(), lengths.ravel().tolist(), strict=True)]
     return texts.reshape(lengths.shape)
+
+
+def _stored(members: Any, name: str) -> NDArray:
+    array = members[name]
+    if not isinstance(array, np.ndarray):  # NumPy hands out the bytes of what does not begin as an array does
+        raise ValueError(f"{name} does not hold an array")
+    return array
 
 
 def _sum_of(path: Path) -> tuple[int, int]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +38,12 @@ def damaged(path: Path) -> None:
     path.write_bytes(data)
 
 
+def without_an_array(path: Path) -> None:
+    np.savez(path, x_train=np.ones(1))
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("y_train.npy", b"no array")
+
+
 @pytest.mark.parametrize(
     ("write", "message"),
     [
@@ -46,6 +53,7 @@ def damaged(path: Path) -> None:
         (lambda path: path.write_text("hello"), "a.npz is not an npz file"),
         (lambda path: path.write_bytes(b"PK\x03\x04 cut"), "a.npz is not an npz file"),
         (damaged, "a.npz .* is damaged"),
+        (without_an_array, "a.npz .* is damaged: y_train.npy does not hold an array"),
         (lambda path: np.savez(path, x_train=np.ones(1)), "a.npz has no array y_train.* Received: x_train"),
         (lambda path: np.savez(path, x_train=np.array([{}]), y_train=np.ones(1)), "a.npz .* holds pickled objects"),
         (lambda path: np.save(path.open("wb"), np.ones(1)), "a.npz holds a single array"),
