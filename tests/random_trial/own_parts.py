@@ -169,6 +169,30 @@ class OwnNoise(layers.Layer):
         return inputs * scale + 0.1 * keras.random.normal(ops.shape(inputs), dtype=inputs.dtype, seed=self.seeds)
 
 
+class SeededNoise(layers.Layer):
+    """Draws with functions of TensorFlow's that the script has seeded."""
+
+    def call(self, inputs, training=False):
+        if not training:
+            return inputs
+        scale = tf.random.uniform((tf.shape(inputs)[0], 1), 0.8, 1.2, dtype=inputs.dtype, seed=4)
+        return inputs * scale + 0.1 * tf.random.normal(tf.shape(inputs), dtype=inputs.dtype)
+
+
+class GeneratorNoise(layers.Layer):
+    """Draws with a generator of TensorFlow's."""
+
+    def __init__(self):
+        super().__init__()
+        self.generator = tf.random.Generator.from_seed(8)
+
+    def call(self, inputs, training=False):
+        if not training:
+            return inputs
+        shift = 0.1 * self.generator.normal([inputs.shape[-1]], dtype=inputs.dtype)
+        return inputs + shift + 0.1 * self.generator.truncated_normal(tf.shape(inputs), dtype=inputs.dtype)
+
+
 class Sampling(layers.Layer):
     """What a variational autoencoder does, with its Kullback-Leibler loss."""
 

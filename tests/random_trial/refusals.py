@@ -26,6 +26,8 @@ class Refusal:
 EXPECTED = (
     Refusal(re.compile("jit_compile=True"), needs="jit_compile"),
     Refusal(re.compile(r"a draw of shape .* in a step with \d+ rows"), needs="run_eagerly"),
+    Refusal(re.compile(r"tf\.random .* was called with a seed in a step that XLA compiles"), needs="jit_compile"),
+    Refusal(re.compile(r"tf\.random .* was called with a seed outside of the compiled steps"), needs="run_eagerly"),
     # Its value a sample is multiplied with the mask of the steps, which fails but for batches of as many samples.
     Refusal(re.compile(r"could not be tried out .*Incompatible shapes"), loss="CTC"),
 )
