@@ -84,6 +84,7 @@ def test_a_model_that_cannot_be_saved_leaves_its_weights(tmp_path: Path) -> None
     assert "a run with model.weights.h5 alone" in tfdist("evaluate", run, "--data", "x.npz", timeout=BOUND).stderr
 
 
+@pytest.mark.slow
 def test_nothing_is_saved_where_that_is_said(tmp_path: Path) -> None:
     run, _ = ran(tmp_path, "--no-save")
     assert not {"history.json", "metrics.jsonl", "events", "model.keras"} & {entry.name for entry in run.iterdir()}

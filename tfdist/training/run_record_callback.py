@@ -74,15 +74,23 @@ class RunRecordCallback(keras.callbacks.Callback):
             self._history.setdefault(name, []).append(value)
         self._lines.append(self.line(epoch, values))
         try:
-            if self._restore():
-                self._close_events()
-            self.write()
-            self._write_events(epoch, values)
+            self.keep(epoch, values)
         except RunDirError as error:
             text = "The record of epoch %d is not written. The training continues without it. %s"
             _log.warning(text, epoch + 1, error)
             # TensorBoard reads a file up to a record that is cut short: the next epoch begins another file.
             self._close_events()
+
+    def keep(self, epoch: int, values: Mapping[str, float]) -> None:
+        """Writes the record up to an epoch, numbered from 0.
+
+        Raises:
+            RunDirError: It cannot be written.
+        """
+        if self._restore():
+            self._close_events()
+        self.write()
+        self._write_events(epoch, values)
 
     def line(self, epoch: int, values: Mapping[str, float]) -> str:
         """The line of an epoch, numbered from 0."""

@@ -14,6 +14,7 @@ import tensorflow as tf
 from tfdist.keras_repairs.files.model_saving import unnoticed
 from tfdist.keras_repairs.sharded_optimizer.held_parts import held_parts
 from tfdist.rundir import RunDir
+from tfdist.rundir.bounded_disk import BoundedDisk
 from tfdist.runtime.collectives.decisions import broadcast
 from tfdist.runtime.workers import worker_rank
 from tfdist.training.checkpoints.checkpoint_callback import ContextFactory
@@ -48,6 +49,7 @@ class ModelKeeper:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._run = run
+        self._disk = BoundedDisk(run.path)
         self._strategy = strategy
         self._saving = saving
         self._clock = clock
@@ -81,15 +83,29 @@ class ModelKeeper:
         if not self._is_chief and not parts:
             return
         with self._saving(), unnoticed():
-            error = self._failure(lambda: keras.saving.save_model(model, self._run.model_file))
-            fails = error is not None
-            if parts:
-                fails = bool(broadcast(np.int64(fails), strategy=self._strategy))
-            if fails:
-                self._save_weights(model, error)
-            elif self._is_chief:
-                self._run.weights_file.unlink(missing_ok=True)
+            # Keras would wait for a disk that does not answer.
+            error = self._failure(lambda: self._disk.call(self._run.path.stat)) if self._is_chief else None
+            if self._any_fails(error, parts):
+                self._say_unsaved(model, error)
+            else:
+                self._save_on_disk(model, parts)
         self._spent += self._clock() - begun
+
+    def _save_on_disk(self, model: keras.Model, parts: bool) -> None:
+        error = self._failure(lambda: keras.saving.save_model(model, self._run.model_file))
+        if self._any_fails(error, parts):
+            self._save_weights(model, error)
+        elif self._is_chief:
+            self._run.weights_file.unlink(missing_ok=True)
+
+    def _any_fails(self, error: Exception | None, parts: bool) -> bool:
+        """Whether the chief has failed; where workers hold parts, all of them know."""
+        fails = error is not None
+        return bool(broadcast(np.int64(fails), strategy=self._strategy)) if parts else fails
+
+    def _say_unsaved(self, model: keras.Model, error: Exception | None) -> None:
+        if error is not None:
+            _log.warning("The model %r is not saved: %s The run goes on without it.", model.name, _said(error))
 
     def _save_weights(self, model: keras.Model, error: Exception | None) -> None:
         """Keeps what can be kept of a model that Keras cannot save whole."""
@@ -97,7 +113,7 @@ class ModelKeeper:
         if not self._is_chief or error is None:
             return
         if also is not None:
-            _log.warning("The model %r is not saved: %s The run goes on without it.", model.name, _said(also))
+            self._say_unsaved(model, also)
             return
         # It would be that of an earlier fit.
         self._run.model_file.unlink(missing_ok=True)

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from tfdist.launch.run_dir.epoch_metrics import read_metrics
 from tfdist.rundir import RunDir
+from tfdist.rundir.bounded_disk import BoundedDisk
 from tfdist.training.results import script_record
 from tfdist.training.results.script_record import ScriptRecordCallback
 
@@ -50,3 +53,15 @@ def test_many_short_epochs_are_written_together(tmp_path: Path, monkeypatch: pyt
     record.finish()
     record.finish()
     assert written == [1, 51, 101, 120]
+
+
+def test_a_disk_that_does_not_answer_is_waited_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = threading.Event()
+    monkeypatch.setattr(script_record, "BoundedDisk", lambda place: BoundedDisk(place, 0.1))
+    monkeypatch.setattr(script_record.RunRecordCallback, "write", lambda self: answers.wait(30))
+    record = ScriptRecordCallback(RunDir(tmp_path))
+    begun = time.monotonic()
+    for epoch in range(20):
+        record.on_epoch_end(epoch, {"loss": 1.0})
+    assert record.epochs == 20 and time.monotonic() - begun < 10
+    answers.set()
