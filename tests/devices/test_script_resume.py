@@ -196,6 +196,27 @@ def test_more_epochs_are_trained_and_what_came_after_them_begins_anew(tmp_path: 
     assert_same(script, whole)
 
 
+def test_a_fit_after_one_that_has_raised_is_saved(tmp_path: Path) -> None:
+    """On the same model: it is no part of the other one, which is over."""
+
+    class Enough(Exception):
+        """Ends a fit from one of its callbacks."""
+
+    def enough(epoch: int, logs: Any) -> None:
+        raise Enough
+
+    def body(script: Script) -> None:
+        x, y = samples()
+        model = compiled(network(), "sgd")
+        with pytest.raises(Enough):
+            script.fit(model, x, y, batch_size=BATCH, callbacks=[keras.callbacks.LambdaCallback(on_epoch_end=enough)])
+        script.fit(model, x, y, batch_size=BATCH)
+
+    script = Script(tmp_path / "run", body, every=1)
+    assert not script.run("on_train_batch_begin", STEPS + 3)
+    assert script.said is not None and "fit-2" in script.said
+
+
 def test_a_metric_under_another_name_whose_epoch_has_only_its_end_left(tmp_path: Path) -> None:
     """What the step logs of it is a replica's own, and no step is left that would say what it is of.
 

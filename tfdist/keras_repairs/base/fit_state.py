@@ -15,7 +15,7 @@ class FitState:
     """The state of a model's `fit`, of the one under way or of the last.
 
     Attributes:
-        is_under_way: Whether the model is in a `fit`.
+        fits: A mark of each `fit` that the model is in, the innermost last: a callback may call another one.
         watches_batches: Whether a callback of any worker looks at every batch, as far as is known.
         due_callbacks: The callbacks that look at some batches alone, and say with `steps_until_due()` at which.
         train_logs: Whether some callback or progress bar, of any worker, is given the logs of training batches.
@@ -30,7 +30,7 @@ class FitState:
         unreported_steps: Counts the training steps that were executed and that callbacks have not been called for yet.
     """
 
-    is_under_way: bool = False
+    fits: tuple[object, ...] = ()
     watches_batches: bool = True
     due_callbacks: Sequence[Any] = ()
     train_logs: bool = False
@@ -47,12 +47,17 @@ class FitState:
     @contextlib.contextmanager
     def under_way(self) -> Iterator[None]:
         """Around a `fit`, or around one that a callback of it calls on the same model."""
-        before = self.is_under_way, self._iterator
-        self.is_under_way, self._iterator = True, None
+        before = self.fits, self._iterator
+        self.fits, self._iterator = (*self.fits, object()), None
         try:
             yield
         finally:
-            self.is_under_way, self._iterator = before
+            self.fits, self._iterator = before
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether the model is in a `fit`."""
+        return bool(self.fits)
 
     @contextlib.contextmanager
     def reading_logs(self) -> Iterator[None]:

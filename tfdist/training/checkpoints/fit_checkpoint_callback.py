@@ -99,6 +99,7 @@ class FitCheckpointCallback(CheckpointCallback):
         self._on_begin = on_begin
         self._on_end = on_end
         self._data: FitData | None = None
+        self._of_fit: object = None
         self._steps_before = 0
         self._first_epoch: int | None = None
         self._log_sizes: list[int | None] = []
@@ -111,6 +112,7 @@ class FitCheckpointCallback(CheckpointCallback):
             # A loop of the script's own, which no checkpoint can resume.
             return
         self._data = data = data_position.describe(iterator)
+        self._of_fit = fit_state(self.model).fits[-1]
         self._steps = data.steps or 0
         self._base_summary = dataclasses.replace(self._base_summary, batch_size=data.batch_size, samples=data.samples)
         if data.why_not:
@@ -189,7 +191,7 @@ class FitCheckpointCallback(CheckpointCallback):
     @property
     def is_under_way(self) -> bool:
         """Whether the `fit` runs now."""
-        return self._data is not None and fit_state(self.model).is_under_way
+        return self._of_fit is not None and self._of_fit in fit_state(self.model).fits
 
     @property
     def _total(self) -> int:
