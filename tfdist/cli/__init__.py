@@ -10,7 +10,7 @@
     replica_layout    workers and replicas of a run that has not started, for plan
     launch/           the verbs `tfdist launch`, with its engines, and `tfdist stop`
     inference/        the verbs `tfdist predict` and `tfdist evaluate`
-    board/            the verb `tfdist board`
+    board/            the verb `tfdist board`; runs has the comparison that it shows, too
     verify/           the verb `tfdist verify`
     rehearsal/        what `tfdist plan` shows of a script, and `tfdist train --fast-dev-run`
     data/, examples/  the verbs of `tfdist data` and `tfdist examples`

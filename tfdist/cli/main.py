@@ -64,6 +64,7 @@ VERBS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "Stops a run whose launcher is on this host, all its workers after the same step, and waits for its end.",
         ),
         "ledger": ("tfdist.cli.ledger:ledger", "Shows where the wall time of a run went, over all its restarts."),
+        "runs": ("tfdist.cli.runs:runs", "Lists the runs of a folder, and compares runs."),
         "board": (
             "tfdist.cli.board.board_verb:board",
             "Shows the runs of a folder on a page for the browser, live, and compares them.",

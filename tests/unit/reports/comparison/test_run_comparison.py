@@ -6,6 +6,7 @@ from tests.unit.reports.status.moments import NOW, snapshot, worker
 from tfdist.launch.run_dir.epoch_metrics import EpochMetrics
 from tfdist.reports.comparison import compared_run
 from tfdist.reports.comparison.compared_run import ComparedRun, read_compared
+from tfdist.reports.comparison.comparison_table import render, to_json
 from tfdist.reports.comparison.run_comparison import best_epoch, compare
 from tfdist.reports.status.run_status import judge
 from tfdist.rundir import create_run_dir
@@ -64,3 +65,15 @@ def test_a_config_is_read_in_short(tmp_path: Path) -> None:
         assert read_compared(made.path).settings == {}
     made.config_file.write_text("".join(f"key_{number}: 1\n" for number in range(compared_run.MOST_SETTINGS + 5)))
     assert len(read_compared(made.path).settings) == compared_run.MOST_SETTINGS
+
+
+def test_the_table_has_a_column_for_each_run_and_a_star_for_the_best() -> None:
+    found = compare([run({"loss": 1.0}, lr="0.1", data="x" * 50), run({"loss": 0.5}, lr="0.2", data="y")])
+    lines = render(["a", "b"], found).splitlines()
+    assert lines[0].split() == ["a", "b"]
+    assert [line.split() for line in lines if line.startswith("loss, last")] == [["loss,", "last", "1", "0.5*"]]
+    assert [line.split()[1:] for line in lines if line.startswith("data")] == [["x" * 39 + "…", "y"]]
+    document = to_json(["a", "b"], found)
+    assert document["metrics"]["loss, last"] == {"values": {"a": "1", "b": "0.5"}, "best": ["b"]}
+    assert document["configs"]["data"]["values"]["a"] == "x" * 50
+    assert "do not differ" in render(["a", "b"], compare([run(), run()]))
