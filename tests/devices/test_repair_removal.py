@@ -53,8 +53,11 @@ IN_OTHER_TESTS = {
 
 OF_TENSORFLOW = {
     "tensorflow.python.framework.random_seed.get_seed": "test_seeded_numbers_of_tensorflow_are_refused",
-    "Generator._prepare_key_counter": "test_generators_of_tensorflow_are_refused",
-    "Generator.binomial": "test_generators_of_tensorflow_are_refused",
+    **{
+        f"Generator.{name}": "test_generators_of_tensorflow_draw_as_on_one_device"
+        for name in (*test_random_numbers.OF_GENERATORS, "_prepare_key_counter")
+    },
+    "Generator.binomial": "test_a_generator_that_takes_nobody_knows_what_is_refused",
     "tensorflow.python.ops.while_loop.while_loop": "test_seeds_that_the_batch_decides_on_are_refused",
     "tensorflow.python.ops.control_flow_switch_case._indexed_case_helper":
         "test_seeds_that_the_batch_decides_on_are_refused",
