@@ -35,7 +35,7 @@ def check_extra() -> None:
     lacking = [name for name in ("starlette", "uvicorn") if importlib.util.find_spec(name) is None]
     if lacking:
         raise UsageError(
-            f"`tfdist board` needs {' and '.join(lacking)}, which is not installed. Expected the extra where tfdist is "
+            f"`tfdist board` needs {' and '.join(lacking)}: not installed here. Expected the extra where tfdist is "
             "installed. Install it: pip install 'tfdist[board]'. `tfdist status` and `tfdist ledger` need none."
         )
 
