@@ -79,5 +79,5 @@ def test_without_the_extra_it_says_how_to_install_it(tmp_path: Path, monkeypatch
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     result = CliRunner().invoke(main, ["board", os.fspath(tmp_path)])
     assert result.exit_code == 2
-    assert "`tfdist board` needs starlette and uvicorn, which is not installed." in result.stderr
+    assert "`tfdist board` needs starlette and uvicorn: not installed here." in result.stderr
     assert "pip install 'tfdist[board]'" in result.stderr
