@@ -26,7 +26,10 @@ on 2; of the last batch, which is one sample, all devices but one have none.
 
 
 CHECKED = {next(case.name for case in cases_of(section) if case.name not in SLOW_CASES) for section in SECTIONS}
-"""Rows of which the first steps are checked by default: one of each section. The slow tests check all."""
+CHECKED |= {"hinge_of_other_labels", "clip_loss_run_eagerly"}
+"""Rows of which the first steps are checked by default: one of each section, and what a check has got wrong before. The
+slow tests check all.
+"""
 
 
 @pytest.mark.parametrize(("name", "replicas", "samples"), RUN)

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfdist.keras_repairs.base.replica_step import is_one_of_several, sum_over_replicas
+from tfdist.keras_repairs.base.replica_step import current_step, is_one_of_several, sum_over_replicas
 
 Function = Callable[..., Any]
 
@@ -23,6 +23,9 @@ def convert_binary_labels(original: Function) -> Function:
             return original(y_true)
         labels = tf.convert_to_tensor(y_true)
         others = tf.math.count_nonzero((labels != 0) & (labels != 1), dtype=tf.int32)
+        step = current_step()
+        # The row of a replica without samples has a label, too, which counts nowhere.
+        others = others if step is None else step.of_samples(others)
         return tf.where(sum_over_replicas(others) == 0, 2 * labels - 1, labels)
 
     return repaired

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -141,7 +142,7 @@ class CheckedStep:
         streams = self._sharing.streams
         check = StepCheck(self._model, self._step_function, self._variables(function), self._results, streams)
         try:
-            with without_advice():
+            with without_advice(), self._metrics_as_before():
                 finding = self._agreed(check.run(batch, step))
         except CannotBeMadeError as error:
             self._known.append(_kind_of(batch))
@@ -193,6 +194,17 @@ class CheckedStep:
             return "its data are sparse, whose rows are not gathered"
         effects = [] if function is None else effects_of(function)
         return f"it does more than compute ({', '.join(effects)})" if effects else ""
+
+    @contextlib.contextmanager
+    def _metrics_as_before(self) -> Iterator[None]:
+        """Metrics that the code inside makes begin anew afterwards: a step that runs eagerly makes them, and counts."""
+        before = {id(variable) for variable in self._model.metrics_variables}
+        try:
+            yield
+        finally:
+            for metric in self._model.metrics:
+                if any(id(variable) not in before for variable in metric.variables):
+                    metric.reset_state()
 
     def _variables(self, function: Any) -> VariableValues:
         """The variables that the step may change; operations on handles do not show in a function."""
