@@ -126,6 +126,24 @@ class OfPairs(keras.Model):
         return {"distance": loss}
 
 
+def test_metrics_that_its_first_eager_step_makes_begin_with_the_first_batch() -> None:
+    """Those of a loss for each output."""
+
+    def trained() -> list[float]:
+        keras.utils.set_random_seed(3)
+        inputs = keras.Input((6,))
+        model = keras.Model(inputs, {"a": layers.Dense(1, name="a")(inputs), "b": layers.Dense(1, name="b")(inputs)})
+        model.compile(keras.optimizers.SGD(0.01), loss={"a": "mse", "b": "mae"}, run_eagerly=True)
+        model.optimizer.build(model.trainable_variables)
+        x, y = numbers(9)
+        history = model.fit(x, {"a": y, "b": y}, batch_size=4, shuffle=False, verbose=0).history
+        return [value for name in sorted(history) for value in history[name]]
+
+    expected = trained()
+    with mirrored(2).scope(), checking(mirrored(2)):
+        np.testing.assert_allclose(trained(), expected, rtol=1e-5)
+
+
 def test_a_step_that_takes_pairs_of_rows_is_checked_with_the_whole_batch(caplog: pytest.LogCaptureFixture) -> None:
     """A few rows need not be pairs, on one device nor on some replica."""
 
