@@ -210,7 +210,9 @@ class CheckedStep:
         """The variables that the step may change; operations on handles do not show in a function."""
         optimizers = list(optimizers_of(self._model))
         of_optimizers = [variable for each in optimizers for variable in each.variables]
-        of_keras = [*self._model.variables, *self._model.metrics_variables, *of_optimizers]
+        # Also those of metrics that the model has, and does not list.
+        of_metrics = [variable for metric in self._model._metrics for variable in metric.variables]
+        of_keras = [*self._model.variables, *self._model.metrics_variables, *of_metrics, *of_optimizers]
         # A worker that holds a part of an optimizer accumulates its part of sums, others what they add to sums.
         adding = [inner_of(each) for each in optimizers if not is_cut(each)]
         sums = [one for each in adding for one in getattr(each, "_accumulated_gradients", ())]

@@ -45,13 +45,11 @@ class _Group:
         copies: One a replica; one where there is no more.
         adds_up: Whether the copies of all workers are summands, as those of most metrics are.
         is_of_all: Whether all of them are to be the same.
-        is_of_optimizer: Whether an optimizer adds up there, of which one device has all in one.
     """
 
     copies: Sequence[tf.Variable]
     adds_up: bool
     is_of_all: bool
-    is_of_optimizer: bool
 
 
 class VariableValues:
@@ -80,10 +78,9 @@ class VariableValues:
             local = strategy.experimental_local_results(variable)
             if id(local[0].handle) not in known:
                 known.update(id(copy.handle) for copy in local)
-                is_of_optimizer = id(variable) in are_summands
-                adds_up = is_of_optimizer or _is_summed(variable)
+                adds_up = id(variable) in are_summands or _is_summed(variable)
                 is_of_all = not adds_up and _is_of_all(variable)
-                self._groups.append(_Group(local, adds_up, is_of_all, is_of_optimizer))
+                self._groups.append(_Group(local, adds_up, is_of_all))
         self._names = _distinct([_REPLICA.sub("", group.copies[0].name) for group in self._groups])
 
     def names_of(self, variables: Iterable[Any]) -> set[str]:
@@ -104,9 +101,9 @@ class VariableValues:
                 copy.assign(next(rest), read_value=False)
 
     def put_together(self, values: Values) -> None:
-        """Gives the first replica of each worker all that an optimizer has added up, as one device has it."""
+        """Gives the first replica of each worker all that optimizers and metrics have added up, as one device has it."""
         for name, group in zip(self._names, self._groups, strict=True):
-            if group.is_of_optimizer:
+            if group.adds_up:
                 for place, copy in enumerate(group.copies):
                     copy.assign(np.zeros_like(values[name]) if place else values[name], read_value=False)
 
@@ -114,11 +111,11 @@ class VariableValues:
         """What each variable is over all replicas; all workers call this together.
 
         Args:
-            is_together: Whether each worker has all that an optimizer has added up; see `put_together`.
+            is_together: Whether each worker has all that was added up; see `put_together`.
         """
         own = {name: self._value(group) for name, group in zip(self._names, self._groups, strict=True)}
         groups = zip(self._names, self._groups, strict=True)
-        sums = [name for name, group in groups if group.adds_up and not (is_together and group.is_of_optimizer)]
+        sums = [name for name, group in groups if group.adds_up and not is_together]
         if worker_count(self._strategy) > 1:
             own.update({name: np.asarray(all_reduce(own[name], "sum", self._strategy)) for name in sums})
         return own
