@@ -101,7 +101,7 @@ class VariableValues:
                 copy.assign(next(rest), read_value=False)
 
     def put_together(self, values: Values) -> None:
-        """Gives the first replica of each worker all that optimizers and metrics have added up, as one device has it."""
+        """Gives the first replica of each worker all that optimizers and metrics have added up, as on one device."""
         for name, group in zip(self._names, self._groups, strict=True):
             if group.adds_up:
                 for place, copy in enumerate(group.copies):
