@@ -19,12 +19,16 @@ def install(folder: Path, distribution: str, version: str, imported: str) -> Non
     place.mkdir(parents=True)
     (place / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n")
     (place / "RECORD").write_text(f"{imported}/__init__.py,,\n")
+    # What is not there does not count, from Python 3.12 on.
+    (folder / imported).mkdir(exist_ok=True)
+    (folder / imported / "__init__.py").touch()
 
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that is all there is to import from."""
-    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    """A folder that is all there is to import from, beside Python's own modules, which metadata are read by."""
+    own = [path for path in sys.path if path and "site-packages" not in path and Path(path).name != "tests"]
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *(path for path in own if path.startswith(sys.base_prefix))])
     importlib.invalidate_caches()
     return tmp_path
 
