@@ -136,7 +136,7 @@ class Verb(_HelpByALetter):
                     "the control group), or start fewer workers here."
                 ),
             )
-        except FileNotFoundError:
+        except (FileNotFoundError, SystemError):  # The second of an import, in Python 3.13.
             if not _is_working_directory_gone():
                 raise
             _fail(
