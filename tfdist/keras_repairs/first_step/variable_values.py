@@ -45,11 +45,14 @@ class _Group:
         copies: One a replica; one where there is no more.
         adds_up: Whether the copies of all workers are summands, as those of most metrics are.
         is_of_all: Whether all of them are to be the same.
+        is_put_together: Whether one device's step begins with their sum. Of metrics it does on one worker alone: of
+            several, the first one counts for all.
     """
 
     copies: Sequence[tf.Variable]
     adds_up: bool
     is_of_all: bool
+    is_put_together: bool
 
 
 class VariableValues:
@@ -78,9 +81,11 @@ class VariableValues:
             local = strategy.experimental_local_results(variable)
             if id(local[0].handle) not in known:
                 known.update(id(copy.handle) for copy in local)
-                adds_up = id(variable) in are_summands or _is_summed(variable)
+                is_of_optimizer = id(variable) in are_summands
+                adds_up = is_of_optimizer or _is_summed(variable)
+                together = is_of_optimizer or (adds_up and worker_count(strategy) == 1)
                 is_of_all = not adds_up and _is_of_all(variable)
-                self._groups.append(_Group(local, adds_up, is_of_all))
+                self._groups.append(_Group(local, adds_up, is_of_all, together))
         self._names = _distinct([_REPLICA.sub("", group.copies[0].name) for group in self._groups])
 
     def names_of(self, variables: Iterable[Any]) -> set[str]:
@@ -103,7 +108,7 @@ class VariableValues:
     def put_together(self, values: Values) -> None:
         """Gives the first replica of each worker all that optimizers and metrics have added up, as on one device."""
         for name, group in zip(self._names, self._groups, strict=True):
-            if group.adds_up:
+            if group.is_put_together:
                 for place, copy in enumerate(group.copies):
                     copy.assign(np.zeros_like(values[name]) if place else values[name], read_value=False)
 
@@ -115,7 +120,7 @@ class VariableValues:
         """
         own = {name: self._value(group) for name, group in zip(self._names, self._groups, strict=True)}
         groups = zip(self._names, self._groups, strict=True)
-        sums = [name for name, group in groups if group.adds_up and not is_together]
+        sums = [name for name, group in groups if group.adds_up and not (is_together and group.is_put_together)]
         if worker_count(self._strategy) > 1:
             own.update({name: np.asarray(all_reduce(own[name], "sum", self._strategy)) for name in sums})
         return own
