@@ -99,7 +99,7 @@ def ragged(samples: int) -> dict[str, Any]:
     return fitted_on(model, data.batch(BATCH).map(lambda x, y: (x.to_tensor(shape=(None, 7)), y)))
 
 
-@case("ragged inputs of the model")
+@case("ragged inputs of the model, in batches whose size is known")
 def ragged_inputs(samples: int) -> dict[str, Any]:
     rows = [row[row > 0].tolist() for row in tokens(samples)]
     model = keras.Sequential(
@@ -111,7 +111,7 @@ def ragged_inputs(samples: int) -> dict[str, Any]:
         ]
     )
     data = tf.data.Dataset.from_tensor_slices((tf.ragged.constant(rows, dtype=tf.int64), numbers(samples)[1]))
-    return fitted_on(model, data.batch(BATCH))
+    return fitted_on(model, data.batch(BATCH, drop_remainder=True))
 
 
 @case("sparse arrays, a model that `fit` builds")
@@ -122,7 +122,7 @@ def sparse_arrays(samples: int) -> dict[str, Any]:
     return fitted(model, tf.sparse.from_dense(x), y)
 
 
-@case("sparse inputs of the model")
+@case("sparse inputs of the model, in batches whose size is known")
 def sparse_inputs(samples: int) -> dict[str, Any]:
     x, y = numbers(samples)
     x[np.abs(x) < 0.5] = 0.0
@@ -130,7 +130,7 @@ def sparse_inputs(samples: int) -> dict[str, Any]:
         [keras.Input((6,), sparse=True), layers.Dense(8, activation="tanh"), layers.Dense(3, activation="softmax")]
     )
     data = tf.data.Dataset.from_tensor_slices((tf.sparse.from_dense(x), y))
-    return fitted_on(model, data.batch(BATCH))
+    return fitted_on(model, data.batch(BATCH, drop_remainder=True))
 
 
 class BesideTable(keras.Model):

@@ -70,6 +70,21 @@ class StepSizes:
 
 
 def _of_any_size(leaf: Any) -> Any:
-    if not has_rows(leaf) or not isinstance(leaf, tf.Tensor):
+    if not has_rows(leaf):
         return leaf
-    return tf.raw_ops.PlaceholderWithDefault(input=leaf, shape=[None, *leaf.shape[1:]])
+    if isinstance(leaf, tf.Tensor):
+        return _opened(leaf)
+    if isinstance(leaf, tf.SparseTensor):
+        rows, *others = tf.unstack(leaf.dense_shape)
+        sizes = zip(others, leaf.shape[1:], strict=True)
+        known = [other if size is None else tf.constant(size, tf.int64) for other, size in sizes]
+        return tf.SparseTensor(leaf.indices, leaf.values, tf.stack([_opened(rows), *known]))
+    if leaf.uniform_row_length is not None:
+        return tf.RaggedTensor.from_uniform_row_length(leaf.values, leaf.uniform_row_length, _opened(leaf.nrows()))
+    return tf.RaggedTensor.from_row_splits(leaf.values, _opened(leaf.row_splits), validate=False)
+
+
+def _opened(tensor: tf.Tensor) -> tf.Tensor:
+    """The tensor in a graph that does not know its first dimension, or the value of a scalar."""
+    shape = [None, *tensor.shape[1:]] if tensor.shape.rank else []
+    return tf.raw_ops.PlaceholderWithDefault(input=tensor, shape=shape)
