@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+from dataclasses import replace
 from typing import Any
 
 import keras
@@ -25,6 +26,7 @@ from tfdist.keras_repairs.coupling import layer_calls
 from tfdist.keras_repairs.coupling.trials.call_verdict import CallVerdict
 from tfdist.keras_repairs.first_step.checked_step import CheckedStep
 from tfdist.keras_repairs.first_step.rounding_bounds import Finding
+from tfdist.keras_repairs.first_step.step_check import Outcome, StepCheck
 from tfdist.keras_repairs.optimizer import gradient_reduction
 from tfdist.runtime.strategy_settings import settings_of
 
@@ -272,3 +274,18 @@ def test_what_trials_overlook_is_found_in_fit_evaluate_and_predict(
         assert_close(expected, trained())
     for step in ("train_step", "test_step", "predict_step"):
         assert f"Sequential.{step}" in caplog.text
+
+
+def test_what_overflows_where_a_graph_is_not_optimized_stops_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def overflown(self: StepCheck, case: Any) -> Outcome:
+        made = original(self, case)
+        return replace(made, outputs={name: value * np.inf for name, value in made.outputs.items()})
+
+    original = StepCheck._of_one_device
+    monkeypatch.setattr(StepCheck, "_of_one_device", overflown)
+    with mirrored(2).scope(), checking(mirrored(2)), caplog.at_level(logging.INFO, "tfdist"):
+        classifier().predict(numbers(33)[0], batch_size=16, verbose=0)
+    assert "it is what one device computes" in caplog.text
+    assert "runs whole" not in caplog.text

@@ -39,6 +39,16 @@ def test_numbers_of_one_worker(name: str, workers: int, samples: int, jobs: Outc
             assert_same_case(name, one[name], worker[name], f"worker {index}: {name}")
 
 
+@pytest.mark.bound(BOUND + 60)
+@pytest.mark.parametrize(("workers", "samples"), JOBS)
+def test_first_steps_are_shared_out(workers: int, samples: int, jobs: OutcomeJobs) -> None:
+    """A check that is wrong makes steps run whole: as exact, and as slow as one device."""
+    jobs.outcomes(workers, samples)
+    log = (jobs.run_dir(workers, samples) / "logs" / f"worker-{workers - 1}.0.log").read_text()
+    assert "checked on its first batch, it is what one device computes" in log
+    assert "in parts differed" not in log
+
+
 @pytest.mark.slow
 @pytest.mark.bound(900)
 def test_numbers_of_one_worker_on_eleven(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ class StepCheck:
         self._strategy = model.distribute_strategy
         self._results = results
         self._values = variables
-        self._functions: list[Any] = []
+        self._function: Callable[[Any], Any] = self._on_replicas
         self._tolerance = tolerance_of(model)
         self._least_move = least_move({layer.compute_dtype for layer in model._flatten_layers()})
         self._needs_all = _needs_all(model)
@@ -151,13 +151,18 @@ class StepCheck:
         """What the replicas make of a case in another way than one device."""
         self._values.write(state)
         found = self._outcome(self._made(case, lambda: step(case.batch)))
-        zeros, users = _with_zeros(before, expected.all), _of_users(expected.all)
-        of_replicas = [differences(zeros, users, one) for one in (found.all, *self._values.of_other_replicas())]
-        parted = {name: max(one.get(name, 0.0) for one in of_replicas) for name in of_replicas[0]}
-        suspects = {name for name, difference in parted.items() if difference > self._tolerance}
+        copies = [found.all, *self._values.of_other_replicas()]
+        suspects = [part for part in self._parted(before, expected, copies).values() if part > self._tolerance]
         if not self._is_so_somewhere(bool(suspects)):
             return None
-        return self._beyond_rounding(case, before, state, expected, found, parted)
+        return self._beyond_rounding(case, before, state, expected, copies)
+
+    @staticmethod
+    def _parted(before: Values, expected: Outcome, copies: Sequence[Values]) -> dict[str, float]:
+        """By how much what one device makes differs from what the replicas make, in the copies that differ most."""
+        zeros, users = _with_zeros(before, expected.all), _of_users(expected.all)
+        of_replicas = [differences(zeros, users, one) for one in copies]
+        return {name: max(one.get(name, 0.0) for one in of_replicas) for name in of_replicas[0]}
 
     def _of_one_row(
         self, batch: Any, step: Callable[[Any], Any], before: Values, state: Sequence[NDArray]
@@ -185,7 +190,7 @@ class StepCheck:
         some = few_rows_of(batch, self._strategy)
         for few in (some,) if some is batch else (some, batch):
             data = rows_of_all(few, self._strategy)
-            self._functions = [self._function_of(data, is_of_any_size(few))]
+            self._function = self._function_of(data, is_of_any_size(few))
             expected = self._tried(_Case(few, data))
             if not self._is_so_somewhere(expected is None) and expected is not None:
                 return few, data, expected
@@ -206,21 +211,31 @@ class StepCheck:
         before: Values,
         state: Sequence[NDArray],
         expected: Outcome,
-        found: Outcome,
-        parted: dict[str, float],
+        copies: Sequence[Values],
     ) -> Finding | None:
         """What of the differences is more than rounding, by what moving all numbers a little does on one device."""
-        zeros, ours_left_out = _with_zeros(before, expected.all), _of_users(expected.all)
-        trained = self._values.names_of(variable._value for variable in self._model.trainable_variables)
-        bounds = RoundingBounds(parted, spreads(zeros, ours_left_out, found.all), trained, self._tolerance)
+        zeros, users = _with_zeros(before, expected.all), _of_users(expected.all)
+        bounds = self._bounds(before, expected, copies)
+        moves = []
         for seed in range(_PERTURBATIONS):
             self._values.write(state)
             self._values.perturb(seed, self._least_move)
             moved = self._of_one_device(_perturbed(case, seed, self._least_move))
-            bounds.widen(differences(zeros, ours_left_out, moved.all))
+            moves.append(differences(zeros, users, moved.all))
+            bounds.widen(moves[-1])
             if not self._is_so_somewhere(bool(bounds.beyond)):
                 return None
+        self._values.write(state)
+        bounds = self._bounds(before, self._of_one_device_optimized(case), copies)
+        for move in moves:
+            bounds.widen(move)
         return max(bounds.beyond, key=lambda one: one.difference / one.bound, default=None)
+
+    def _bounds(self, before: Values, expected: Outcome, copies: Sequence[Values]) -> RoundingBounds:
+        parted = self._parted(before, expected, copies)
+        spread = spreads(_with_zeros(before, expected.all), _of_users(expected.all), copies[0])
+        trained = self._values.names_of(variable._value for variable in self._model.trainable_variables)
+        return RoundingBounds(parted, spread, trained, self._tolerance)
 
     def _is_so_somewhere(self, is_so: bool) -> bool:
         """Whether it is on some worker: hosts may round otherwise, and what follows they do together."""
@@ -231,9 +246,20 @@ class StepCheck:
 
     def _of_one_device(self, case: _Case) -> Outcome:
         """What one device computes: the script's own step on all rows, on the first replica alone where it can."""
+        with _not_optimized():
+            return self._of_function(case, self._function)
+
+    def _of_one_device_optimized(self, case: _Case) -> Outcome:
+        """`_of_one_device`, with its graph optimized as that of the replicas is.
+
+        Where numbers overflow that decides what is left of them, and which are none.
+        """
+        return self._of_function(case, self._function_of(case.data, is_of_any_size(case.batch)))
+
+    def _of_function(self, case: _Case, function: Callable[[Any], Any]) -> Outcome:
         self._values.put_together(self._before)
-        with _leaving_no_trace(self._model, self._step_function), _not_optimized():
-            outputs = self._made(case, lambda: self._functions[0](case.data))
+        with _leaving_no_trace(self._model, self._step_function):
+            outputs = self._made(case, lambda: function(case.data))
             return self._outcome(outputs, is_together=True)
 
     def _made(self, case: _Case, make: Callable[[], Any]) -> Any:
