@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import contextvars
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -12,12 +11,9 @@ import tensorflow as tf
 from keras.src.backend.common import variables as keras_variables
 
 from tfdist.keras_repairs.base.attached_value import AttachedValue
-from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.base.context_variables import changing
+from tfdist.keras_repairs.base.replica_step import REPLICA_SCOPE
 from tfdist.runtime.workers import local_replicas
-
-_of_this_replica: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_own_updates", default=False)
-
-_counts_once: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_counts_once", default=False)
 
 _PLACE: AttachedValue[int] = AttachedValue("place_of_replica")
 """`_place_of` a context. TensorFlow adds a constant to the graph each time that it is asked for the replica."""
@@ -31,22 +27,20 @@ def copies(variable: Any) -> tuple[tf.Variable, ...]:
 
 def of_this_replica() -> contextlib.AbstractContextManager[None]:
     """Inside, assignments go to this replica's copy alone. All replicas must assign the same."""
-    return setting(_of_this_replica, True)
+    return changing(REPLICA_SCOPE, assigns_own_copy=True)
 
 
-@contextlib.contextmanager
-def of_whole_batch() -> Iterator[None]:
+def of_whole_batch() -> contextlib.AbstractContextManager[None]:
     """As `of_this_replica`, for code that every replica runs on all samples: what is summed over replicas counts once.
 
     Such as the state of a metric that is updated inside, which the first replica assigns alone.
     """
-    with setting(_of_this_replica, True), setting(_counts_once, True):
-        yield
+    return changing(REPLICA_SCOPE, assigns_own_copy=True, counts_once=True)
 
 
 def counts_once() -> bool:
     """Whether the code that runs is that of `of_whole_batch`."""
-    return _counts_once.get()
+    return REPLICA_SCOPE.get().counts_once
 
 
 def is_first_replica() -> bool:
@@ -56,7 +50,7 @@ def is_first_replica() -> bool:
 
 def is_of_this_replica() -> bool:
     """Whether assignments go to this replica's copy alone."""
-    return _of_this_replica.get()
+    return REPLICA_SCOPE.get().assigns_own_copy
 
 
 def own_copy(variable: Any) -> Any:

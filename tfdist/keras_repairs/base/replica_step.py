@@ -11,16 +11,9 @@ from typing import Any
 import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.runtime.transport import replica_sums
-from tfdist.runtime.transport.emulated_replicas import emulated_replica
-
-_step: contextvars.ContextVar[ReplicaStep | None] = contextvars.ContextVar("tfdist_replica_step", default=None)
-_alone: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_replica_alone", default=False)
-_is_tried: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_is_tried_out", default=False)
-_alone_draws_by_xla: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_alone_draws_by_xla", default=False)
-_is_of_loop: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_is_of_own_loop", default=False)
-_whole_step: contextvars.ContextVar[ReplicaStep | None] = contextvars.ContextVar("tfdist_whole_step", default=None)
+from tfdist.runtime.transport.emulated_replicas import OwnState, emulated_replica
 
 
 class UnclearSizeError(UnsupportedError):
@@ -204,24 +197,61 @@ class ReplicaStep:
         return _with_gradient_of(x / tf.cast(counting, x.dtype), x)
 
 
+@dataclass(frozen=True)
+class ReplicaScope:
+    """Who runs the code that runs now: a replica, for its part or as one device would, or a trial.
+
+    Attributes:
+        step: The replica's step.
+        whole_step: That of a replica which runs the whole step of one device; see `on_whole_step`.
+        is_alone: Whether it runs on the whole global batch, or is tried out; see `alone`.
+        alone_draws_by_xla: Whether a single replica would compile the step that `alone` is in.
+        is_tried_out: See `tried_out`.
+        is_of_own_loop: See `of_own_loop`.
+        kept: What the user's objects keep of the step of this replica, which other replicas may replace.
+        assigns_own_copy: Whether assignments go to the replica's copies of variables alone.
+        counts_once: Whether what is summed over the replicas counts once, as all compute the same.
+        graph_of_whole_step: Where the replicas run a whole step, of which the first one's gradients count; see
+            `alike_gradients`.
+        writes_of_all: Whether it writes what is that of the global batch on every replica.
+    """
+
+    step: ReplicaStep | None = None
+    whole_step: ReplicaStep | None = None
+    is_alone: bool = False
+    alone_draws_by_xla: bool = False
+    is_tried_out: bool = False
+    is_of_own_loop: bool = False
+    kept: OwnState | None = None
+    assigns_own_copy: bool = False
+    counts_once: bool = False
+    graph_of_whole_step: Any = None
+    writes_of_all: bool = False
+
+
+_OUTSIDE = ReplicaScope()
+
+REPLICA_SCOPE: contextvars.ContextVar[ReplicaScope] = contextvars.ContextVar("tfdist_replica_scope", default=_OUTSIDE)
+
+
 def current_step() -> ReplicaStep | None:
     """The step being traced on this replica, or None outside of `fit`, `evaluate` and their kin, or on one replica.
 
     Loops that users write by hand keep Keras's own scaling, which TensorFlow's guides are written for.
     """
-    return _step.get()
+    return REPLICA_SCOPE.get().step
 
 
 def this_step() -> ReplicaStep:
     """The step being traced on this replica, for code that runs within one alone."""
-    step = _step.get()
+    step = current_step()
     assert step is not None, "outside of a replica's step"
     return step
 
 
 def replica_step(step: ReplicaStep | None) -> contextlib.AbstractContextManager[None]:
     """Marks the code inside as one replica's share of a repaired step."""
-    return setting(_step, step)
+    return changing(REPLICA_SCOPE, step=step)
 
 
 def note_gathering() -> None:
@@ -235,58 +265,56 @@ def note_gathering() -> None:
 def alone() -> Iterator[None]:
     """Marks code that a replica runs on the whole global batch, as a single replica would."""
     step = current_step()
-    draws_by_xla = _alone_draws_by_xla.get() if step is None else step.draws_by_xla
-    with setting(_alone, True), setting(_alone_draws_by_xla, draws_by_xla), replica_step(None):
+    draws_by_xla = is_compiled_alone() if step is None else step.draws_by_xla
+    with changing(REPLICA_SCOPE, step=None, is_alone=True, alone_draws_by_xla=draws_by_xla):
         yield
 
 
 @contextlib.contextmanager
 def on_whole_step() -> Iterator[None]:
     """Marks code inside of a replica's step as the step of one device on the whole global batch; see `alone`."""
-    with setting(_whole_step, current_step()), alone():
+    with changing(REPLICA_SCOPE, whole_step=current_step()), alone():
         yield
 
 
 def whole_step() -> ReplicaStep | None:
     """The step of the replica that runs the whole step of one device now; None elsewhere."""
-    return _whole_step.get()
+    return REPLICA_SCOPE.get().whole_step
 
 
 def tried_out() -> contextlib.AbstractContextManager[None]:
     """Marks code that is tried out on made-up values, in whatever thread: no other worker takes part."""
-    return setting(_is_tried, True)
+    return changing(REPLICA_SCOPE, is_tried_out=True)
 
 
 def is_tried_out() -> bool:
     """Whether the code that runs is tried out; see `tried_out`."""
-    return _is_tried.get()
+    return REPLICA_SCOPE.get().is_tried_out
 
 
 def of_own_loop() -> contextlib.AbstractContextManager[None]:
     """Marks code that is tried out as that of a loop of the user's own, which has no step."""
-    return setting(_is_of_loop, True)
+    return changing(REPLICA_SCOPE, is_of_own_loop=True)
 
 
 def is_of_own_loop() -> bool:
     """Whether the code that runs is that of a loop of the user's own, tried out; see `of_own_loop`."""
-    return _is_of_loop.get()
+    return REPLICA_SCOPE.get().is_of_own_loop
 
 
-@contextlib.contextmanager
-def as_replica(step: ReplicaStep) -> Iterator[None]:
+def as_replica(step: ReplicaStep) -> contextlib.AbstractContextManager[None]:
     """Marks code that is tried out as that of one of several emulated replicas, with this step."""
-    with setting(_alone, False), replica_step(step):
-        yield
+    return changing(REPLICA_SCOPE, is_alone=False, step=step)
 
 
 def is_compiled_alone() -> bool:
     """Whether the code that runs is that of `alone`, in a step that a single replica would compile as a whole."""
-    return _alone_draws_by_xla.get()
+    return REPLICA_SCOPE.get().alone_draws_by_xla
 
 
 def is_alone() -> bool:
     """Whether the code that runs is run by a replica on the whole global batch, or tried out; see `alone`."""
-    return _alone.get()
+    return REPLICA_SCOPE.get().is_alone
 
 
 def replica_count() -> int:
@@ -305,7 +333,7 @@ def replica_id() -> Any:
 
 def is_one_of_several() -> bool:
     """Whether the code that runs is that of one of several replicas."""
-    return not _alone.get() and not tf.distribute.in_cross_replica_context() and replica_count() > 1
+    return not is_alone() and not tf.distribute.in_cross_replica_context() and replica_count() > 1
 
 
 @tf.custom_gradient

@@ -8,27 +8,23 @@ blows it up from step to step: the copies of a variable would part.
 from __future__ import annotations
 
 import contextlib
-import contextvars
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.replica_copies import is_first_replica
+from tfdist.keras_repairs.base.replica_step import REPLICA_SCOPE
 from tfdist.keras_repairs.gradients.gradient_sums import Gradient
 from tfdist.runtime.transport import replica_sums
-
-_place: contextvars.ContextVar[Any] = contextvars.ContextVar("tfdist_place_of_whole_step", default=None)
 
 _EAGERLY = "eagerly"
 
 
-@contextlib.contextmanager
-def of_first_replica() -> Iterator[None]:
+def of_first_replica() -> contextlib.AbstractContextManager[None]:
     """Inside, in a step that all replicas run whole, optimizers are given the gradients of the first one."""
-    with setting(_place, _here()):
-        yield
+    return changing(REPLICA_SCOPE, graph_of_whole_step=_here())
 
 
 def alike(grads: Sequence[Gradient]) -> list[Gradient]:
@@ -36,7 +32,7 @@ def alike(grads: Sequence[Gradient]) -> list[Gradient]:
 
     Elsewhere is also a branch or a function inside of the step, where TensorFlow lets no replicas meet.
     """
-    if _place.get() is None or _place.get() is not _here():
+    if REPLICA_SCOPE.get().graph_of_whole_step is not _here():
         return list(grads)
     given = [gradient for gradient in grads if gradient is not None]
     own = given if is_first_replica() else [_without_values(gradient) for gradient in given]

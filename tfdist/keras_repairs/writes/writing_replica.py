@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import contextvars
 import enum
 from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
 
-from tfdist.keras_repairs.base.context_variables import setting
-from tfdist.keras_repairs.base.replica_step import current_step, is_alone
+from tfdist.keras_repairs.base.context_variables import changing
+from tfdist.keras_repairs.base.replica_step import REPLICA_SCOPE, current_step, is_alone
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.workers import local_replicas
 
-_is_of_all: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_writes_of_all", default=False)
 
 class Where(enum.Enum):
     """Where there is what is written."""
@@ -26,7 +24,7 @@ class Where(enum.Enum):
 
 def of_all() -> contextlib.AbstractContextManager[None]:
     """The code inside writes what is that of the global batch on every replica."""
-    return setting(_is_of_all, True)
+    return changing(REPLICA_SCOPE, writes_of_all=True)
 
 
 @contextlib.contextmanager
@@ -42,7 +40,7 @@ def writing_nothing(strategy: tf.distribute.Strategy) -> Iterator[None]:
 
 def has_part() -> bool:
     """Whether the code that runs writes what a replica has of its part of the global batch."""
-    return current_step() is not None and not _is_of_all.get()
+    return current_step() is not None and not REPLICA_SCOPE.get().writes_of_all
 
 
 def writes(where: Where) -> bool:

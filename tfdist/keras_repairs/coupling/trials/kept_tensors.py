@@ -8,7 +8,6 @@ replica's samples, without a word.
 from __future__ import annotations
 
 import contextlib
-import contextvars
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +16,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.base.context_variables import changing
+from tfdist.keras_repairs.base.replica_step import REPLICA_SCOPE
 from tfdist.keras_repairs.coupling.trials.kept_state import is_of_user, own_attributes
 
 _MANY = 1000
@@ -25,19 +25,17 @@ _MANY = 1000
 
 _TENSORS = tf.Tensor | tf.RaggedTensor | tf.SparseTensor | tf.IndexedSlices
 
-_kept: contextvars.ContextVar[KeptTensors | None] = contextvars.ContextVar("tfdist_kept_tensors", default=None)
-
 
 def in_step_of(model: keras.Model) -> contextlib.AbstractContextManager[None]:
     """The code inside is a replica's step of this model."""
-    return setting(_kept, KeptTensors(model))
+    return changing(REPLICA_SCOPE, kept=KeptTensors(model))
 
 
 def merge_call(original: Callable[..., Any]) -> Callable[..., Any]:
     """Repairs `_MirroredReplicaContext._merge_call`, in which the other replicas of a process have their turns."""
 
     def repaired(self: Any, *args: Any, **kwargs: Any) -> Any:
-        kept = _kept.get()
+        kept = REPLICA_SCOPE.get().kept
         if kept is None:
             return original(self, *args, **kwargs)
         state = kept.read()
