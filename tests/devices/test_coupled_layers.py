@@ -19,9 +19,9 @@ from tests.devices.repair_removal import take_out
 from tests.exactness.comparison import assert_same
 from tests.exactness.layer_coupling_cases import Centered, CovarianceLoss, Experts, MovingMean, PlainSum, Reversed
 from tests.exactness.table import numbers
+from tfdist.keras_repairs.base.loss_scope import Kind
 from tfdist.keras_repairs.coupling.trials.call_verdict import CallVerdict
 from tfdist.keras_repairs.coupling.trials.layer_trial import try_out
-from tfdist.keras_repairs.coupling.trials.part_comparison import Kind
 from tfdist.runtime.strategy_settings import settings_of
 
 pytestmark = pytest.mark.usefixtures("repaired")

@@ -20,8 +20,8 @@ from tests.exactness.comparison import assert_same
 from tests.exactness.table import numbers
 from tests.marks import slow
 from tfdist.errors import UnsupportedError, UsageError
+from tfdist.keras_repairs.base.loss_scope import Kind
 from tfdist.keras_repairs.coupling.trials.loss_trial import try_out
-from tfdist.keras_repairs.coupling.trials.part_comparison import Kind
 from tfdist.runtime.strategy_settings import settings_of
 
 pytestmark = pytest.mark.usefixtures("repaired")

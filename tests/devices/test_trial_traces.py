@@ -14,10 +14,10 @@ from keras import layers, ops
 from keras.src.losses.losses import LossFunctionWrapper
 
 from tests.devices.mirrored import mirrored
+from tfdist.keras_repairs.base.loss_scope import Kind
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.coupling.trials.layer_trial import try_out as try_layer
 from tfdist.keras_repairs.coupling.trials.loss_trial import try_out as try_loss
-from tfdist.keras_repairs.coupling.trials.part_comparison import Kind
 
 pytestmark = pytest.mark.usefixtures("repaired")
 

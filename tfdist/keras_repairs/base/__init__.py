@@ -11,6 +11,6 @@
   `tensorflow_seeds`: seeds for TensorFlow's own random functions, which the replicas share
 - `variables` of a strategy: where they are made, what they begin with; `strategy_reductions`: sums that it takes
 - `size_origins`: where a size comes from, as the graph tells; `replica_copies`: each replica's copy of a variable
-- `clear_session`, `warn_once`, `context_variables`; `diverted_files`: where a run that is only
-  rehearsed writes
+- `context_variables`: records that hold for the code inside of a `with` block; `loss_scope`: that of a loss
+- `clear_session`, `warn_once`; `diverted_files`: where a run that is only rehearsed writes
 """

@@ -12,13 +12,13 @@ from keras.src.backend.common import global_state
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.attached_value import AttachedValue
+from tfdist.keras_repairs.base.loss_scope import Kind
 from tfdist.keras_repairs.base.replica_step import TraceAgain, current_step, this_step
 from tfdist.keras_repairs.base.warn_once import say_once, warn_once
 from tfdist.keras_repairs.coupling import collected_losses
 from tfdist.keras_repairs.coupling.declaring import summed_over_replicas
 from tfdist.keras_repairs.coupling.trials.call_verdict import CallVerdict
 from tfdist.keras_repairs.coupling.trials.layer_trial import try_out
-from tfdist.keras_repairs.coupling.trials.part_comparison import Kind
 from tfdist.keras_repairs.coupling.trials.recorded_layers import current_recording, is_exact_by_itself
 from tfdist.keras_repairs.coupling.trials.ways_of_calling import way_of_calling
 from tfdist.keras_repairs.coupling.whole_layers import call_with_all_rows

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -11,33 +10,18 @@ import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.attached_value import AttachedValue
+from tfdist.keras_repairs.base.loss_scope import Kind, Treatment
 from tfdist.keras_repairs.base.replica_step import current_step, replica_count
 from tfdist.keras_repairs.base.warn_once import say_once, warn_once
 from tfdist.keras_repairs.coupling.coupled_losses import couples_rows
 from tfdist.keras_repairs.coupling.declarations import Declared, DeclaredLoss, declared_of
 from tfdist.keras_repairs.coupling.trials.loss_trial import Verdict, try_out
-from tfdist.keras_repairs.coupling.trials.part_comparison import Kind
 from tfdist.keras_repairs.distillation.soft_targets import SoftTargets
 from tfdist.keras_repairs.model_checks.refusals import reduces_itself
 from tfdist.runtime.strategy_settings import settings_of
 
 _VERDICTS: AttachedValue[dict[str, Verdict]] = AttachedValue("loss_verdicts")
 """What trials of a loss have shown, by the shapes and dtypes that it was called with."""
-
-
-@dataclass(frozen=True)
-class Treatment:
-    """How a replica's values of a loss count.
-
-    Attributes:
-        gathers: Whether every replica takes the loss of the rows of all replicas.
-        kind: What the values are; where they are not known to be one a sample, their shape tells.
-        is_known: Whether that is known of Keras or from a trial, rather than declared or assumed.
-    """
-
-    gathers: bool = False
-    kind: Kind = Kind.MEAN
-    is_known: bool = False
 
 
 _GATHERED = Treatment(gathers=True)

@@ -7,7 +7,6 @@ out in the same way.
 
 from __future__ import annotations
 
-import contextvars
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +14,8 @@ from typing import Any
 import tensorflow as tf
 
 from tfdist.keras_repairs.base.attached_value import AttachedValue
-from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.base.context_variables import changing
+from tfdist.keras_repairs.base.loss_scope import LOSS_SCOPE
 from tfdist.keras_repairs.distillation.loss_parts import LossParts
 from tfdist.keras_repairs.distillation.soft_targets import SoftTargets
 
@@ -24,9 +24,6 @@ LABELS, TEACHER = "labels", "teacher_outputs"
 
 Outputs = Mapping[str, Any]
 """Outputs by name; those of a model with one output by whatever name."""
-
-_outputs: contextvars.ContextVar[Outputs | None] = contextvars.ContextVar("tfdist_teacher_outputs", default=None)
-"""What the teacher gives for the batch whose loss is computed; None in an evaluation."""
 
 _IS_DISTILLED: AttachedValue[bool] = AttachedValue("is_distilled")
 
@@ -92,14 +89,14 @@ def distill(model: Any, distillation: Distillation) -> None:
         labels, targets = _parts(y)
         if training and targets is None and distillation.teacher is not None:
             targets = distillation.teacher(x)
-        with setting(_outputs, targets if training else None):
+        with changing(LOSS_SCOPE, teacher=targets if training else None):
             return compute_loss(x, labels, y_pred, sample_weight, training)
 
     def metrics_of_labels(x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         return compute_metrics(x, labels_of(y), y_pred, sample_weight)
 
     def weighted_losses(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
-        labels, targets = of_labels(y_true, y_pred, sample_weight), _outputs.get()
+        labels, targets = of_labels(y_true, y_pred, sample_weight), LOSS_SCOPE.get().teacher
         if targets is None:
             return labels
         soft = tf.cast(distillation.loss(y_pred, sample_weight, targets), labels.dtype)

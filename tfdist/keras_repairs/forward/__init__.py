@@ -4,7 +4,8 @@
 - `xla`, `xla_loops`, `xla_logits`: the forward and backward pass compiled with XLA
 - `kernels`: what TensorFlow's libraries do not compute right
 - `added_losses`, `activity_terms`, `losses`, `average_loss`: each replica's summand of the loss of the global batch
-- `metrics`, `metric_additivity`, `metric_draws`: metrics that are sums over samples, and how that is found out
+- `metrics`, `metric_additivity`, `metric_draws`: metrics that are sums over samples, and how that is found out;
+  `metric_scope`: what is known where a metric's code runs
 - `log_origins`: what a step logs, told by what it is computed from
 - `metric_results`: results of metrics in a step, over all replicas where the step computes with them
 - `whole_metrics`: metrics that are not, on the rows of all replicas; `metric_arguments`: what of their arguments are

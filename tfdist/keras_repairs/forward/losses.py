@@ -11,7 +11,6 @@ guides have it: they add up the replicas' losses. Outside of the replicas a loss
 
 from __future__ import annotations
 
-import contextvars
 import functools
 import math
 from collections.abc import Callable
@@ -23,8 +22,9 @@ from keras import ops
 from keras.src.losses import loss as loss_module
 
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.keras_differences import DIFFERENCES
+from tfdist.keras_repairs.base.loss_scope import LOSS_SCOPE, Kind, Treatment
 from tfdist.keras_repairs.base.replica_step import (
     alone,
     current_step,
@@ -36,25 +36,16 @@ from tfdist.keras_repairs.base.replica_step import (
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.coupling.collected_losses import is_mean
 from tfdist.keras_repairs.coupling.declarations import DeclaredLoss
-from tfdist.keras_repairs.coupling.loss_treatment import Treatment, is_of_keras, treatment_of
-from tfdist.keras_repairs.coupling.trials.part_comparison import Kind
+from tfdist.keras_repairs.coupling.loss_treatment import is_of_keras, treatment_of
 from tfdist.keras_repairs.coupling.whole_batch import whole_batch_for_rows, whole_batch_for_scalar
 from tfdist.runtime.strategy_settings import settings_of
 
 Function = Callable[..., Any]
 
-_depth: contextvars.ContextVar[int | None] = contextvars.ContextVar("tfdist_loss_depth", default=None)
-"""How many losses are being called within one another, from those given to `compile` on; None outside of them."""
-
-_treatment: contextvars.ContextVar[Treatment | None] = contextvars.ContextVar("tfdist_loss_treatment", default=None)
-"""How the values of the loss being called count."""
-
-_per_sample: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_loss_per_sample", default=False)
-
 
 def is_within_loss() -> bool:
     """Whether a Keras loss object is being called, which counts what is computed in it."""
-    return _treatment.get() is not None
+    return LOSS_SCOPE.get().treatment is not None
 
 
 def call(original: Function) -> Function:
@@ -63,13 +54,10 @@ def call(original: Function) -> Function:
     def repaired(self: Any, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         if not is_one_of_several():
             return original(self, y_true, y_pred, sample_weight)
-        step, depth, treatment = current_step(), _depth.get(), treatment_of(self, y_true, y_pred)
+        step, depth, treatment = current_step(), LOSS_SCOPE.get().depth, treatment_of(self, y_true, y_pred)
         counts = step is not None and not step.users and is_of_keras(self)
-        with (
-            setting(_per_sample, counts),
-            setting(_depth, None if depth is None else depth + 1),
-            setting(_treatment, treatment),
-        ):
+        depth = None if depth is None else depth + 1
+        with changing(LOSS_SCOPE, depth=depth, treatment=treatment, per_sample=counts):
             if not treatment.gathers:
                 return original(self, y_true, y_pred, sample_weight)
             compute = self.loss if isinstance(self, DeclaredLoss) else functools.partial(original, self)
@@ -90,7 +78,7 @@ def _of_global_batch(compute: Function, loss: Any, y_true: Any, y_pred: Any, sam
     step = current_step()
     if step is None:
         return value / tf.cast(replica_count(), value.dtype)
-    return step.worth(step.summand_of_mean(value), is_term=_depth.get() == 1)
+    return step.worth(step.summand_of_mean(value), is_term=LOSS_SCOPE.get().depth == 1)
 
 
 def reduce_weighted_values(original: Function) -> Function:
@@ -107,7 +95,7 @@ def reduce_weighted_values(original: Function) -> Function:
             return original(values, sample_weight, mask, reduction, dtype)
         step = current_step()
         # A loss within another is made a scalar of the user's by it, and counted there.
-        is_term = _depth.get() == 1
+        is_term = LOSS_SCOPE.get().depth == 1
         values = ops.convert_to_tensor(values, dtype=dtype)
         if reduction in (None, "none"):
             # The user's own code reduces the values; in Keras's own steps `refusals` has refused this.
@@ -120,7 +108,7 @@ def reduce_weighted_values(original: Function) -> Function:
                 if is_scalar
                 else _summand(values, sample_weight, mask, reduction)
             )
-        treatment = _treatment.get() or Treatment()
+        treatment = LOSS_SCOPE.get().treatment or Treatment()
         if is_scalar:
             summand = _summand_of_scalar(values, sample_weight, mask, reduction)
         elif treatment.kind is Kind.ROWS if treatment.is_known else step.may_be_of_samples(values.shape):
@@ -135,7 +123,7 @@ def reduce_weighted_values(original: Function) -> Function:
 
 def _summand_of_scalar(value: tf.Tensor, sample_weight: Any, mask: Any, reduction: str | None) -> tf.Tensor:
     """Keras multiplies a scalar by each weight, and reduces that: the scalar times what the reduced weights are."""
-    summand = _summand_as((_treatment.get() or Treatment()).kind, value)
+    summand = _summand_as((LOSS_SCOPE.get().treatment or Treatment()).kind, value)
     if sample_weight is None:
         return summand
     weight = ops.convert_to_tensor(sample_weight, dtype=value.dtype)
@@ -182,7 +170,7 @@ def _as_factors(mask: Any, reduction: str | None) -> Any:
 def _global_size(values: tf.Tensor) -> tf.Tensor:
     """How many values the global batch has."""
     step = current_step()
-    if step is not None and _per_sample.get() and all(size is not None for size in values.shape[1:]):
+    if step is not None and LOSS_SCOPE.get().per_sample and all(size is not None for size in values.shape[1:]):
         return tf.cast(step.total * math.prod(values.shape[1:]), values.dtype)
     return _counted(_size(values))[0]
 
@@ -231,7 +219,7 @@ def compute_loss(original: Function) -> Function:
             return original(self, x, y, y_pred, sample_weight, training)
         terms = []
         if self._compile_loss is not None:
-            with setting(_depth, 0):
+            with changing(LOSS_SCOPE, depth=0):
                 loss = self._compile_loss(y, y_pred, sample_weight)
             if loss is not None:
                 terms.append(loss)

@@ -6,7 +6,6 @@ which counts by the replica's samples. What adds up in neither way, or shows not
 
 from __future__ import annotations
 
-import contextvars
 import enum
 import functools
 import inspect
@@ -19,11 +18,12 @@ import numpy as np
 import tensorflow as tf
 from keras.src import backend
 
-from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.replica_step import alone, tried_out
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.coupling.trials.noted_writes import noting_writes
 from tfdist.keras_repairs.forward.metric_draws import WEIGHT, CannotBeDrawn, Draw, Drawer
+from tfdist.keras_repairs.forward.metric_scope import METRIC_SCOPE, TrialPart
 from tfdist.text import safe_str
 
 _TOLERANCE = 1e-4
@@ -36,30 +36,6 @@ class Merge(enum.Enum):
     SUMS = "added up; scalars a batch are sums over its samples"
     MEANS = "added up; scalars a batch are means over its samples"
     GATHERED = "not at all: each replica needs the rows of all"
-
-
-@dataclass
-class TrialPart:
-    """The part of a batch with which a metric is being tried out.
-
-    Attributes:
-        samples: How many it has.
-        share: By how much a scalar of it counts; None for as it is.
-        has_scalars: Whether the metric took the mean or the sum of something that is not one value a sample.
-        has_vectors: Whether that was a vector.
-    """
-
-    samples: int
-    share: float | None
-    has_scalars: bool = False
-    has_vectors: bool = False
-
-    def takes_for_scalar(self, shape: Sequence[int | None], *, is_function: bool) -> bool:
-        """Notes the shape of what a metric takes the mean or the sum of; whether that is not one value a sample."""
-        is_vector = is_function and len(shape) > 0 and shape[0] not in (None, self.samples)
-        self.has_vectors |= is_vector
-        self.has_scalars |= is_vector or len(shape) == 0
-        return is_vector or len(shape) == 0
 
 
 @dataclass(frozen=True)
@@ -77,14 +53,6 @@ class Verdict:
     has_vectors: bool = False
     is_masked: bool = False
     reason: str = ""
-
-
-_part: contextvars.ContextVar[TrialPart | None] = contextvars.ContextVar("tfdist_trial_part", default=None)
-
-
-def part_on_trial() -> TrialPart | None:
-    """The part of the current trial; None outside of one."""
-    return _part.get()
 
 
 def try_out(metric: keras.metrics.Metric, args: Sequence[Any], kwargs: dict[str, Any]) -> Verdict:
@@ -212,7 +180,7 @@ class _Trial:
         return not any(value.any() for value in _values(state))
 
     def _updated(self, state: Sequence[Any], arguments: inspect.BoundArguments, part: TrialPart) -> list[Any]:
-        with setting(_part, part):
+        with changing(METRIC_SCOPE, part=part):
             return list(self.metric.stateless_update_state(list(state), *arguments.args, **arguments.kwargs))
 
     def _zero(self) -> list[tf.Tensor]:

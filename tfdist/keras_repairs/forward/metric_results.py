@@ -5,7 +5,6 @@ A result that a step logs as it is needs no collective in the step: it is read o
 
 from __future__ import annotations
 
-import contextvars
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -14,17 +13,13 @@ import keras
 import tensorflow as tf
 from keras.src.trainers.compile_utils import CompileMetrics
 
-from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, replica_count, whole_step
+from tfdist.keras_repairs.forward.metric_scope import METRIC_SCOPE
 from tfdist.keras_repairs.forward.whole_metrics import adds_up
 from tfdist.runtime.transport import replica_sums
 
 Function = Callable[..., Any]
-
-_is_within: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_within_a_result", default=False)
-"""Whether the code that runs computes the result of a metric that is noted; those of its parts are its own matter."""
-
-_updates: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_updates_a_metric", default=False)
 
 
 def updating(update: Function) -> Function:
@@ -32,7 +27,7 @@ def updating(update: Function) -> Function:
 
     @functools.wraps(update)
     def repaired(*args: Any, **kwargs: Any) -> Any:
-        with setting(_updates, True):
+        with changing(METRIC_SCOPE, is_updated=True):
             return update(*args, **kwargs)
 
     return repaired
@@ -40,7 +35,8 @@ def updating(update: Function) -> Function:
 
 def is_by_metric() -> bool:
     """Whether the code that runs in a step is that of a metric, which knows what its variables hold."""
-    return _is_within.get() or _updates.get()
+    scope = METRIC_SCOPE.get()
+    return scope.gives_result or scope.is_updated
 
 
 def noted(result: Function) -> Function:
@@ -52,9 +48,9 @@ def noted(result: Function) -> Function:
             return result(self)
         step = current_step() or whole_step()
         # Those of `compile` give the results of their metrics, which note them.
-        if step is None or _is_within.get() or isinstance(self, CompileMetrics):
+        if step is None or METRIC_SCOPE.get().gives_result or isinstance(self, CompileMetrics):
             return _tensors(result(self))
-        with setting(_is_within, True):
+        with changing(METRIC_SCOPE, gives_result=True):
             given = _tensors(_over_replicas(self) if step.sums_results else result(self))
         _note(step, self, given)
         return given

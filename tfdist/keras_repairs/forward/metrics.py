@@ -7,7 +7,6 @@ the rows of all replicas, see `whole_metrics`.
 
 from __future__ import annotations
 
-import contextvars
 import functools
 import logging
 import types
@@ -22,7 +21,7 @@ from keras.src.backend.common import symbolic_scope
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.attached_value import AttachedValue
-from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.replica_step import (
     KnownUpdate,
     ReplicaStep,
@@ -34,9 +33,10 @@ from tfdist.keras_repairs.coupling.declarations import Declared, declared_of
 from tfdist.keras_repairs.coupling.traced_calls import is_noting, known_update, note_update
 from tfdist.keras_repairs.coupling.trials.likeness import likeness_of
 from tfdist.keras_repairs.coupling.trials.steps.step_capture import capture_reading, without_readings
-from tfdist.keras_repairs.forward.metric_additivity import Merge, Verdict, part_on_trial, try_out
+from tfdist.keras_repairs.forward.metric_additivity import Merge, Verdict, try_out
 from tfdist.keras_repairs.forward.metric_arguments import is_written_down, likeness_of_arguments
 from tfdist.keras_repairs.forward.metric_results import noted, updating
+from tfdist.keras_repairs.forward.metric_scope import METRIC_SCOPE
 from tfdist.keras_repairs.forward.whole_metrics import make_whole, update_whole
 
 Function = Callable[..., Any]
@@ -51,9 +51,6 @@ _VERDICTS: AttachedValue[dict[Hashable, Verdict]] = AttachedValue("verdicts_of_m
 
 _IS_IN_USE: AttachedValue[bool] = AttachedValue("is_in_use")
 """Whether steps have been traced that leave a metric's state to be added up."""
-
-_is_within: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_within_a_metric", default=False)
-"""Whether the code that runs is the update of a metric that is known; what it updates is a part of it."""
 
 
 def of_scalar(original: Function) -> Function:
@@ -74,7 +71,7 @@ def of_scalar(original: Function) -> Function:
 
 def _as_counted(metric: Any, values: Any, sample_weight: Any) -> tuple[Any, Any]:
     """The values and weights with which a mean or a sum counts what a step gives it."""
-    step, part = current_step(), part_on_trial()
+    step, part = current_step(), METRIC_SCOPE.get().part
     shape: Any = getattr(values, "shape", ())
     known = None if step is None else step.note_update(metric) or known_update(metric)
     if step is None and is_noting():
@@ -188,7 +185,8 @@ def _is_of_keras(kind: type) -> bool:
 def _watched(update: Function) -> Function:
     @functools.wraps(update)
     def watched(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if _is_within.get() or part_on_trial() is not None:
+        scope = METRIC_SCOPE.get()
+        if scope.is_known or scope.part is not None:
             return update(self, *args, **kwargs)
         with without_readings():
             if is_one_of_several():
@@ -206,7 +204,7 @@ def _update_one_of_several(metric: Any, update: Function, args: tuple[Any, ...],
     verdict = _VERDICT.get(metric)
     if verdict is None or not _holds(verdict, (args, kwargs)):
         verdict = _decide(metric, args, kwargs, together=True)
-    with setting(_is_within, True):
+    with changing(METRIC_SCOPE, is_known=True):
         if verdict.merge is Merge.GATHERED:
             make_whole(metric, together=True)
             return update_whole(metric, update, args, kwargs)

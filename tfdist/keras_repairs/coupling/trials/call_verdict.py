@@ -10,8 +10,9 @@ import tensorflow as tf
 from keras.src import backend
 from numpy.typing import NDArray
 
+from tfdist.keras_repairs.base.loss_scope import Kind
 from tfdist.keras_repairs.coupling.trials.noted_writes import Write, unshared_write
-from tfdist.keras_repairs.coupling.trials.part_comparison import Kind, comparable, is_of_own_rows, is_same, kinds
+from tfdist.keras_repairs.coupling.trials.part_comparison import comparable, is_of_own_rows, is_same, kinds
 from tfdist.text import safe_str
 
 

@@ -10,13 +10,13 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from tfdist.keras_repairs.base.loss_scope import Kind
 from tfdist.keras_repairs.coupling.trials import made_up_labels
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState, value_of
 from tfdist.keras_repairs.coupling.trials.noted_writes import Write, noting_writes, unshared_write
 from tfdist.keras_repairs.coupling.trials.part_comparison import (
     PARTS,
     TOLERANCE,
-    Kind,
     gradient_is_that_of_parts,
     is_same,
     kinds,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +9,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
+
+from tfdist.keras_repairs.base.loss_scope import Kind
 
 
 @dataclass(frozen=True)
@@ -55,14 +56,6 @@ _TOLERANCES = {"float16": 5e-3, "bfloat16": 4e-2}
 
 OF_NETWORKS = 50
 """By how much more than in one layer rounding may count in what a network of many layers gives."""
-
-
-class Kind(enum.Enum):
-    """How values of a whole batch follow from those of its parts."""
-
-    ROWS = "one value a sample"
-    MEAN = "a mean over the samples"
-    SUM = "a sum over the samples"
 
 
 _TOGETHER: dict[Kind, Callable[[Sequence[NDArray]], NDArray]] = {

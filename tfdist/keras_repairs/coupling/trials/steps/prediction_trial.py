@@ -10,12 +10,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfdist.keras_repairs.base.loss_scope import Kind
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.coupling.trials.made_up_inputs import Inputs, Numbers, made_up
 from tfdist.keras_repairs.coupling.trials.noted_writes import Write, noting_writes, unshared_write
 from tfdist.keras_repairs.coupling.trials.part_comparison import (
     OF_NETWORKS,
-    Kind,
     comparable,
     is_of_own_rows,
     kinds,

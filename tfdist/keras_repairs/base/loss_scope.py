@@ -1,0 +1,55 @@
+"""What a loss knows of the call that it is computed in, with code of Keras's in between."""
+
+from __future__ import annotations
+
+import contextvars
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+class Kind(enum.Enum):
+    """How values of a whole batch follow from those of its parts."""
+
+    ROWS = "one value a sample"
+    MEAN = "a mean over the samples"
+    SUM = "a sum over the samples"
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """How a replica's values of a loss count.
+
+    Attributes:
+        gathers: Whether every replica takes the loss of the rows of all replicas.
+        kind: What the values are; where they are not known to be one a sample, their shape tells.
+        is_known: Whether that is known of Keras or from a trial, rather than declared or assumed.
+    """
+
+    gathers: bool = False
+    kind: Kind = Kind.MEAN
+    is_known: bool = False
+
+
+
+@dataclass(frozen=True)
+class LossScope:
+    """The loss that is being computed.
+
+    Attributes:
+        depth: How many losses are called within one another, from those given to `compile` on; None outside of them.
+        treatment: How the values of the loss being called count; None outside of a call.
+        per_sample: Whether they are counted by the samples of the global batch.
+        teacher: What a teacher gives for the batch, by output; None where the model learns from none.
+    """
+
+    depth: int | None = None
+    treatment: Treatment | None = None
+    per_sample: bool = False
+    teacher: Mapping[str, Any] | None = None
+
+
+_OUTSIDE = LossScope()
+
+LOSS_SCOPE: contextvars.ContextVar[LossScope] = contextvars.ContextVar("tfdist_loss_scope", default=_OUTSIDE)
