@@ -20,7 +20,8 @@ from tests.marks import slow
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.coupling import traced_calls as traced_draws
 from tfdist.keras_repairs.random_numbers import batch_size, loops_and_branches
-from tfdist.keras_repairs.random_numbers.draw_replay import DrawLog, recording_draws, replaying_draws
+from tfdist.keras_repairs.random_numbers.draw_replay import recording_draws, replaying_draws
+from tfdist.keras_repairs.random_numbers.draw_scope import DrawLog
 from tfdist.runtime.strategy_settings import settings_of
 
 pytestmark = pytest.mark.usefixtures("repaired")

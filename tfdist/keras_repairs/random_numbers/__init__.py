@@ -5,7 +5,8 @@ draw of a fixed shape is the same on every replica.
 
 - `seeds`: the seed of a draw, the same on every replica; `loops_and_branches`: where it could not be
 - `batch_size`: sizes that are plain numbers, marked as those of the batch by `keras.ops.shape`
-- `draw_sizes`: which size of a draw is that of the batch
+- `draw_sizes`: which size of a draw is that of the batch; `part_of_draw`: a replica's part of one
+- `draw_scope`: what a draw knows of the code that it is in
 - `philox_rows`: rows of a draw, by the counter of the generator
 - `draws`: the functions of `keras.random`; `stateless_draws`: the operations below them, and below
   `tf.random.stateless_*`

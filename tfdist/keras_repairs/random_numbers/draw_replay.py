@@ -7,55 +7,28 @@ shows by itself: the one that differs.
 from __future__ import annotations
 
 import contextlib
-import contextvars
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.base.context_variables import setting
-
-
-@dataclass
-class DrawLog:
-    """What the draws of a trial gave on the whole batch, in their order.
-
-    Attributes:
-        draws: The numbers.
-        has_several: Whether one of them had several rows to each of the batch, as far as was replayed.
-    """
-
-    draws: list[tf.Tensor] = field(default_factory=list)
-    has_several: bool = False
-
-
-@dataclass
-class _Replay:
-    log: DrawLog
-    first: int
-    rows: int
-    total: int
-    stacks: bool
-    done: int = 0
-
-
-_recording: contextvars.ContextVar[DrawLog | None] = contextvars.ContextVar("tfdist_recorded_draws", default=None)
-_replaying: contextvars.ContextVar[_Replay | None] = contextvars.ContextVar("tfdist_replayed_draws", default=None)
+from tfdist.keras_repairs.base.context_variables import changing
+from tfdist.keras_repairs.random_numbers.draw_scope import DRAW_SCOPE, DrawLog, Replay
 
 
 def recording_draws(log: DrawLog) -> contextlib.AbstractContextManager[None]:
     """Records the draws of the code inside, which runs eagerly on a whole batch."""
-    return setting(_recording, log)
+    return changing(DRAW_SCOPE, recorded=log)
 
 
 def ignoring_draws() -> contextlib.AbstractContextManager[None]:
     """Records nothing of the code inside, which does not run on the parts."""
-    return setting(_recording, None)
+    return changing(DRAW_SCOPE, recorded=None)
 
 
-@contextlib.contextmanager
-def replaying_draws(log: DrawLog, first: int, rows: int, total: int, *, stacks: bool = False) -> Iterator[None]:
+def replaying_draws(
+    log: DrawLog, first: int, rows: int, total: int, *, stacks: bool = False
+) -> contextlib.AbstractContextManager[None]:
     """The draws of the code inside take their rows of those that were recorded.
 
     Args:
@@ -69,18 +42,18 @@ def replaying_draws(log: DrawLog, first: int, rows: int, total: int, *, stacks: 
     Raises:
         UnsupportedError: The code draws otherwise on a part than on the whole batch. Raised inside.
     """
-    with setting(_recording, None), setting(_replaying, _Replay(log, first, rows, total, stacks)):
-        yield
+    return changing(DRAW_SCOPE, recorded=None, replayed=Replay(log, first, rows, total, stacks))
 
 
 def replaces_draws() -> bool:
     """Whether a draw is to be recorded, or taken from what was: code is tried out eagerly."""
-    return (_recording.get() is not None or _replaying.get() is not None) and tf.executing_eagerly()
+    scope = DRAW_SCOPE.get()
+    return (scope.recorded is not None or scope.replayed is not None) and tf.executing_eagerly()
 
 
 def record(draw: tf.Tensor) -> tf.Tensor:
     """Notes a draw where draws are recorded; returns it."""
-    log = _recording.get()
+    log = DRAW_SCOPE.get().recorded
     if log is not None:
         log.draws.append(draw)
     return draw
@@ -88,7 +61,7 @@ def record(draw: tf.Tensor) -> tf.Tensor:
 
 def replayed(sizes: Sequence[int]) -> tf.Tensor | None:
     """The next draw, of which the first sizes are `sizes`, where draws are replayed; else None."""
-    replay = _replaying.get()
+    replay = DRAW_SCOPE.get().replayed
     if replay is None:
         return None
     if replay.done == len(replay.log.draws):

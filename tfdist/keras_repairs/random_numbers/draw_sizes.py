@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import tensorflow as tf
 
@@ -13,8 +12,7 @@ from tfdist.keras_repairs.base.replica_step import ReplicaStep, UnclearSizeError
 from tfdist.keras_repairs.base.size_origins import depends_on_data, is_of_other_dimension
 from tfdist.keras_repairs.coupling.traced_calls import note, traced_draw
 from tfdist.keras_repairs.random_numbers.batch_size import BatchSize
-
-Size: TypeAlias = int | tf.Tensor
+from tfdist.keras_repairs.random_numbers.part_of_draw import PartOfDraw, Size
 
 _INSTEAD = (
     "Draw with keras.random and seed=keras.random.SeedGenerator(...), and take the size from keras.ops.shape(x) of a "
@@ -26,57 +24,6 @@ _SELECT_AFTERWARDS = (
     "Draw for all rows first, and select afterwards, or train on one device (`tfdist train` without --workers, --nproc "
     "and --logical-devices)."
 )
-
-
-@dataclass(frozen=True)
-class PartOfDraw:
-    """A replica's part of what one device draws for the global batch.
-
-    Attributes:
-        sizes: The sizes of the part.
-        axis: Which of them is that of the batch, or a multiple of it.
-        begin: Where the part begins along that axis, a scalar int64 tensor.
-        total: The size of that axis in the whole draw, a scalar int64 tensor.
-        within_xla: Whether XLA compiles the draw; the part may then reach beyond the whole, by the rows of padding.
-        places: Where along that axis the rows of the part are, int64, if they do not lie in one piece.
-    """
-
-    sizes: tuple[Size, ...]
-    axis: int
-    begin: tf.Tensor
-    total: tf.Tensor
-    within_xla: bool = False
-    places: tf.Tensor | None = None
-
-    @property
-    def size(self) -> Size:
-        """The size of the part along its axis."""
-        return self.sizes[self.axis]
-
-    @property
-    def whole(self) -> tf.Tensor:
-        """The shape of the whole draw, an int64 vector."""
-        return as_shape([*self.sizes[: self.axis], self.total, *self.sizes[self.axis + 1 :]])
-
-    def cut(self, whole: tf.Tensor) -> tf.Tensor:
-        """The part of a whole draw; dimensions after those of `sizes` are kept."""
-        if self.places is not None:
-            return tf.gather(whole, self.places, axis=self.axis)
-        if self.within_xla:
-            paddings = [[0, 0] for _ in range(whole.shape.rank)]
-            paddings[self.axis][1] = self.size
-            whole = tf.pad(whole, [as_shape(pair) for pair in paddings])
-        begin: list[Size] = [0] * whole.shape.rank
-        begin[self.axis] = self.begin
-        size = [*self.sizes, *([-1] * (whole.shape.rank - len(self.sizes)))]
-        return tf.slice(whole, as_shape(begin), as_shape(size))
-
-
-def as_shape(sizes: Sequence[Size]) -> tf.Tensor:
-    """Sizes as an int64 vector."""
-    if not sizes:
-        return tf.zeros([0], tf.int64)
-    return tf.stack([tf.cast(int(size) if isinstance(size, int) else size, tf.int64) for size in sizes])
 
 
 def sizes_of(shape: Any) -> tuple[Size, ...]:

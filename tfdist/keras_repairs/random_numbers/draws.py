@@ -17,7 +17,8 @@ from tfdist.keras_repairs.base.replica_step import current_step
 from tfdist.keras_repairs.coupling.traced_calls import is_noting
 from tfdist.keras_repairs.random_numbers import draw_replay
 from tfdist.keras_repairs.random_numbers.batch_size import BatchSize
-from tfdist.keras_repairs.random_numbers.draw_sizes import Size, note_draw, part_of_draw, sizes_of
+from tfdist.keras_repairs.random_numbers.draw_sizes import note_draw, part_of_draw, sizes_of
+from tfdist.keras_repairs.random_numbers.part_of_draw import Size
 from tfdist.keras_repairs.random_numbers.stateless_draws import drawing, shuffled
 
 Function = Callable[..., Any]

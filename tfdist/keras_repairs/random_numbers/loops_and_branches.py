@@ -7,7 +7,6 @@ on every replica than on one device, and a branch may be taken on one replica an
 from __future__ import annotations
 
 import contextlib
-import contextvars
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,17 +14,16 @@ import numpy as np
 import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.replica_step import current_step
 from tfdist.keras_repairs.base.size_origins import depends_on_batch
 from tfdist.keras_repairs.coupling.traced_calls import parts_of_call
+from tfdist.keras_repairs.random_numbers.draw_scope import DRAW_SCOPE
 
 Function = Callable[..., Any]
 
 _OF_COND = ("true_fn", "false_fn", "strict", "name", "fn1", "fn2")
 """The arguments of `cond` after the first."""
-
-_by_batch: contextvars.ContextVar[str] = contextvars.ContextVar("tfdist_decided_by_batch", default="")
 
 
 def while_loop(original: Function) -> Function:
@@ -69,7 +67,7 @@ def switch(original: Function) -> Function:
 
 def is_decided_by_batch() -> bool:
     """Whether the code that runs is inside of a loop or branch that the batch decides."""
-    return bool(_by_batch.get())
+    return bool(DRAW_SCOPE.get().decided_by)
 
 
 def check_seed() -> None:
@@ -78,10 +76,11 @@ def check_seed() -> None:
     Raises:
         UnsupportedError: It is.
     """
-    if current_step() is None or not _by_batch.get():
+    kind = DRAW_SCOPE.get().decided_by
+    if current_step() is None or not kind:
         return
     raise UnsupportedError(
-        f"keras.random: a seed was taken from a SeedGenerator inside of a {_by_batch.get()} that the batch decides, as "
+        f"keras.random: a seed was taken from a SeedGenerator inside of a {kind} that the batch decides, as "
         "of tf.map_fn over its rows or tf.cond on their values. Each replica has other rows, so it would take other "
         "seeds than one device. Draw for all rows before it, noise = keras.random.normal((keras.ops.shape(x)[0], ...), "
         "seed=seed), and hand the function its row of them; or put the function into tfdist.gathered(function)."
@@ -105,9 +104,9 @@ def _as_part(function: Any, parts: Callable[[Any], contextlib.AbstractContextMan
 
 
 def _decided(values: list[Any], kind: str, run: Callable[[], Any]) -> Any:
-    if _by_batch.get() or not any(tf.is_tensor(value) and depends_on_batch(value) for value in values):
+    if is_decided_by_batch() or not any(tf.is_tensor(value) and depends_on_batch(value) for value in values):
         return run()
-    with setting(_by_batch, kind):
+    with changing(DRAW_SCOPE, decided_by=kind):
         return run()
 
 

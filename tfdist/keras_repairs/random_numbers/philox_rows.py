@@ -13,7 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfdist.keras_repairs.random_numbers.draw_sizes import PartOfDraw, as_shape
+from tfdist.keras_repairs.random_numbers.part_of_draw import PartOfDraw, as_shape
 
 PHILOX = 1
 """The algorithm, as the operations number it."""

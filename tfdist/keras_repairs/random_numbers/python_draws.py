@@ -7,7 +7,6 @@ them would have a number of its own for good. In a step that runs eagerly each r
 from __future__ import annotations
 
 import contextlib
-import contextvars
 import random
 import sys
 from collections.abc import Callable, Iterator
@@ -16,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.replica_step import current_step, is_alone
+from tfdist.keras_repairs.random_numbers.draw_scope import DRAW_SCOPE
 
 Function = Callable[..., Any]
 
@@ -29,8 +29,6 @@ NAMES = {
 }
 """The functions of the modules that draw from the global generators."""
 
-_noted: contextvars.ContextVar[list[str] | None] = contextvars.ContextVar("tfdist_draws_of_python", default=None)
-
 
 def watched(original: Function, name: str) -> Function:
     """Repairs a function of `np.random` or `random`, called `name`: it is refused in a step.
@@ -39,7 +37,7 @@ def watched(original: Function, name: str) -> Function:
     """
 
     def repaired(*args: Any, **kwargs: Any) -> Any:
-        if _noted.get() is not None or current_step() is not None or is_alone():
+        if DRAW_SCOPE.get().of_python is not None or current_step() is not None or is_alone():
             caller = sys._getframe(1).f_globals.get("__name__", "")
             if not caller.startswith(("keras.src.", "tensorflow.")):
                 _note(name)
@@ -55,13 +53,13 @@ def refused_in_trial() -> Iterator[None]:
     Raises:
         UnsupportedError: The code has drawn.
     """
-    if _noted.get() is not None:
+    if DRAW_SCOPE.get().of_python is not None:
         # What is tried out is part of something that is.
         yield
         return
     noted: list[str] = []
     try:
-        with setting(_noted, noted):
+        with changing(DRAW_SCOPE, of_python=noted):
             yield
     except Exception as error:
         if noted:
@@ -77,7 +75,7 @@ def note_generator(generator: Any) -> None:
 
 
 def _note(name: str) -> None:
-    noted = _noted.get()
+    noted = DRAW_SCOPE.get().of_python
     if noted is None:
         raise _refusal(name)
     noted.append(name)

@@ -22,7 +22,8 @@ from tfdist.keras_repairs.base.replica_step import current_step, is_alone, is_co
 from tfdist.keras_repairs.base.tensorflow_seeds import ReplicaStreams
 from tfdist.keras_repairs.coupling.traced_calls import is_noting
 from tfdist.keras_repairs.random_numbers import draw_replay, philox_rows
-from tfdist.keras_repairs.random_numbers.draw_sizes import PartOfDraw, Size, as_shape, part_of_draw, sizes_of
+from tfdist.keras_repairs.random_numbers.draw_sizes import part_of_draw, sizes_of
+from tfdist.keras_repairs.random_numbers.part_of_draw import PartOfDraw, Size, as_shape
 from tfdist.keras_repairs.random_numbers.stateless_draws import drawing, shuffled
 
 _OF_TENSORFLOW = "tf.random"

@@ -7,7 +7,6 @@ known in a loop that calls `strategy.run` itself: there each replica draws its o
 from __future__ import annotations
 
 import contextlib
-import contextvars
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -16,9 +15,10 @@ import keras
 import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, is_one_of_several
 from tfdist.keras_repairs.coupling.gather_rows import dense_rows
+from tfdist.keras_repairs.random_numbers.draw_scope import DRAW_SCOPE
 from tfdist.keras_repairs.random_numbers.loops_and_branches import check_seed
 
 Function = Callable[..., Any]
@@ -27,16 +27,13 @@ FAR_APART = 0x9E3779B9
 """2**32 divided by the golden ratio: multiples of it are far apart in all bits."""
 
 
-_is_building: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_builds_symbolically", default=False)
-
-
 def not_advancing() -> contextlib.AbstractContextManager[None]:
     """The code inside builds models from shapes alone: no seed follows on another.
 
     Keras would keep each as a tensor of the graph that drew it, which may be that of a loop, and hand it to the next
     draw outside of it.
     """
-    return setting(_is_building, True)
+    return changing(DRAW_SCOPE, is_building=True)
 
 
 def check_same_seeds(step: ReplicaStep) -> None:
@@ -65,7 +62,7 @@ def next_seed(original: Function) -> Function:
     """
 
     def repaired(self: Any, *args: Any, **kwargs: Any) -> tf.Tensor:
-        if _is_building.get():
+        if DRAW_SCOPE.get().is_building:
             return self.state.value * 1
         check_seed()
         seed = original(self, *args, **kwargs)

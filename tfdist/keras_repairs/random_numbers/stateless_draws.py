@@ -8,28 +8,20 @@ would and keeps its rows.
 from __future__ import annotations
 
 import contextlib
-import contextvars
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.replica_step import current_step, is_compiled_alone
 from tfdist.keras_repairs.coupling.traced_calls import is_noting
 from tfdist.keras_repairs.coupling.whole_batch import whole_batch_for_rows
 from tfdist.keras_repairs.random_numbers import draw_replay, philox_rows
-from tfdist.keras_repairs.random_numbers.draw_sizes import (
-    PartOfDraw,
-    Size,
-    as_shape,
-    check_for_xla,
-    note_draw,
-    part_of_draw,
-    sizes_of,
-)
+from tfdist.keras_repairs.random_numbers.draw_scope import DRAW_SCOPE, Decision
+from tfdist.keras_repairs.random_numbers.draw_sizes import check_for_xla, note_draw, part_of_draw, sizes_of
+from tfdist.keras_repairs.random_numbers.part_of_draw import PartOfDraw, Size, as_shape
 
 Function = Callable[..., Any]
 Whole = Callable[[], tf.Tensor]
@@ -38,36 +30,19 @@ Rows = Callable[[PartOfDraw], tf.Tensor]
 _OF_TENSORFLOW = "tf.random.stateless_*"
 
 
-@dataclass(frozen=True)
-class _Decision:
-    """What the function that calls an operation knows of its draw.
-
-    Attributes:
-        part: The replica's part; None where the draw is the same on all replicas.
-    """
-
-    part: PartOfDraw | None
-
-
-_decision: contextvars.ContextVar[_Decision | None] = contextvars.ContextVar("tfdist_part_of_draw", default=None)
-
-
-_outside: contextvars.ContextVar[PartOfDraw | None] = contextvars.ContextVar("tfdist_rows_of_draw", default=None)
-
-
 def drawing_rows(part: PartOfDraw) -> contextlib.AbstractContextManager[None]:
     """Outside of steps, draws inside of the shape that `part` is cut from are of that part alone."""
-    return setting(_outside, part)
+    return changing(DRAW_SCOPE, outside=part)
 
 
 def drawing(part: PartOfDraw | None) -> contextlib.AbstractContextManager[None]:
     """The operations inside draw this part; with None, what is the same on all replicas."""
-    return setting(_decision, _Decision(part))
+    return changing(DRAW_SCOPE, decision=Decision(part))
 
 
 def part_drawn() -> PartOfDraw | None:
     """The part that the code inside of `drawing` draws."""
-    decision = _decision.get()
+    decision = DRAW_SCOPE.get().decision
     return None if decision is None else decision.part
 
 
@@ -230,10 +205,11 @@ def _drawn(shape: Any, whole: Whole, rows: Rows, *, gathers: bool = False) -> tf
         rows: Draws a replica's part.
         gathers: Whether it asks the other replicas for that, which XLA cannot; it compiles what it draws by itself.
     """
-    outside = _outside.get()
+    scope = DRAW_SCOPE.get()
+    outside, decision = scope.outside, scope.decision
     if outside is not None and sizes_of(shape) == sizes_of(outside.whole):
         return rows(outside)
-    step, decision = current_step(), _decision.get()
+    step = current_step()
     if step is None and is_noting() and decision is None:
         note_draw(shape, _OF_TENSORFLOW)
     if draw_replay.replaces_draws():

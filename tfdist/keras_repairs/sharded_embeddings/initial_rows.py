@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfdist.errors import UsageError
-from tfdist.keras_repairs.random_numbers.draw_sizes import PartOfDraw
+from tfdist.keras_repairs.random_numbers.part_of_draw import PartOfDraw
 from tfdist.keras_repairs.random_numbers.stateless_draws import drawing_rows
 from tfdist.runtime.collectives.chief_broadcast import PIECE_BYTES, array_from_chief
 from tfdist.runtime.collectives.decisions import all_gather

@@ -25,7 +25,8 @@ from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.coupling.trials.kept_tensors import KeptTensors
 from tfdist.keras_repairs.coupling.trials.part_comparison import UNEQUAL, Split
 from tfdist.keras_repairs.coupling.trials.trial_scope import on_batch
-from tfdist.keras_repairs.random_numbers.draw_replay import DrawLog, recording_draws, replaying_draws
+from tfdist.keras_repairs.random_numbers.draw_replay import recording_draws, replaying_draws
+from tfdist.keras_repairs.random_numbers.draw_scope import DrawLog
 from tfdist.keras_repairs.sharded_parameters.cut_variable import is_cut_variable, read_whole
 from tfdist.runtime.transport.emulated_replicas import OwnState, run_emulated
 
