@@ -32,7 +32,6 @@ class Treatment:
     is_known: bool = False
 
 
-
 @dataclass(frozen=True)
 class LossScope:
     """The loss that is being computed.

@@ -5,7 +5,8 @@ Every replica computes it on the rows of all replicas, as one replica would, and
 - `gather_rows`: the rows of all replicas on every replica; `whole_batch`: the same with gradients, and each
   replica's own rows of what is computed; `output_rows`: which outputs have rows
 - `declarations`, `gathered_layers`, `declaring`: what the user says of losses, functions and layers
-- `traced_calls`: what a trace for batches of any size shows of the draws, gathers and updates of a call
+- `traced_calls`: what a trace for batches of any size shows of the draws, gathers and updates of a call; `call_scope`:
+  what is known of the one that runs
 - `coupled_losses`: the losses of Keras that couple rows; `hinge_labels`: labels converted by what all of a batch are
 - `trials/`: the user's losses, layers, models and steps, tried out on made-up values
 - `loss_treatment`: what follows of all that for a loss

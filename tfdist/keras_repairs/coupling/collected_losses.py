@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import contextvars
 from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
 
 from tfdist.keras_repairs.base.attached_value import AttachedValue
-from tfdist.keras_repairs.base.context_variables import setting
-
-Losses = dict[int, list[tf.Tensor]]
-"""Terms by the id of the layer that has added them."""
-
-_collected: contextvars.ContextVar[Losses | None] = contextvars.ContextVar("tfdist_collected_losses", default=None)
+from tfdist.keras_repairs.base.context_variables import changing
+from tfdist.keras_repairs.coupling.call_scope import CALL_SCOPE, Losses
 
 _IS_MEAN: AttachedValue[bool] = AttachedValue("is_mean")
 
@@ -24,13 +19,13 @@ _IS_MEAN: AttachedValue[bool] = AttachedValue("is_mean")
 def collecting() -> Iterator[Losses]:
     """Collects what the layers called inside add."""
     losses: Losses = {}
-    with setting(_collected, losses):
+    with changing(CALL_SCOPE, losses=losses):
         yield losses
 
 
 def collected() -> Losses | None:
     """Where losses are collected now; None where a step has them."""
-    return _collected.get()
+    return CALL_SCOPE.get().losses
 
 
 def marked_as_mean(term: tf.Tensor) -> tf.Tensor:

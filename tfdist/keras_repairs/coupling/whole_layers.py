@@ -10,6 +10,7 @@ from keras import ops
 from tfdist.keras_repairs.base.replica_copies import of_whole_batch
 from tfdist.keras_repairs.base.replica_step import alone, current_step
 from tfdist.keras_repairs.coupling import collected_losses
+from tfdist.keras_repairs.coupling.call_scope import Losses
 from tfdist.keras_repairs.coupling.whole_batch import whole_batch_for_rows
 
 Function = Callable[..., Any]
@@ -27,7 +28,7 @@ def call_with_all_rows(call: Function, args: tuple[Any, ...], kwargs: dict[str, 
         kwargs: Its arguments by name.
     """
     step = current_step()
-    calls: list[collected_losses.Losses] = []
+    calls: list[Losses] = []
 
     def called(values: Any) -> Any:
         args, kwargs = values

@@ -12,7 +12,8 @@ from typing import Any
 import keras
 
 from tfdist.keras_repairs.base.replica_step import current_step
-from tfdist.keras_repairs.coupling.collected_losses import Losses, collected
+from tfdist.keras_repairs.coupling.call_scope import Losses
+from tfdist.keras_repairs.coupling.collected_losses import collected
 from tfdist.text import safe_repr
 
 Function = Callable[..., Any]

@@ -38,9 +38,7 @@ def sizes_of(shape: Any) -> tuple[Size, ...]:
     return tuple(_known(size) for size in shape)
 
 
-def part_of_draw(
-    sizes: Sequence[Size], step: ReplicaStep, name: str, *, is_of_rows: bool = False
-) -> PartOfDraw | None:
+def part_of_draw(sizes: Sequence[Size], step: ReplicaStep, name: str, *, is_of_rows: bool = False) -> PartOfDraw | None:
     """The replica's part of a draw with these sizes; None where none of them is that of the batch.
 
     Args:
@@ -165,9 +163,7 @@ def _first_of_samples(sizes: Sequence[Size]) -> int | None:
     )
 
 
-def _axis_of_unknown(
-    sizes: Sequence[Size], sized_by_rows: set[tuple[int, int, bool]], name: str
-) -> int | None:
+def _axis_of_unknown(sizes: Sequence[Size], sized_by_rows: set[tuple[int, int, bool]], name: str) -> int | None:
     """The size that is not known before a draw runs, and is that of the batch; None where there is none."""
     unknown = [
         axis for axis, size in enumerate(sizes) if isinstance(size, tf.Tensor) and not is_of_other_dimension(size)

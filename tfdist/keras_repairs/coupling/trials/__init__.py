@@ -1,6 +1,6 @@
 """The user's code, tried out on made-up values: does it couple the rows of a batch?
 
-- `trial_scope`: where code is tried out, and leaves no trace
+- `trial_scope`: where code is tried out, and leaves no trace; `trial_notes`: what is noted of it
 - `kept_state`: what the user's objects hold, as it was before; `likeness`: whether two of them are alike
 - `kept_tensors`: what they hold of a step, which each replica has for itself
 - `part_comparison`: what a whole batch gives, compared with what its parts give; `noted_writes`: what the code writes

@@ -11,8 +11,9 @@ from keras.src import backend
 from numpy.typing import NDArray
 
 from tfdist.keras_repairs.base.loss_scope import Kind
-from tfdist.keras_repairs.coupling.trials.noted_writes import Write, unshared_write
+from tfdist.keras_repairs.coupling.trials.noted_writes import unshared_write
 from tfdist.keras_repairs.coupling.trials.part_comparison import comparable, is_of_own_rows, is_same, kinds
+from tfdist.keras_repairs.coupling.trials.trial_notes import Write
 from tfdist.text import safe_str
 
 

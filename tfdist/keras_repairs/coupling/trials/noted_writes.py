@@ -3,39 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import contextvars
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.coupling.trials.part_comparison import UNEQUAL, Split, is_of_own_rows, is_same
-
-
-@dataclass(frozen=True)
-class Write:
-    """What was to be written at once.
-
-    Attributes:
-        what: By what, as the user calls it.
-        values: Arrays and ragged tensors, and what else was written, as it is; None where nobody knows a value yet.
-    """
-
-    what: str
-    values: Sequence[Any]
-
-
-_noted: contextvars.ContextVar[list[Write] | None] = contextvars.ContextVar("tfdist_noted_writes", default=None)
+from tfdist.keras_repairs.coupling.trials.trial_notes import TRIAL_SCOPE, Write
 
 
 @contextlib.contextmanager
 def noting_writes() -> Iterator[list[Write]]:
     """Around code that is tried out; the list is filled with what it writes."""
     writes: list[Write] = []
-    with setting(_noted, writes):
+    with changing(TRIAL_SCOPE, writes=writes):
         yield writes
 
 
@@ -46,7 +29,7 @@ def note_write(what: str, values: Iterable[Any]) -> None:
         what: By what, as the user calls it.
         values: What is written.
     """
-    writes = _noted.get()
+    writes = TRIAL_SCOPE.get().writes
     if writes is not None:
         writes.append(Write(what, [_known(value) for value in values]))
 

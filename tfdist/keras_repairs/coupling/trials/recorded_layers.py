@@ -8,7 +8,6 @@ others, and the layer around them would look as if it coupled rows.
 from __future__ import annotations
 
 import contextlib
-import contextvars
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -18,10 +17,11 @@ import numpy as np
 import tensorflow as tf
 
 from tfdist.keras_repairs.base.batch_rows import changed_axis
-from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.tensor_attributes import changed
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.coupling.trials.part_comparison import ROWS, is_same, tolerance_of
+from tfdist.keras_repairs.coupling.trials.trial_notes import TRIAL_SCOPE
 from tfdist.keras_repairs.coupling.trials.trial_scope import on_part
 from tfdist.keras_repairs.random_numbers.draw_replay import ignoring_draws, recording_draws, replaying_draws
 from tfdist.keras_repairs.random_numbers.draw_scope import DrawLog
@@ -61,7 +61,7 @@ class Recording:
         """While the layer runs on these rows: the whole batch first, whose random numbers the parts then take."""
         self._part = None if part == slice(None) else part
         self._done = self._met = 0
-        with setting(_current, self), on_part(part), self._draws_of(part):
+        with changing(TRIAL_SCOPE, recording=self), on_part(part), self._draws_of(part):
             yield
 
     def _draws_of(self, part: slice) -> contextlib.AbstractContextManager[None]:
@@ -99,7 +99,7 @@ class Recording:
         inputs = [leaf for leaf in tf.nest.flatten((args, kwargs)) if isinstance(leaf, tf.Tensor)]
         if self._part is None:
             # What it calls itself is its own affair.
-            with setting(_current, None), ignoring_draws():
+            with changing(TRIAL_SCOPE, recording=None), ignoring_draws():
                 outputs = call(layer, *args, **kwargs)
             self._calls.append(_Call(inputs, outputs))
             self._variables.update(map(id, [*layer.variables, *KeptState(layer).variables]))
@@ -124,7 +124,7 @@ class Recording:
 
     def _of_part(self, layer: Any, call: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """What the layer returns for a part by itself, of which the sizes are of interest."""
-        with setting(_current, None), ignoring_draws(), keras.StatelessScope():
+        with changing(TRIAL_SCOPE, recording=None), ignoring_draws(), keras.StatelessScope():
             return tf.nest.flatten(call(layer, *args, **kwargs))
 
     def _rows(self, leaf: Any, axis: int | None) -> Any:
@@ -142,12 +142,11 @@ def _may_have_rows_first_alone(leaf: Any) -> bool:
     return not isinstance(leaf, tf.Tensor) or all(size % ROWS for size in leaf.shape[1:])
 
 
-_current: contextvars.ContextVar[Recording | None] = contextvars.ContextVar("tfdist_recorded_layers", default=None)
-
-
 def current_recording() -> Recording | None:
     """The recording of the layer that is being tried out; None outside of a trial."""
-    return _current.get()
+    recording = TRIAL_SCOPE.get().recording
+    assert recording is None or isinstance(recording, Recording)
+    return recording
 
 
 def is_exact_by_itself(layer: Any) -> bool:

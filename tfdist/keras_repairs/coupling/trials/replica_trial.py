@@ -6,7 +6,6 @@ repair (gathered losses, functions and layers, losses that are divided by what t
 
 from __future__ import annotations
 
-import contextvars
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,12 +17,13 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfdist.keras_repairs.base import thread_attributes
-from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, as_replica
 from tfdist.keras_repairs.coupling import collected_losses
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.coupling.trials.kept_tensors import KeptTensors
 from tfdist.keras_repairs.coupling.trials.part_comparison import UNEQUAL, Split
+from tfdist.keras_repairs.coupling.trials.trial_notes import TRIAL_SCOPE
 from tfdist.keras_repairs.coupling.trials.trial_scope import on_batch
 from tfdist.keras_repairs.random_numbers.draw_replay import recording_draws, replaying_draws
 from tfdist.keras_repairs.random_numbers.draw_scope import DrawLog
@@ -31,8 +31,6 @@ from tfdist.keras_repairs.sharded_parameters.cut_variable import is_cut_variable
 from tfdist.runtime.transport.emulated_replicas import OwnState, run_emulated
 
 Result = TypeVar("Result")
-
-_is_running: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_replica_trial", default=False)
 
 
 class Assignments(keras.StatelessScope):
@@ -124,7 +122,7 @@ def is_in_replica_trial() -> bool:
     BatchNormalization, which another repair makes exact, then takes the statistics that it has: those of five rows that
     are made up are such that a network of many layers would blow rounding up to what looks like another result.
     """
-    return _is_running.get()
+    return TRIAL_SCOPE.get().is_of_replicas
 
 
 def on_one_and_two(
@@ -151,7 +149,7 @@ def on_one_and_two(
         Exception: What `function` raises.
     """
     log = DrawLog()
-    with setting(_is_running, True):
+    with changing(TRIAL_SCOPE, is_of_replicas=True):
         with (
             kept.restored(),
             on_batch(split.rows),

@@ -12,38 +12,37 @@ import keras
 import tensorflow as tf
 
 from tfdist.keras_repairs.base import global_seeds, tensorflow_seeds, thread_attributes
-from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.replica_step import alone, tried_out
 from tfdist.keras_repairs.coupling.trials.part_comparison import ROWS
 from tfdist.keras_repairs.coupling.trials.steps.step_capture import not_capturing
+from tfdist.keras_repairs.coupling.trials.trial_notes import TRIAL_SCOPE
 from tfdist.keras_repairs.random_numbers import python_draws
 from tfdist.runtime import random_state
 from tfdist.runtime.transport.emulated_replicas import not_emulated
 
 Result = TypeVar("Result")
 
-_rows: contextvars.ContextVar[tuple[int, int]] = contextvars.ContextVar("tfdist_rows_on_trial", default=(ROWS, ROWS))
-
 
 def on_part(part: slice) -> contextlib.AbstractContextManager[None]:
     """The code inside is tried out on these rows of the whole batch, as on a replica that has them."""
-    return setting(_rows, (len(range(ROWS)[part]), ROWS))
+    return changing(TRIAL_SCOPE, rows=len(range(ROWS)[part]), total=ROWS)
 
 
 def on_batch(rows: int) -> contextlib.AbstractContextManager[None]:
     """The code inside is tried out on a whole batch of so many rows."""
-    return setting(_rows, (rows, rows))
+    return changing(TRIAL_SCOPE, rows=rows, total=rows)
 
 
 def rows_on_trial() -> int:
     """How many rows the code that is tried out has: those of the whole batch, or of a part."""
-    return _rows.get()[0]
+    return TRIAL_SCOPE.get().rows
 
 
 def share_on_trial() -> float:
     """Which part of the whole batch the code that is tried out has; 1 outside of trials."""
-    rows, total = _rows.get()
-    return rows / total
+    scope = TRIAL_SCOPE.get()
+    return scope.rows / scope.total
 
 
 def in_trial(function: Callable[[], Result]) -> Result:

@@ -12,8 +12,9 @@ from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.coupling.trials.made_up_inputs import Inputs, Numbers, made_up
 from tfdist.keras_repairs.coupling.trials.part_comparison import OF_NETWORKS, TOLERANCE, UNEQUAL
 from tfdist.keras_repairs.coupling.trials.replica_trial import Assignments, on_one_and_two
-from tfdist.keras_repairs.coupling.trials.steps.step_capture import Update, capturing
+from tfdist.keras_repairs.coupling.trials.steps.step_capture import capturing
 from tfdist.keras_repairs.coupling.trials.steps.step_comparison import gradients_are_means
+from tfdist.keras_repairs.coupling.trials.trial_notes import Update
 from tfdist.keras_repairs.coupling.trials.trial_scope import in_trial
 
 Function = Callable[..., Any]

@@ -13,7 +13,7 @@ import tensorflow as tf
 from tfdist.keras_repairs.base.loss_scope import Kind
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.coupling.trials.made_up_inputs import Inputs, Numbers, made_up
-from tfdist.keras_repairs.coupling.trials.noted_writes import Write, noting_writes, unshared_write
+from tfdist.keras_repairs.coupling.trials.noted_writes import noting_writes, unshared_write
 from tfdist.keras_repairs.coupling.trials.part_comparison import (
     OF_NETWORKS,
     comparable,
@@ -25,6 +25,7 @@ from tfdist.keras_repairs.coupling.trials.replica_trial import Assignments, OneA
 from tfdist.keras_repairs.coupling.trials.steps.assigned_variables import Assigned, Before, of_assigned
 from tfdist.keras_repairs.coupling.trials.steps.step_capture import capturing
 from tfdist.keras_repairs.coupling.trials.steps.step_verdict import Cause, StepVerdict, failed
+from tfdist.keras_repairs.coupling.trials.trial_notes import Write
 from tfdist.keras_repairs.coupling.trials.trial_scope import in_trial
 
 Step = Callable[[Any], Any]
@@ -107,4 +108,3 @@ def _compared(results: OneAndTwo[_Results], tolerance: float) -> StepVerdict:
 def _has_rows(value: np.ndarray, of_parts: Sequence[Any]) -> bool:
     """Whether a value that is computed from all rows has as many as they, whose parts have fewer."""
     return value.ndim > 0 and all(len(part) < len(value) for part in of_parts)
-

@@ -3,72 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import contextvars
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.replica_step import is_alone
-
-
-@dataclass(frozen=True)
-class Update:
-    """What an optimizer would have applied.
-
-    Attributes:
-        optimizer: Its name.
-        gradients: One for each of `variables`: a tensor, slices or None.
-        variables: Their paths.
-    """
-
-    optimizer: str
-    gradients: Sequence[Any]
-    variables: Sequence[str]
-
-
-@dataclass(frozen=True)
-class Reading:
-    """What a mean or a sum was updated with.
-
-    Attributes:
-        metric: Its name.
-        key: Its id.
-        values: A tensor or a number.
-        weight: Likewise, or None.
-        counted: The values and weights with which it counts them: by the samples of a replica where they are not those
-            of single samples.
-        is_of_all: Whether it is of all rows, also where the step has a part of them.
-    """
-
-    metric: str
-    key: int
-    values: Any
-    weight: Any
-    counted: tuple[Any, Any]
-    is_of_all: bool
-
-
-@dataclass
-class Capture:
-    """What was captured so far, in its order.
-
-    Attributes:
-        scale: By how much gradients are larger than they are, so that code which clips them does.
-        updates: What optimizers get.
-        readings: What means and sums of metrics get.
-    """
-
-    scale: float
-    updates: list[Update] = field(default_factory=list)
-    readings: list[Reading] = field(default_factory=list)
-
-
-_capture: contextvars.ContextVar[Capture | None] = contextvars.ContextVar("tfdist_step_capture", default=None)
-_takes_readings: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_captures_readings", default=True)
+from tfdist.keras_repairs.coupling.trials.trial_notes import TRIAL_SCOPE, Capture, Reading, Update
 
 
 @contextlib.contextmanager
@@ -79,18 +22,18 @@ def capturing(scale: float) -> Iterator[Capture]:
         scale: By how much gradients are to be larger than they are.
     """
     capture = Capture(scale)
-    with setting(_capture, capture):
+    with changing(TRIAL_SCOPE, capture=capture):
         yield capture
 
 
 def without_readings() -> contextlib.AbstractContextManager[None]:
     """The code inside is that of a metric which is tried out by itself."""
-    return setting(_takes_readings, False)
+    return changing(TRIAL_SCOPE, captures_readings=False)
 
 
 def not_capturing() -> contextlib.AbstractContextManager[None]:
     """Around code that is tried out by itself."""
-    return setting(_capture, None)
+    return changing(TRIAL_SCOPE, capture=None)
 
 
 def gradient(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -101,7 +44,7 @@ def gradient(original: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     def repaired(self: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
-        capture = _capture.get()
+        capture = TRIAL_SCOPE.get().capture
         if capture is None:
             return original(self, target, sources, *args, **kwargs)
         sources = tf.nest.map_structure(
@@ -119,7 +62,7 @@ def gradient(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def captures_update(optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any] | None) -> bool:
     """Captures what an optimizer is to apply, which must not be applied then; False outside of trials."""
-    capture = _capture.get()
+    capture = TRIAL_SCOPE.get().capture
     if capture is None:
         return False
     variables = optimizer._trainable_variables if variables is None else variables
@@ -130,6 +73,6 @@ def captures_update(optimizer: Any, gradients: Sequence[Any], variables: Sequenc
 
 def capture_reading(metric: Any, values: Any, weight: Any, counted: tuple[Any, Any]) -> None:
     """Captures what a mean or a sum is updated with, where a step is tried out; see `Reading`."""
-    capture = _capture.get()
-    if capture is not None and _takes_readings.get():
-        capture.readings.append(Reading(metric.name, id(metric), values, weight, counted, is_alone()))
+    scope = TRIAL_SCOPE.get()
+    if scope.capture is not None and scope.captures_readings:
+        scope.capture.readings.append(Reading(metric.name, id(metric), values, weight, counted, is_alone()))
