@@ -36,7 +36,7 @@ from tensorflow.python.distribute import values, values_util
 from tensorflow.python.eager.polymorphic_function import autograph_util
 from tensorflow.python.ops import nn_impl, nn_ops, random_ops, random_ops_util, stateless_random_ops
 
-from tfdist.keras_repairs.base import global_seeds, tensor_attributes
+from tfdist.keras_repairs.base import spare_generators, tensor_attributes
 from tfdist.keras_repairs.callbacks import backup_and_restore, callback_list, chief_decisions
 from tfdist.keras_repairs.coupling import coupled_losses
 from tfdist.keras_repairs.coupling.trials import replica_trial
@@ -119,8 +119,8 @@ def _for_steps() -> tuple[Reliance, ...]:
 def _for_keras_random() -> tuple[Reliance, ...]:
     """The state of seed generators, and the shapes of masks that layers draw."""
     return (
-        *_of(global_seeds, seed_generator.SeedGenerator, "__init__"),
-        *_of(global_seeds, seed_generator, "make_default_seed", "draw_seed"),
+        *_of(spare_generators, seed_generator.SeedGenerator, "__init__"),
+        *_of(spare_generators, seed_generator, "make_default_seed", "draw_seed"),
         *_of(draws, random_module, "_get_concrete_noise_shape"),
         *_of(draws, keras.layers.Dropout, "call"),
         *_of(draws, spatial_dropout.BaseSpatialDropout, "call"),

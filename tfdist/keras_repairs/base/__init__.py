@@ -7,8 +7,8 @@
   of which a replica without samples has one that counts nowhere
 - `tensor_attributes`: what Keras finds behind tensors, kept where their rows are gathered or cut
 - `nested_gradients`: gradients of gradients through what replicas compute together
-- `thread_attributes`, `global_seeds`: what Keras keeps for each thread, handed to the threads of the replicas;
-  `tensorflow_seeds`: seeds for TensorFlow's own random functions, which the replicas share
+- `thread_attributes`, `global_seeds`, of `spare_generators`: what Keras keeps for each thread, handed to the threads of
+  the replicas; `tensorflow_seeds`, of `draw_streams`: seeds for TensorFlow's own random functions, which they share
 - `variables` of a strategy: where they are made, what they begin with; `strategy_reductions`: sums that it takes
 - `size_origins`: where a size comes from, as the graph tells; `replica_copies`: each replica's copy of a variable
 - `context_variables`: records that hold for the code inside of a `with` block; `loss_scope`: that of a loss

@@ -3,88 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import contextvars
-import random
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 from keras.src.backend.common import global_state, stateless_scope
-from keras.src.random import seed_generator
 from keras.src.utils.naming import auto_name
-from tensorflow.python.eager import context
 
 from tfdist.keras_repairs.base.attached_value import AttachedValue
-from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.base.context_variables import changing
+from tfdist.keras_repairs.base.replica_step import REPLICA_SCOPE
+from tfdist.keras_repairs.base.spare_generators import BorrowedGenerator, SpareGenerator, make_generator
 
 Function = Callable[..., Any]
 
 _NAME = "global_seed_generator"
 
 
-class SpareGenerator:
-    """A generator that becomes the global one when a replica is the first to draw.
-
-    Keras makes the global generator with the first draw and takes its seed from Python's `random`. In a replica that
-    is too late: its variable has to be made outside, one copy for each replica. A spare one is made before the replicas
-    run, which leaves `random` as it was; only the draw takes the next number, as on one device.
-    """
-
-    def __init__(self, strategy: tf.distribute.Strategy) -> None:
-        before = random.getstate()
-        self._seed = seed_generator.make_default_seed()
-        random.setstate(before)
-        self._generator = make_generator(strategy, self._seed)
-        self._strategy = strategy
-        self.is_taken = False
-
-    def take(self) -> Any:
-        """The generator; the first call seeds it."""
-        if not self.is_taken:
-            self.is_taken = True
-            self._generator.name = auto_name(type(self._generator).__name__)
-            seed = seed_generator.make_default_seed()
-            if seed != self._seed:
-                self._reseed(seed)
-        return self._generator
-
-    @property
-    def generator(self) -> Any:
-        """The generator, whether or not it is taken."""
-        return self._generator
-
-    @property
-    def state(self) -> Any:
-        """The generator's variable, whether or not it is taken."""
-        return self._generator.state
-
-    def _reseed(self, seed: int) -> None:
-        # At once, though a step may be being traced: the variable was not used yet.
-        with tf.init_scope():
-            for state in self._strategy.experimental_local_results(self._generator.state.value):
-                state.assign(tf.cast([seed, 0], state.dtype))
-
-
-class BorrowedGenerator:
-    """A spare generator for code that is tried out, which takes nothing: the first draw of a step is still to come."""
-
-    def __init__(self, spare: SpareGenerator) -> None:
-        self._spare = spare
-
-    def take(self) -> Any:
-        """The generator, unnamed and as it is."""
-        return self._spare.generator
-
-    @property
-    def state(self) -> Any:
-        """The generator's variable."""
-        return self._spare.state
-
-
 _SPARE: AttachedValue[SpareGenerator] = AttachedValue("spare_seed_generator")
-_seeds: contextvars.ContextVar[SpareGenerator | BorrowedGenerator | None] = contextvars.ContextVar(
-    "tfdist_seeds", default=None
-)
 
 
 def shared_seeds(strategy: tf.distribute.Strategy) -> SpareGenerator | None:
@@ -113,18 +49,18 @@ def shared_seeds(strategy: tf.distribute.Strategy) -> SpareGenerator | None:
 
 def drawing_from(spare: SpareGenerator | None) -> contextlib.AbstractContextManager[None]:
     """Around the code of a replica: a global generator that it lacks is `spare`."""
-    return setting(_seeds, spare)
+    return changing(REPLICA_SCOPE, keras_seeds=spare)
 
 
 def borrowing() -> contextlib.AbstractContextManager[None]:
     """Around code that is tried out: a spare generator that it draws from stays a spare one."""
-    spare = _seeds.get()
-    return setting(_seeds, BorrowedGenerator(spare) if isinstance(spare, SpareGenerator) else spare)
+    spare = REPLICA_SCOPE.get().keras_seeds
+    return changing(REPLICA_SCOPE, keras_seeds=BorrowedGenerator(spare) if isinstance(spare, SpareGenerator) else spare)
 
 
 def state_in_replica() -> Any:
     """The variable of the generator from which the replica being traced draws without a seed; None outside of one."""
-    generator = global_state.get_global_attribute(_NAME) or _seeds.get()
+    generator = global_state.get_global_attribute(_NAME) or REPLICA_SCOPE.get().keras_seeds
     return None if generator is None else generator.state
 
 
@@ -135,7 +71,7 @@ def global_seed_generator(original: Function) -> Function:
     """
 
     def repaired() -> Any:
-        spare = _seeds.get()
+        spare = REPLICA_SCOPE.get().keras_seeds
         if spare is not None and global_state.get_global_attribute(_NAME) is None:
             global_state.set_global_attribute(_NAME, spare.take())
         return original()
@@ -152,13 +88,6 @@ def put_back(generator: Any) -> None:
     """Has Keras draw from a generator in this thread that a replica has taken, and counts its name."""
     auto_name(type(generator).__name__)
     global_state.set_global_attribute(_NAME, generator)
-
-
-def make_generator(strategy: tf.distribute.Strategy, seed: int, name: str = "seed_generator") -> Any:
-    """A `SeedGenerator` with a copy of its state for each replica; on several workers all begin with the chief's."""
-    # Eagerly, under a graph of its own: a function being traced would count the variable as its own and be traced anew.
-    with tf.Graph().as_default(), context.eager_mode(), strategy.scope():
-        return seed_generator.SeedGenerator(seed, name=name)
 
 
 def _continued(strategy: tf.distribute.Strategy, generator: Any) -> Any:

@@ -12,6 +12,8 @@ import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.context_variables import changing
+from tfdist.keras_repairs.base.draw_streams import ReplicaSeeds
+from tfdist.keras_repairs.base.spare_generators import BorrowedGenerator, SpareGenerator
 from tfdist.runtime.transport import replica_sums
 from tfdist.runtime.transport.emulated_replicas import OwnState, emulated_replica
 
@@ -202,6 +204,9 @@ class ReplicaScope:
     """Who runs the code that runs now: a replica, for its part or as one device would, or a trial.
 
     Attributes:
+        strategy: Of the replica; None outside of replicas.
+        keras_seeds: What becomes Keras's global generator when the replica is the first to draw.
+        tensorflow_seeds: Its seeds for TensorFlow's own random functions.
         step: The replica's step.
         whole_step: That of a replica which runs the whole step of one device; see `on_whole_step`.
         is_alone: Whether it runs on the whole global batch, or is tried out; see `alone`.
@@ -216,6 +221,9 @@ class ReplicaScope:
         writes_of_all: Whether it writes what is that of the global batch on every replica.
     """
 
+    strategy: tf.distribute.Strategy | None = None
+    keras_seeds: SpareGenerator | BorrowedGenerator | None = None
+    tensorflow_seeds: ReplicaSeeds | None = None
     step: ReplicaStep | None = None
     whole_step: ReplicaStep | None = None
     is_alone: bool = False

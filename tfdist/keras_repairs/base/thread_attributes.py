@@ -19,16 +19,12 @@ from keras.src.backend.common import global_state
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base import global_seeds, tensorflow_seeds
-from tfdist.keras_repairs.base.context_variables import setting
-from tfdist.keras_repairs.base.replica_step import TraceAgain
+from tfdist.keras_repairs.base.context_variables import changing
+from tfdist.keras_repairs.base.replica_step import REPLICA_SCOPE, TraceAgain
 
 Function = Callable[..., Any]
 Attributes = Mapping[str, Any]
 Result = TypeVar("Result")
-
-_strategy: contextvars.ContextVar[tf.distribute.Strategy | None] = contextvars.ContextVar(
-    "tfdist_strategy_of_replica", default=None
-)
 
 
 def call_for_each_replica(original: Function) -> Function:
@@ -98,12 +94,12 @@ def strategy_of_replica() -> tf.distribute.Strategy | None:
 
     TensorFlow's own functions answer by the graph: in `tf.init_scope` they know of no replica.
     """
-    return _strategy.get()
+    return REPLICA_SCOPE.get().strategy
 
 
 def outside_replica() -> contextlib.AbstractContextManager[None]:
     """The code inside is no replica's."""
-    return setting(_strategy, None)
+    return changing(REPLICA_SCOPE, strategy=None)
 
 
 class _Handover:
@@ -125,7 +121,7 @@ class _Handover:
             for own, given in zip(_of_this_thread(), self._given, strict=True):
                 own.update(_copied(given))
             with (
-                setting(_strategy, self._strategy),
+                changing(REPLICA_SCOPE, strategy=self._strategy),
                 global_seeds.drawing_from(self._seeds),
                 tensorflow_seeds.drawing_from(self._tensorflow_seeds, self._common),
             ):

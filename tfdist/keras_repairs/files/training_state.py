@@ -15,10 +15,10 @@ from keras.src.backend.common import global_state
 from keras.src.random.seed_generator import global_seed_generator
 from keras.src.trainers.compile_utils import CompileMetrics
 
+from tfdist.keras_repairs.base.draw_streams import DrawStreams, streams_of
 from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.base.model_optimizers import optimizers_of
 from tfdist.keras_repairs.base.replica_copies import copies
-from tfdist.keras_repairs.base.tensorflow_seeds import DrawStreams, streams_of
 from tfdist.keras_repairs.forward.whole_metrics import is_whole
 from tfdist.keras_repairs.inputs.symbolic_build import build_parts
 from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable

@@ -13,8 +13,8 @@ import tensorflow as tf
 from tensorflow.python.distribute.values import PerReplica
 
 from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.base.draw_streams import DrawStreams
 from tfdist.keras_repairs.base.model_optimizers import optimizers_of
-from tfdist.keras_repairs.base.tensorflow_seeds import DrawStreams
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.first_step.rounding_bounds import Finding

@@ -13,10 +13,10 @@ from keras.src.backend.tensorflow import trainer as trainer_module
 
 from tfdist.keras_repairs.base import tensorflow_seeds
 from tfdist.keras_repairs.base.batch_rows import rows, static_rows, with_row_of_zeros, without_stand_in
+from tfdist.keras_repairs.base.draw_streams import new_streams
 from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.base.model_optimizers import optimizers_of
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, replica_step
-from tfdist.keras_repairs.base.tensorflow_seeds import new_streams
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.coupling.own_predictions import eager_predictions, exact_predictions
 from tfdist.keras_repairs.coupling.own_steps import tried_out
@@ -246,7 +246,6 @@ class _Step:
         self.can_loop = not (self._has_peers and step.gathers)
         self._sharing.draws_own |= step.draws_own
         return outputs
-
 
     @contextlib.contextmanager
     def _building(self, step: ReplicaStep) -> Iterator[None]:

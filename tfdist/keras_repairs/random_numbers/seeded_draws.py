@@ -18,8 +18,8 @@ from tensorflow.python.ops import gen_stateless_random_ops_v2 as stateless
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base import tensorflow_seeds
+from tfdist.keras_repairs.base.draw_streams import ReplicaStreams
 from tfdist.keras_repairs.base.replica_step import current_step, is_alone, is_compiled_alone, is_tried_out
-from tfdist.keras_repairs.base.tensorflow_seeds import ReplicaStreams
 from tfdist.keras_repairs.coupling.traced_calls import is_noting
 from tfdist.keras_repairs.random_numbers import draw_replay, philox_rows
 from tfdist.keras_repairs.random_numbers.draw_sizes import part_of_draw, sizes_of
