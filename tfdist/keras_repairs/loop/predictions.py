@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
 
 from tfdist.keras_repairs.base.batch_rows import cut, has_rows, rows, without_stand_in
-from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, alone, this_step
 from tfdist.keras_repairs.coupling.gather_rows import all_rows
 from tfdist.keras_repairs.coupling.output_rows import axes_of_rows
@@ -23,8 +24,23 @@ Function = Callable[..., Any]
 
 Take = Callable[[Any], None]
 
-_on_chief: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_predictions_on_chief", default=False)
-_take: contextvars.ContextVar[Take | None] = contextvars.ContextVar("tfdist_take_predictions", default=None)
+
+@dataclass(frozen=True)
+class PredictionScope:
+    """Where the predictions of `predict` go that a script calls.
+
+    Attributes:
+        on_chief: Whether to the chief alone.
+        take: What takes them there, step by step; None where they are returned.
+    """
+
+    on_chief: bool = False
+    take: Take | None = None
+
+
+_EVERYWHERE = PredictionScope()
+
+_SCOPE: contextvars.ContextVar[PredictionScope] = contextvars.ContextVar("tfdist_predictions", default=_EVERYWHERE)
 
 
 def of_samples(step_function: Function, predict_step: Function) -> Function:
@@ -79,40 +95,36 @@ def _of_first_alone(leaf: Any, step: ReplicaStep) -> Any:
     return cut(leaf, tf.constant(0, tf.int64), tf.where(step.first == 0, rows(leaf), 0))
 
 
-@contextlib.contextmanager
-def predictions_on_chief() -> Iterator[None]:
+def predictions_on_chief() -> contextlib.AbstractContextManager[None]:
     """Inside, `model.predict` returns predictions on the chief alone, and the other workers keep none in memory.
 
     There it returns arrays of the same structure, dtype and trailing shape with no row. All workers call `predict`
     together, as always. On one worker it changes nothing.
     """
-    with setting(_on_chief, True):
-        yield
+    return changing(_SCOPE, on_chief=True)
 
 
-@contextlib.contextmanager
-def taking_predictions(take: Take) -> Iterator[None]:
+def taking_predictions(take: Take) -> contextlib.AbstractContextManager[None]:
     """Inside, `model.predict` hands the predictions of each execution to `take`, on the chief, and keeps none.
 
     So they need not fit into memory. It returns arrays of the same structure, dtype and trailing shape with no row. All
     workers call `predict` together, as always; `take` is called on the chief alone, with tensors of the rows of the
     batches of the execution, in the order of the input.
     """
-    with setting(_take, take):
-        yield
+    return changing(_SCOPE, take=take)
 
 
 def predict(original: Function, listener: FitListener) -> Function:
     """Repairs `TensorFlowTrainer.predict`: heeds the two contexts above, and notifies the listener."""
 
     def repaired(self: Any, *args: Any, **kwargs: Any) -> Any:
-        strategy, take = self.distribute_strategy, _take.get()
+        strategy, scope = self.distribute_strategy, _SCOPE.get()
         is_chief = worker_count(strategy) == 1 or worker_rank(strategy) == 0
-        if take is None and (not _on_chief.get() or is_chief):
+        if scope.take is None and (not scope.on_chief or is_chief):
             return original(self, *args, **kwargs)
         self.make_predict_function()
         whole = self.predict_function
-        self.predict_function = _without_rows(whole, take if is_chief else None)
+        self.predict_function = _without_rows(whole, scope.take if is_chief else None)
         try:
             return original(self, *args, **kwargs)
         finally:
