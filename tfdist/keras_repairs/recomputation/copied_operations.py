@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from tfdist.keras_repairs.base.attached_value import AttachedValue
-from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.sharded_parameters import second_gathers
 
 Function = Callable[..., Any]
@@ -69,10 +69,24 @@ class _Copies:
     end: int
 
 
-_pass: contextvars.ContextVar[dict[RecomputedCall, _Copies] | None] = contextvars.ContextVar(
-    "tfdist_second_computations", default=None
+@dataclass(frozen=True)
+class RecomputationScope:
+    """What is traced: a call that is to be computed again, or a backward pass that computes some again.
+
+    Attributes:
+        is_inside: Whether it is such a call; one within it is computed again with it.
+        copies: The calls that the backward pass has computed again so far; None outside of one.
+    """
+
+    is_inside: bool = False
+    copies: dict[RecomputedCall, _Copies] | None = None
+
+
+_OUTSIDE = RecomputationScope()
+
+RECOMPUTATION_SCOPE: contextvars.ContextVar[RecomputationScope] = contextvars.ContextVar(
+    "tfdist_recomputation_scope", default=_OUTSIDE
 )
-"""The calls that the backward pass has computed again so far."""
 
 _READ: AttachedValue[list[list[tf.Tensor]]] = AttachedValue("variables_of_recomputed_calls")
 """Of a graph: for each call that is computed again the handles of the variables that it reads."""
@@ -105,7 +119,7 @@ def gradient(original: Function) -> Function:
             return original(self, *args, **kwargs)
         found: dict[RecomputedCall, _Copies] = {}
         begin = tf.no_op()._id
-        with setting(_pass, found):
+        with changing(RECOMPUTATION_SCOPE, copies=found):
             gradients = original(self, *args, **kwargs)
         for call, copies in found.items():
             again = [tensor.op for _, tensor in copies.tensors]
@@ -124,7 +138,7 @@ def compute_again(call: RecomputedCall, upstream: tf.Tensor | tf.IndexedSlices) 
             is one of frozen layers alone before all others.
         upstream: The gradient of an output, for which the second computation waits.
     """
-    found = _pass.get()
+    found = RECOMPUTATION_SCOPE.get().copies
     if found is None or call in found or tf.compat.v1.get_default_graph() is not call.graph:
         return
     if not second_gathers.leads_to_sources(call.outputs):

@@ -7,7 +7,6 @@ saved: where what it calls is to be computed again, that is, and the model is no
 
 from __future__ import annotations
 
-import contextvars
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -16,13 +15,11 @@ import keras
 import tensorflow as tf
 from keras.src.backend.common import global_state
 
-from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.tensor_attributes import ON_TENSORS
-from tfdist.keras_repairs.recomputation.copied_operations import RecomputedCall, compute_again
+from tfdist.keras_repairs.recomputation.copied_operations import RECOMPUTATION_SCOPE, RecomputedCall, compute_again
 
 Function = Callable[..., Any]
-
-_is_inside: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_in_recomputed_call", default=False)
 
 
 def remat(original: Function) -> Function:
@@ -35,10 +32,11 @@ def remat(original: Function) -> Function:
         @functools.wraps(f)
         def recomputed(*args: Any, **kwargs: Any) -> Any:
             # What runs eagerly is kept: it could be computed again only by running Python again.
-            if tf.executing_eagerly() or _is_inside.get() or _is_outermost_model(getattr(f, "__self__", None)):
+            is_inside = RECOMPUTATION_SCOPE.get().is_inside
+            if tf.executing_eagerly() or is_inside or _is_outermost_model(getattr(f, "__self__", None)):
                 return f(*args, **kwargs)
             call = RecomputedCall(tf.compat.v1.get_default_graph(), tf.no_op()._id)
-            with setting(_is_inside, True):
+            with changing(RECOMPUTATION_SCOPE, is_inside=True):
                 outputs = f(*args, **kwargs)
             return tf.nest.map_structure(functools.partial(_watched, call), outputs)
 
