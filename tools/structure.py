@@ -12,9 +12,11 @@ from __future__ import annotations
 import argparse
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from tools.structure_variables import ContextVariable, attached_names, context_variables
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "tfdist"
@@ -31,13 +33,15 @@ class Structure:
         sources: Module -> its text.
         folders: Module -> the folder, as a package, that it lies in.
         files: Module -> the modules that it imports.
-        context_variables: Module -> how many `ContextVar`s it makes; of those that make one.
+        context_variables: Those that its modules make.
+        attached: The names of values that are attached to objects of Keras and TensorFlow, each with its module.
     """
 
     sources: Mapping[str, str]
     folders: Mapping[str, str]
     files: Graph
-    context_variables: Mapping[str, int]
+    context_variables: Sequence[ContextVariable]
+    attached: Sequence[tuple[str, str]]
 
     @property
     def of_folders(self) -> Graph:
@@ -77,8 +81,7 @@ def structure_of(root: Path, package: str = PACKAGE) -> Structure:
     folders = {m: m if path.name == "__init__.py" else m.rpartition(".")[0] for m, path in paths.items()}
     trees = {module: ast.parse(source) for module, source in sources.items()}
     files = {m: frozenset(n for n in _imported(tree, sources) if n != m) for m, tree in trees.items()}
-    made = {module: sum(map(_makes_context_variable, ast.walk(tree))) for module, tree in trees.items()}
-    return Structure(sources, folders, files, {module: count for module, count in made.items() if count})
+    return Structure(sources, folders, files, context_variables(trees), attached_names(trees))
 
 
 def circles(graph: Graph) -> list[list[str]]:
@@ -138,11 +141,11 @@ def _imported(tree: ast.Module, modules: Mapping[str, str]) -> Iterator[str]:
                 yield from (name for name in ([inner] if inner in modules else [node.module]) if name in modules)
 
 
-def _makes_context_variable(node: ast.AST) -> bool:
-    if not isinstance(node, ast.Call):
-        return False
-    called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    return called == "ContextVar"
+def _users(variable: ContextVariable) -> Iterator[str]:
+    """Lines that say where a variable is made, and which modules set and read it."""
+    yield f"{variable.module.removeprefix(f'{PACKAGE}.')}.{variable.name}"
+    for does, modules in (("set by", variable.set_by), ("read by", variable.read_by)):
+        yield f"  {does:<8}{', '.join(module.removeprefix(f'{PACKAGE}.') for module in modules)}"
 
 
 def main() -> None:
@@ -157,11 +160,14 @@ def main() -> None:
     print(f"mutual folders       {len(found.mutual_folders):>8,}")
     print(f"circles of folders   {len(of_folders):>8,}")
     print(f"circles of files     {len(of_files):>8,}")
-    print(f"context variables    {sum(found.context_variables.values()):>8,}")
+    print(f"context variables    {len(found.context_variables):>8,}")
+    print(f"attached names       {len(found.attached):>8,}")
     for pair in found.mutual_folders:
         print("mutual:", *pair)
     for group in (*of_folders, *of_files):
         print("circle:", *group)
+    for variable in found.context_variables:
+        print(*_users(variable), sep="\n")
     if option:
         files = found.files_with(option)
         print(f"{option} is in {len(files)} files:", *files, sep="\n  ")

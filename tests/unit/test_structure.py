@@ -7,9 +7,13 @@ from pathlib import Path
 import pytest
 
 from tools.structure import ROOT, Structure, circles, structure_of
+from tools.structure_variables import ContextVariable
 
 MOST_CONTEXT_VARIABLES = 20
 """Fewer are better: what a function needs it is better given."""
+
+MOST_ATTACHED_NAMES = 35
+"""Fewer are better: what is known of one object is better one record."""
 
 
 @pytest.fixture(scope="module")
@@ -27,19 +31,24 @@ def test_no_file_imports_one_that_imports_it(structure: Structure) -> None:
 
 
 def test_context_variables_do_not_become_more(structure: Structure) -> None:
-    assert sum(structure.context_variables.values()) <= MOST_CONTEXT_VARIABLES
+    assert len(structure.context_variables) <= MOST_CONTEXT_VARIABLES
+    assert [variable for variable in structure.context_variables if not variable.set_by or not variable.read_by] == []
+
+
+def test_attached_names_do_not_become_more(structure: Structure) -> None:
+    assert len(structure.attached) <= MOST_ATTACHED_NAMES
 
 
 def test_circles_are_found(tmp_path: Path) -> None:
     sources = {
         "__init__.py": "",
         "a/__init__.py": "",
-        "a/one.py": "from package.b import two\nfrom contextvars import ContextVar\nflag = ContextVar('flag')\n",
+        "a/one.py": "from package.b import two\nflag = contextvars.ContextVar('flag')\nflag.get()\n",
         "b/__init__.py": "from package.a.one import flag",
         "b/two.py": "import package.b.inner.three\n",
         "b/inner/__init__.py": "",
         "b/inner/three.py": "from package.b import two  # a folder and one inside of it may\nshard_over = 1\n",
-        "c.py": "from package.a.one import flag\n",
+        "c.py": "from package.a.one import flag as mark\nsetting(mark, 1)\nNOTE = AttachedValue('note')\n",
     }
     for name, source in sources.items():
         path = tmp_path / "package" / name
@@ -49,7 +58,8 @@ def test_circles_are_found(tmp_path: Path) -> None:
     assert found.mutual_folders == [("package.a", "package.b")]
     assert circles(found.of_folders) == [["package.a", "package.b"]]
     assert circles(found.files) == [["package.b.inner.three", "package.b.two"]]
-    assert found.context_variables == {"package.a.one": 1}
+    assert found.context_variables == [ContextVariable("flag", "package.a.one", ("package.c",), ("package.a.one",))]
+    assert found.attached == [("note", "package.c")]
     assert found.files_with("--shard-over") == ["package.b.inner.three"]
 
 
