@@ -39,7 +39,7 @@ def _bounded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def verified(*args: str, folder: Path, **options: Any) -> tuple[HostsVerification, list[str]]:
     """Verifies with stand-in workers; returns the outcome, and what was told meanwhile."""
     told: list[str] = []
-    spec = HostsSpec("script", "none.py", "stand-in", args, keep=str(folder / "kept"), start_timeout=60, **options)
+    spec = HostsSpec("script", "none.py", "stand-in", args=args, keep=str(folder / "kept"), start_timeout=60, **options)
     try:
         return verify_hosts(spec, told.append, MODULE), told
     except NamespacesUnavailableError as error:

@@ -263,7 +263,7 @@ kernels = click.option(
 )
 
 
-shard = click.option(
+_shard = click.option(
     "--shard",
     type=click.Choice(["none", "zero1", "zero2", "zero3"]),
     help="Give each worker, with one device each, a part of the optimizer's state (zero1), of the gradients too "
@@ -272,7 +272,7 @@ shard = click.option(
 )
 
 
-shard_over = click.option(
+_shard_over = click.option(
     "--shard-over",
     type=ShardOverParam(),
     metavar="all|host|N",
@@ -282,7 +282,7 @@ shard_over = click.option(
 )
 
 
-shard_embeddings = click.option(
+_shard_embeddings = click.option(
     "--shard-embeddings",
     type=RowsParam(),
     metavar="ROWS",
@@ -292,13 +292,22 @@ shard_embeddings = click.option(
 )
 
 
-offload = click.option(
+_offload = click.option(
     "--offload",
     type=click.Choice(["none", "optimizer", "optimizer:disk"]),
     help="Keep the optimizer's state, or each worker's part of it, in the host's memory, or on the disk of the run "
     "directory, and update there: for what a GPU, or the host, has no room for.",
     show_default="the config's, or none",
 )
+
+
+def sharding(command: Callable[..., Any]) -> Callable[..., Any]:
+    """What several workers hold together, or keep elsewhere: `--shard` and the options beside it."""
+    return _shard(_shard_over(_shard_embeddings(_offload(command))))
+
+
+OF_CONFIGS = ("batch_norm", "jit", "kernels", "shard", "shard_over", "shard_embeddings", "offload")
+"""Options that a config has, too: its own holds unless they are given."""
 
 
 check = click.option(

@@ -40,10 +40,7 @@ _TRACE_SECONDS = 300
 @shared.communication
 @shared.jit
 @shared.kernels
-@shared.shard
-@shared.shard_over
-@shared.shard_embeddings
-@shared.offload
+@shared.sharding
 @click.option(
     "--replicas",
     type=click.IntRange(min=1),

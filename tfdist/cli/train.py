@@ -16,9 +16,6 @@ from tfdist.errors import UsageError
 if TYPE_CHECKING:
     from tfdist.launch.job_spec import JobSpec
 
-_OF_CONFIGS = ("batch_norm", "jit", "kernels", "shard", "shard_over", "shard_embeddings", "offload")
-"""Options that a config has, too."""
-
 _DEBUG_SECONDS = 7 * 24 * 3600.0
 """The timeouts where a worker is debugged: longer than anybody thinks about a line."""
 
@@ -37,10 +34,7 @@ _DEBUG_SECONDS = 7 * 24 * 3600.0
 @shared.compression
 @shared.jit
 @shared.kernels
-@shared.shard
-@shared.shard_over
-@shared.shard_embeddings
-@shared.offload
+@shared.sharding
 @shared.check
 @shared.strict
 @click.option(
@@ -277,7 +271,7 @@ def _job(target: Target, **options: Any) -> JobSpec:
     from tfdist.launch.job_spec import JobSpec
 
     overrides = options.pop("overrides")
-    chosen = {name: options.pop(name) for name in _OF_CONFIGS}
+    chosen = {name: options.pop(name) for name in shared.OF_CONFIGS}
     check_overrides(target, overrides)
     _check_save(target, options["saves_results"])
     if target.kind != "config":

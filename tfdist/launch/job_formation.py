@@ -23,7 +23,6 @@ from tfdist.launch.worker.kernel_choice import KernelChoice
 from tfdist.rundir.bounded_disk import BoundedDisk
 from tfdist.rundir.layout import RunDir
 from tfdist.rundir.run_dir_creation import DEFAULT_PARENT
-from tfdist.sharding.sharding_mode import sharding_of
 
 if TYPE_CHECKING:
     from tfdist.launch.rendezvous.join_barrier import FormedCluster
@@ -72,7 +71,7 @@ def formed_job(spec: JobSpec, membership: Membership, runs: RunLock, signals: Si
         LauncherStopped: A signal came.
     """
     if membership.cluster is not None:
-        sharding_of(spec.shard, spec.shard_over, [address.host for address in membership.cluster.workers])
+        spec.sharding([address.host for address in membership.cluster.workers])
     disk = BoundedDisk(spec.run_dir or DEFAULT_PARENT, _START_SECONDS)
 
     def make() -> RunLocation:

@@ -15,7 +15,7 @@ from tfdist.launch.network_isolation import Network
 from tfdist.launch.progress.progress_display import Progress
 from tfdist.launch.requeues.requeue_policy import MAX_REQUEUES
 from tfdist.launch.worker.worker_process import WORKER_MODULE
-from tfdist.launch.worker_options import WorkerOptions, check_seconds
+from tfdist.launch.worker_options import WorkerOptions, check_seconds, options_of
 from tfdist.url_schemes import CHECKPOINTS_INSTEAD, fault_as_local
 
 if TYPE_CHECKING:
@@ -145,14 +145,8 @@ class JobSpec(WorkerOptions):
             config=config,
             name=config.name,
             seed=config.seed if seed is None else seed,
-            batch_norm=config.batch_norm,
-            kernels=config.kernels,
-            shard=config.shard,
-            shard_over=config.shard_over,
-            shard_embeddings=config.shard_embeddings,
-            offload=config.offload,
             logical_devices=logical_devices or config.devices.logical,
             memory_limit=memory_limit or config.devices.memory_limit,
             share_gpu=share_gpu or config.devices.share_gpu,
-            **options,
+            **{**options_of(config), **options},
         )

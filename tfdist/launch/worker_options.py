@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from tfdist.errors import UsageError
 from tfdist.launch.logs.log_records import LogFormat
@@ -14,8 +15,12 @@ from tfdist.launch.trace_request import TraceRequest
 from tfdist.launch.worker.checkpoint_interval import CheckpointInterval
 from tfdist.launch.worker.kernel_choice import Kernels
 from tfdist.rundir.run_dir_creation import Resume
+from tfdist.sharding import Sharding, sharding_of
 from tfdist.sharding.shard_groups import check_over
 from tfdist.sharding.sharding_mode import Offload, ShardMode, check_devices, check_rows
+
+if TYPE_CHECKING:
+    from tfdist.config import RunConfig
 
 BatchNorm = Literal["synchronized", "replica"]
 Communication = Literal["auto", "nccl", "ring", "shm"]
@@ -34,19 +39,16 @@ _CHOICES = {
     "resume": Resume,
     "shard": ShardMode,
 }
-_SHARED_MODEL = ("shard", "shard_over", "shard_embeddings", "offload")
-_IN_COMMON = (
-    "batch_norm",
-    "check",
-    "checkpoint_every",
-    "communication",
-    "compression",
-    "jit",
-    "kernels",
-    "share_gpu",
-    "strict",
-    *_SHARED_MODEL,
-)
+SHARED_MODEL = ("shard", "shard_over", "shard_embeddings", "offload")
+"""Say what several workers hold together, or keep elsewhere than on their devices."""
+
+OF_CONFIGS = ("batch_norm", "kernels", *SHARED_MODEL)
+"""Options that are keys of a config, too."""
+
+OF_COMPUTATION = ("check", "communication", "compression", "jit", "strict", *OF_CONFIGS)
+"""Say how workers compute, whoever starts them."""
+
+_IN_COMMON = ("checkpoint_every", "share_gpu", *OF_COMPUTATION)
 """Decide which collectives the workers run, how they round, or what they refuse: the same on every host."""
 
 _SECONDS = ("first_step_timeout", "step_timeout", "grace")
@@ -146,9 +148,18 @@ class WorkerOptions:
         """These options by name, as arguments for another object that has them."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(WorkerOptions)}
 
+    def sharding(self, hosts: Sequence[str]) -> Sharding | None:
+        """How workers on these hosts shard, in the order of the cluster; see `sharding_of`."""
+        return sharding_of(self.shard, self.shard_over, hosts)
+
     def options_in_common(self) -> dict[str, str]:
         """Those options that must be the same on every host of a job, as the command line has them."""
         return {_option(name): str(getattr(self, name) or "none") for name in _IN_COMMON}
+
+
+def options_of(config: RunConfig) -> dict[str, Any]:
+    """The options that a config has as keys, by name."""
+    return {name: getattr(config, name) for name in OF_CONFIGS}
 
 
 def _option(name: str) -> str:

@@ -10,40 +10,14 @@ from typing import Any
 from tfdist.cluster.discover import discover
 from tfdist.errors import UsageError
 from tfdist.launch.job_spec import JobSpec
+from tfdist.launch.worker_options import OF_COMPUTATION
 from tfdist.text import safe_repr
 
-NAMES = (
-    "batch_norm",
-    "check",
-    "communication",
-    "compression",
-    "devices",
-    "first_step_timeout",
-    "grace",
-    "jit",
-    "kernels",
-    "log_prefix",
-    "logical_devices",
-    "max_restarts",
-    "memory_limit",
-    "metrics_address",
-    "metrics_port",
-    "network",
-    "offload",
-    "overwrite",
-    "quiet",
-    "resume",
-    "run_dir",
-    "seed",
-    "shard",
-    "shard_embeddings",
-    "shard_over",
-    "share_gpu",
-    "show",
-    "step_timeout",
-    "strict",
-    "verbose",
-)
+_OF_JOBS = ("log_prefix", "metrics_address", "metrics_port", "network", "overwrite", "run_dir", "seed", "show")
+_OF_WORKERS = ("devices", "logical_devices", "max_restarts", "memory_limit", "quiet", "resume", "share_gpu", "verbose")
+_SECONDS = ("first_step_timeout", "step_timeout", "grace")
+
+NAMES = sorted((*_OF_JOBS, *_OF_WORKERS, *_SECONDS, *OF_COMPUTATION))
 """Those that say something about a job of one machine that runs a function."""
 
 _COUNTS = {
@@ -57,7 +31,6 @@ _COUNTS = {
 """Option -> its least value; whole numbers."""
 
 _FLAGS = ("log_prefix", "overwrite", "quiet", "share_gpu", "strict", "verbose")
-_SECONDS = ("first_step_timeout", "step_timeout", "grace")
 _MODULE = "tfdist.notebook.call_in_worker"
 
 

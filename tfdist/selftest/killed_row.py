@@ -56,8 +56,8 @@ def _failed_run(folder: Path) -> RunDir:
 def _kill_spec(jobs: RowJobs, layout: Layout, order: RowOrder) -> KillSpec:
     target = jobs.target(order, layout)
     options: dict[str, Any] = {field.name: getattr(target, field.name) for field in fields(target)}
-    options["keep"] = f"{order.folder}/runs"
-    return KillSpec(**options, workers=layout.workers, logical_devices=layout.logical, kills=1)
+    options |= {"keep": f"{order.folder}/runs", "logical_devices": layout.logical}
+    return KillSpec(**options, workers=layout.workers, kills=1)
 
 
 def _judged(row: Row, layout: Layout, spec: KillSpec, verification: KillVerification) -> RowResult:

@@ -12,6 +12,7 @@ from typing import Any
 from tfdist.errors import RunDirError, TfdistError
 from tfdist.launch.environment import variables_added
 from tfdist.launch.job import run_job
+from tfdist.launch.logs.terminal import Show
 from tfdist.launch.recording_request import RecordingRequest
 from tfdist.launch.signals import Signals
 from tfdist.launch.worker_options import Communication
@@ -116,21 +117,17 @@ class RowJobs:
     def target(self, order: RowOrder, layout: Layout, seconds: float = _MOST_SECONDS) -> TargetSpec:
         """The target of a job that runs an order; nothing in it may take longer than `seconds`."""
         seconds = min(seconds, max(self.deadline.left, 1.0))
-        return TargetSpec(
-            "module",
-            self.spec.matrix,
-            "selftest",
-            args=(order.to_argument(),),
-            devices=layout.gpus,
-            share_gpu=layout.share_gpu,
-            step_timeout=seconds,
-            start_timeout=seconds,
-            show="chief" if self.spec.verbose else "none",
-            batch_norm=self.spec.batch_norm,
-            communication=self.spec.communication,
-            compression=self.spec.compression,
-            kernels=self.spec.kernels,
-        )
+        options = {
+            **self.spec.worker_options(),
+            "args": (order.to_argument(),),
+            "devices": layout.gpus,
+            "logical_devices": None,
+            "share_gpu": layout.share_gpu,
+            "step_timeout": seconds,
+            "verbose": False,
+        }
+        show: Show = "chief" if self.spec.verbose else "none"
+        return TargetSpec("module", self.spec.matrix, "selftest", start_timeout=seconds, show=show, **options)
 
     @contextlib.contextmanager
     def quiet(self, folder: Path) -> Iterator[None]:

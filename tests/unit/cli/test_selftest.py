@@ -59,8 +59,9 @@ def test_the_flags_are_a_contract() -> None:
 def test_options_reach_the_selftest(asked: list[SelftestSpec]) -> None:
     run("--devices 0,2 --logical-devices 2 --nproc 3 --only dense --only copies --timeout 60 --verbose -o out")
     run("--batch-norm replica --communication ring --compression float16 --kernels onednn")
+    only = ("dense", "copies")
     assert asked == [
-        SelftestSpec((0, 2), 2, 3, ("dense", "copies"), 60.0, True),
+        SelftestSpec(devices=(0, 2), logical_devices=2, nproc=3, only=only, timeout=60.0, verbose=True),
         SelftestSpec(batch_norm="replica", communication="ring", compression="float16", kernels="onednn"),
     ]
 

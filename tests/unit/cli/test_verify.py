@@ -105,7 +105,7 @@ def test_the_defaults_are_a_contract(asked: list[VerifySpec]) -> None:
             "script",
             "train.py",
             "train",
-            ("--epochs", "3", "--nproc", "9"),
+            args=("--epochs", "3", "--nproc", "9"),
             seed=1,
             replicas=2,
             nproc=None,
@@ -235,7 +235,7 @@ def test_what_workers_keep_elsewhere(
     jobs = {
         "workers": spec.job(2, tmp_path),
         "one device": spec.job(1, tmp_path),
-        "killed": spec.job(1, tmp_path, offload=spec.offload_choice),
+        "killed": spec.job(1, tmp_path, offload=spec.offload),
     }
     assert {name: job.offload for name, job in jobs.items()} == {
         "workers": "optimizer:disk",
@@ -265,7 +265,8 @@ def test_the_defaults_of_kill_are_a_contract(killed: list[KillSpec]) -> None:
     result = run("--kill train.py --kills 9")
     assert result.exit_code == 4
     assert "FAILED  so it is" in result.stdout
-    assert killed == [KillSpec("script", "train.py", "train", ("--kills", "9"), seed=1, workers=2, kills=3, steps=None)]
+    args = ("--kills", "9")
+    assert killed == [KillSpec("script", "train.py", "train", args=args, seed=1, workers=2, kills=3, steps=None)]
 
 
 def test_kill_with_options(killed: list[KillSpec]) -> None:
@@ -304,7 +305,7 @@ def test_the_defaults_of_hosts_are_a_contract(lossy: list[HostsSpec]) -> None:
     assert result.exit_code == 3
     assert "FAILED  so it is" in result.stdout
     assert lossy == [
-        HostsSpec("script", "train.py", "train", ("--cut",), seed=1, hosts=4, kills=3, min_workers=None, cut=False)
+        HostsSpec("script", "train.py", "train", args=("--cut",), seed=1, hosts=4, kills=3, min_workers=None, cut=False)
     ]
     assert (lossy[0].least, lossy[0].steps, lossy[0].tolerance) == (3, None, None)
 

@@ -14,8 +14,6 @@ from tfdist.cli.verify.verify_modes import NOT_WITH_HOSTS, NOT_WITH_KILL, WITH_H
 from tfdist.errors import UsageError
 
 _SEED, _STEPS, _WORKERS = 1, 5, 2
-_CHOSEN = ("batch_norm", "jit", "kernels", "shard", "shard_over", "shard_embeddings", "offload")
-"""Options that a config has, too: its own holds unless they are given."""
 
 
 class ToleranceParam(click.ParamType):
@@ -83,10 +81,7 @@ class ToleranceParam(click.ParamType):
 @shared.compression
 @shared.jit
 @shared.kernels
-@shared.shard
-@shared.shard_over
-@shared.shard_embeddings
-@shared.offload
+@shared.sharding
 @shared.overrides
 @shared.seconds("--start-timeout", 120, "How long the workers may take to find one another.")
 @shared.seconds("--step-timeout", 600, "How long a step may take.")
@@ -118,7 +113,7 @@ def verify(
     from tfdist.verify.interruption import Interrupted
 
     given = {name: options.pop(name) for name in ("overrides", "seed")}
-    given["chosen"] = {name: options.pop(name) for name in _CHOSEN}
+    given["chosen"] = {name: options.pop(name) for name in shared.OF_CONFIGS}
     target_options = _target_options(target, **given)
     work = _compare if not options.pop("kill") else _kill if options["hosts"] is None else _lose_hosts
     try:
@@ -187,11 +182,13 @@ def _target_options(
         options |= {name: value for name, value in chosen.items() if value is not None}
         return {**options, "name": target.name, "seed": _SEED if seed is None else seed}
     from tfdist.config.load import build_config, read_config
+    from tfdist.launch.worker_options import options_of
 
     document = read_config(target.target, shared.with_chosen(overrides, **chosen))
     config = build_config(document)
     seeds = (number for number in (seed, config.seed, _SEED) if number is not None)
-    return {**options, "name": config.name, "config": config, "document": document, "seed": next(seeds)}
+    options |= {"name": config.name, "config": config, "document": document, "seed": next(seeds)}
+    return {**options, **options_of(config)}
 
 
 def _write_report(report: str, document: dict[str, Any]) -> None:

@@ -8,23 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfdist.errors import UsageError
-from tfdist.launch.worker_options import WorkerOptions
+from tfdist.launch.worker_options import OF_COMPUTATION, WorkerOptions
 
-NAMES = (
-    "batch_norm",
-    "check",
-    "communication",
-    "compression",
-    "first_step_timeout",
-    "jit",
-    "kernels",
-    "offload",
-    "shard",
-    "shard_embeddings",
-    "shard_over",
-    "step_timeout",
-    "strict",
-)
+NAMES = sorted((*OF_COMPUTATION, "first_step_timeout", "step_timeout"))
 
 
 def worker_options(given: Mapping[str, Any]) -> WorkerOptions:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import logging
 import secrets
@@ -31,7 +32,6 @@ from tfdist.runtime.offload.offloading import offloading_of
 from tfdist.runtime.run_seed import run_seed
 from tfdist.runtime.step_meter import StepMeter
 from tfdist.runtime.strategy_settings import settings_of
-from tfdist.sharding import sharding_of
 from tfdist.sharding.sharding_mode import check_devices
 from tfdist.training.checkpoints.checkpoint_options import options_of_start
 from tfdist.training.checkpoints.fit_registry import FitRegistry
@@ -160,13 +160,14 @@ def _make_strategy(context: WorkerContext, request: devices.DeviceRequest, link:
     """Configures the devices, makes the strategy, with several workers once all have joined, and installs it."""
     names = devices.apply(request, workers=context.num_workers)
     which = f"{len(names)} devices in one worker: {', '.join(names)}"
-    check_devices(context.shard, len(names), which, context.shard_embeddings, context.offload)
+    options = context.options
+    check_devices(options.shard, len(names), which, options.shard_embeddings, options.offload)
     choice = strategies.choose(
         names,
         workers=context.num_workers,
         logical=(request.logical or 1) > 1,
-        communication=context.communication,
-        compression=context.compression,
+        communication=options.communication,
+        compression=options.compression,
         linked=len(context.links[0].linked) if context.links else 1,
         emulates_nccl=read_gpu_emulation().nccl,
         nccl_shares_gpu=lets_workers_share_a_gpu(nccl_version()) if request.share_gpu else None,
@@ -184,17 +185,16 @@ def _make_strategy(context: WorkerContext, request: devices.DeviceRequest, link:
     _log.info("strategy %s, collectives %s: %s", choice.kind, choice.communication, choice.reason)
     if context.feed_sockets:
         settings_of(strategy).feed = HostFeed(context.index, context.host_workers, context.feed_sockets)
-    settings_of(strategy).memory_size = memory_of(context.index, request, names)
-    settings_of(strategy).batch_norm = context.batch_norm
-    settings_of(strategy).emulates_xla = read_gpu_emulation().xla
-    settings_of(strategy).jit = context.jit
-    settings_of(strategy).strict = context.strict
-    settings_of(strategy).check = context.check
-    settings_of(strategy).shard = sharding_of(context.shard, context.shard_over, context.hosts)
-    settings_of(strategy).shard_embeddings = context.shard_embeddings if several else None
-    settings_of(strategy).offload = offloading_of(context.offload, context.scratch_folder)
-    if several and context.compression != "none":
-        settings_of(strategy).compression = tf.as_dtype(context.compression)
+    settings = settings_of(strategy)
+    settings.memory_size = memory_of(context.index, request, names)
+    settings.emulates_xla = read_gpu_emulation().xla
+    settings.batch_norm, settings.jit = options.batch_norm, options.jit
+    settings.strict, settings.check = options.strict, options.check
+    settings.shard = options.sharding(context.hosts)
+    settings.shard_embeddings = options.shard_embeddings if several else None
+    settings.offload = offloading_of(options.offload, context.scratch_folder)
+    if several and options.compression != "none":
+        settings.compression = tf.as_dtype(options.compression)
     if several:
         Watchdog(context.timeout, context.end).start()
     if choice.kind != "one":
@@ -203,17 +203,9 @@ def _make_strategy(context: WorkerContext, request: devices.DeviceRequest, link:
 
 
 def _warn_of_idle_options(context: WorkerContext, request: devices.DeviceRequest, names: Sequence[str]) -> None:
-    for text in idle_options(
-        workers=context.num_workers,
-        on_gpus=names[0].startswith("/device:GPU"),
-        memory_limit=request.memory_limit,
-        share_gpu=request.share_gpu and request.emulated is None,
-        compression=context.compression,
-        communication=context.communication,
-        shard=context.shard,
-        shard_over=context.shard_over,
-        shard_embeddings=context.shard_embeddings,
-    ):
+    shares = request.share_gpu and request.emulated is None
+    options = dataclasses.replace(context.options, memory_limit=request.memory_limit, share_gpu=shares)
+    for text in idle_options(options, workers=context.num_workers, on_gpus=names[0].startswith("/device:GPU")):
         _log.warning(text)
 
 

@@ -11,9 +11,8 @@ from pathlib import Path
 from tfdist.cluster.cluster_spec import Cluster
 from tfdist.errors import WorkerFailedError
 from tfdist.launch.environment import Assignment
+from tfdist.launch.worker_options import WorkerOptions
 from tfdist.net.host_links import LinkEnds
-from tfdist.runtime.strategy_settings import BatchNorm, Check, Jit
-from tfdist.sharding.sharding_mode import Offload, ShardMode
 from tfdist.training.supervision.error_report import report
 from tfdist.training.supervision.launcher_link import LauncherLink, link_of
 
@@ -34,16 +33,7 @@ class WorkerContext:
     Attributes:
         index: This worker's index; 0 is the chief.
         cluster: All workers; None where there is one.
-        batch_norm: Whose statistics BatchNormalization takes, "synchronized" or "replica".
-        jit: Whether XLA compiles every model, or none; "auto" for what the program says.
-        check: Whether the first steps are compared with what one device computes; "strict" refuses one that cannot be.
-        communication: Which collectives to use.
-        compression: The format in which workers send gradients; "none" for their own dtype.
-        strict: Whether what would be warned of, about exactness or cost, is refused.
-        shard: What each worker holds a part of; "none" where all of them hold all.
-        shard_over: Which workers share one copy of that; "all" for no groups.
-        shard_embeddings: The most rows of an embedding that each worker has whole; None where all are whole.
-        offload: What is kept in the host's memory or on its disk; "none" for nothing.
+        options: Those of all workers of the job.
         links: Its ends of the sets of links to the other workers of its host.
         host_workers: The workers of its host that may share what the first of them draws; none where each draws alone.
         feed_sockets: File descriptors of its sockets for that.
@@ -53,16 +43,7 @@ class WorkerContext:
 
     index: int
     cluster: Cluster | None
-    batch_norm: BatchNorm = "synchronized"
-    jit: Jit = "auto"
-    check: Check = "auto"
-    communication: str = "auto"
-    compression: str = "none"
-    strict: bool = False
-    shard: ShardMode = "none"
-    shard_over: str | int = "all"
-    shard_embeddings: int | None = None
-    offload: Offload = "none"
+    options: WorkerOptions = WorkerOptions()
     links: tuple[LinkEnds, ...] = ()
     host_workers: tuple[int, ...] = ()
     feed_sockets: tuple[int, ...] = ()
@@ -118,16 +99,7 @@ def context_of(assignment: Assignment) -> LaunchedWorkerContext:
     return LaunchedWorkerContext(
         assignment.index,
         None if assignment.cluster is None else Cluster.parse(assignment.cluster),
-        batch_norm=assignment.batch_norm,
-        jit=assignment.jit,
-        check=assignment.check,
-        communication=assignment.communication,
-        compression=assignment.compression,
-        strict=assignment.strict,
-        shard=assignment.shard,
-        shard_over=assignment.shard_over,
-        shard_embeddings=assignment.shard_embeddings,
-        offload=assignment.offload,
+        options=assignment,
         links=tuple(LinkEnds.of(assignment.index, assignment.linked, fds) for fds in assignment.links),
         host_workers=assignment.host_workers,
         feed_sockets=assignment.feed_sockets,

@@ -33,6 +33,7 @@ class HostsSpec(TargetSpec):
     tolerance: float | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not 2 <= self.hosts <= 250:
             raise UsageError(
                 "One host that is lost leaves nobody, and this machine is to carry all of them. Expected --hosts 2 to "

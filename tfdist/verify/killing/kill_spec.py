@@ -15,10 +15,8 @@ class KillSpec(TargetSpec):
         workers: Processes of every run, on this machine.
         kills: How often the run is killed.
         steps: Training steps; None for as many as the target trains.
-        logical_devices: Parts into which each GPU, or the CPU, is split; None for no split.
     """
 
     workers: int = 2
     kills: int = 3
     steps: int | None = None
-    logical_devices: int | None = None

@@ -106,8 +106,7 @@ class _KillVerifier:
             max_restarts=len(kills),
             resume="auto",
             trace=request,
-            logical_devices=self.spec.logical_devices,
-            offload=self.spec.offload_choice,
+            offload=self.spec.offload,
         )
         code = run_job(job)
         if code in STOPPED:

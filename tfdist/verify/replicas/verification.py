@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from tfdist.errors import UsageError, WorkerFailedError
 from tfdist.launch.signals import Signals
+from tfdist.launch.worker_options import WorkerOptions
 from tfdist.training.probes.recording_file import Recording
 from tfdist.training.session.idle_options import idle_options
 from tfdist.verify.exit_codes import DIFFERS, STOPPED
@@ -87,10 +88,7 @@ class _Verifier:
 
     def _tell_idle_options(self, gpus: int) -> None:
         """The runs have said so in their logs, and the terminal does not show these."""
-        limit = self.spec.memory_limit
-        for text in idle_options(
-            workers=1, on_gpus=gpus > 0, memory_limit=limit, compression="none", communication="auto"
-        ):
+        for text in idle_options(WorkerOptions(memory_limit=self.spec.memory_limit), workers=1, on_gpus=gpus > 0):
             self.tell(text)
 
     def _tolerance(self, facts: ModelFacts) -> tuple[Tolerance, list[ComparisonResult]]:

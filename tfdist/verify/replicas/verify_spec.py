@@ -30,6 +30,7 @@ class VerifySpec(TargetSpec):
     also: tuple[Also, ...] = ()
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.nproc == 1:
             raise UsageError(
                 "One worker is what the others are compared with. Expected --nproc 2 or more. Received: --nproc 1"
@@ -39,20 +40,20 @@ class VerifySpec(TargetSpec):
                 "There is nothing to compare one replica with. Expected --replicas 2 or more, --nproc N or --also "
                 f"{'|'.join(get_args(Also))}. Received: --replicas 1"
             )
-        if self.shard_mode != "none" and self.nproc is None:
+        if self.shard != "none" and self.nproc is None:
             raise UsageError(
                 "--shard cuts what several workers hold, and there is one worker. Expected --nproc N, too. Received: "
-                f"--shard {self.shard_mode} without --nproc"
+                f"--shard {self.shard} without --nproc"
             )
-        if self.sharded_from is not None and self.nproc is None:
+        if self.shard_embeddings is not None and self.nproc is None:
             raise UsageError(
                 "--shard-embeddings gives each of several workers some rows, and there is one worker. Expected --nproc "
-                f"N, too. Received: --shard-embeddings {self.sharded_from} without --nproc"
+                f"N, too. Received: --shard-embeddings {self.shard_embeddings} without --nproc"
             )
-        if self.offload_choice != "none" and self.nproc is None:
+        if self.offload != "none" and self.nproc is None:
             raise UsageError(
                 "--offload is compared on several workers with one device that offloads nothing. Expected --nproc N, "
-                f"too, or --offload none. Received: --offload {self.offload_choice} without --nproc"
+                f"too, or --offload none. Received: --offload {self.offload} without --nproc"
             )
         if self.compression != "none" and self.nproc is None and "communication" not in self.also:
             raise UsageError(

@@ -4,15 +4,14 @@ from typing import Any
 
 import pytest
 
+from tfdist.launch.worker_options import WorkerOptions
 from tfdist.training.session.idle_options import idle_options
-
-USUAL: dict[str, Any] = {"memory_limit": None, "compression": "none", "communication": "auto"}
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("on_gpus", [False, True])
 def test_nothing_was_asked_for(workers: int, on_gpus: bool) -> None:
-    assert idle_options(workers=workers, on_gpus=on_gpus, **USUAL) == []
+    assert idle_options(WorkerOptions(), workers=workers, on_gpus=on_gpus) == []
 
 
 @pytest.mark.parametrize(
@@ -40,11 +39,12 @@ def test_nothing_was_asked_for(workers: int, on_gpus: bool) -> None:
     ],
 )
 def test_what_has_no_effect_is_said(workers: int, on_gpus: bool, given: dict[str, Any], said: list[str]) -> None:
-    found = idle_options(workers=workers, on_gpus=on_gpus, **{**USUAL, **given})
+    found = idle_options(WorkerOptions(**given), workers=workers, on_gpus=on_gpus)
     assert len(found) == bool(said)
     assert all(part in found[0] for part in said)
 
 
 def test_each_has_its_sentence() -> None:
-    found = idle_options(workers=1, on_gpus=False, memory_limit=1, compression="bfloat16", communication="ring")
+    options = WorkerOptions(memory_limit=1, compression="bfloat16", communication="ring")
+    found = idle_options(options, workers=1, on_gpus=False)
     assert len(found) == 3

@@ -70,7 +70,7 @@ def test_a_run_that_failed() -> None:
 
 
 def test_the_report() -> None:
-    spec = HostsSpec("script", "train.py", "train", ("--x",), kills=1)
+    spec = HostsSpec("script", "train.py", "train", args=("--x",), kills=1)
     report = json.loads(json.dumps(to_json(spec, verification()), allow_nan=False))
     assert (report["hosts"], report["min_workers"], report["kills"], report["exit_code"]) == (3, 2, 1, 0)
     assert report["attempts"][0] == {

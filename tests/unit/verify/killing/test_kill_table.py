@@ -61,7 +61,7 @@ def test_a_run_that_failed() -> None:
 
 
 def test_the_report() -> None:
-    spec = KillSpec("script", "train.py", "train", ("--x",), kills=2)
+    spec = KillSpec("script", "train.py", "train", args=("--x",), kills=2)
     report = json.loads(json.dumps(to_json(spec, PARTED), allow_nan=False))
     assert (report["target"], report["args"], report["workers"], report["kills"]) == ("train.py", ["--x"], 2, 2)
     assert (report["exit_code"], report["steps"], report["repeatable"]) == (6, 12, True)

@@ -125,7 +125,7 @@ def test_lines_fit_a_terminal() -> None:
 
 
 def test_the_report_is_json_with_every_number() -> None:
-    spec = VerifySpec("script", "train.py", "train", ("--epochs", "3"))
+    spec = VerifySpec("script", "train.py", "train", args=("--epochs", "3"))
     content = json.loads(json.dumps(to_json(spec, verification(PARTED, SKIPPED)), allow_nan=False))
     assert (content["target"], content["args"], content["steps"], content["exit_code"]) == (
         "train.py",
