@@ -1,4 +1,5 @@
-"""Prints how the modules of tfdist hang together: folders and files that import each other, context variables, sizes.
+"""Prints how the modules of tfdist hang together: folders and files that import each other, context variables, sizes,
+and how many files name an option of a run.
 
     python -m tools.structure                   # of this checkout
     python -m tools.structure --option shard    # and the files that a name is in, such as that of an option
@@ -20,6 +21,10 @@ from tools.structure_variables import ContextVariable, attached_names, context_v
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "tfdist"
+OPTIONS = ("tfdist.launch.worker_options", "WorkerOptions")
+"""The module and the class whose fields are the options of a run."""
+
+_SHOWN_OPTIONS = 5
 
 Graph = Mapping[str, frozenset[str]]
 """Name -> the names that it imports."""
@@ -62,6 +67,23 @@ class Structure:
     def lines(self) -> int:
         """Lines of all modules."""
         return sum(source.count("\n") for source in self.sources.values())
+
+    @property
+    def files_of_options(self) -> dict[str, int]:
+        """Option of a run -> how many files name it; most first.
+
+        Of those with names of two words: other things have a name of one word, too.
+        """
+        words = [frozenset(re.findall(r"\w+", source)) for source in self.sources.values()]
+        counts = {name: sum(name in each for each in words) for name in self._options() if "_" in name}
+        return dict(sorted(counts.items(), key=lambda item: -item[1]))
+
+    def _options(self) -> Iterator[str]:
+        module, owner = OPTIONS
+        for node in ast.walk(ast.parse(self.sources.get(module, ""))):
+            if isinstance(node, ast.ClassDef) and node.name == owner:
+                fields = (field.target for field in node.body if isinstance(field, ast.AnnAssign))
+                yield from (field.id for field in fields if isinstance(field, ast.Name))
 
     def files_with(self, name: str) -> list[str]:
         """The modules in which a name occurs as a word, or as a part of one between underscores."""
@@ -162,6 +184,9 @@ def main() -> None:
     print(f"circles of files     {len(of_files):>8,}")
     print(f"context variables    {len(found.context_variables):>8,}")
     print(f"attached names       {len(found.attached):>8,}")
+    print(f"context variables    {sum(found.context_variables.values()):>8,}")
+    for name, count in list(found.files_of_options.items())[:_SHOWN_OPTIONS]:
+        print(f"{name:<20} {count:>8,} files name this option")
     for pair in found.mutual_folders:
         print("mutual:", *pair)
     for group in (*of_folders, *of_files):

@@ -15,6 +15,9 @@ MOST_CONTEXT_VARIABLES = 20
 MOST_ATTACHED_NAMES = 35
 """Fewer are better: what is known of one object is better one record."""
 
+MOST_FILES_OF_AN_OPTION = 23
+"""Options are handed on as one `WorkerOptions`: what acts on an option names it, and what checks it."""
+
 
 @pytest.fixture(scope="module")
 def structure() -> Structure:
@@ -37,6 +40,11 @@ def test_context_variables_do_not_become_more(structure: Structure) -> None:
 
 def test_attached_names_do_not_become_more(structure: Structure) -> None:
     assert len(structure.attached) <= MOST_ATTACHED_NAMES
+
+
+def test_options_are_handed_on_whole(structure: Structure) -> None:
+    counts = structure.files_of_options
+    assert "shard_over" in counts and max(counts.values()) <= MOST_FILES_OF_AN_OPTION, counts
 
 
 def test_circles_are_found(tmp_path: Path) -> None:
