@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tfdist.python_op_errors import PythonOpErrors
+from tfdist.text import printable
+
+_LAST_LINES = 12
 
 _WARNING = b"WARNING: All log messages before absl::InitializeLog() is called are written to STDERR"
 _ABSEIL = rb"%b\d{4} \d\d:\d\d:\d+\.\d+ +\d+ "
@@ -162,6 +165,14 @@ class TfLogFilter:
     def _continuations(self) -> Iterator[_Continuation]:
         """What may follow in the message that has just been taken out; nothing elsewhere."""
         return (found for found in _CONTINUATIONS if self._head and found.head in self._head)
+
+
+def last_words(said: bytes) -> str:
+    """The last lines that a process wrote, without TensorFlow's own, to follow the text of an error."""
+    lines = TfLogFilter()
+    shown = (lines.feed(said) + lines.rest()).decode(errors="replace")
+    kept = [printable(line) for line in shown.splitlines() if line.strip()][-_LAST_LINES:]
+    return "".join(["\nIt said last:" if kept else "", *(f"\n  {line}" for line in kept)])
 
 
 class LineFilter(Protocol):

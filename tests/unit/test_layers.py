@@ -16,7 +16,7 @@ import tfdist.errors
 PACKAGE = Path(tfdist.errors.__file__).parent
 
 FLOORS = {
-    "bounded_command": 0,
+    "bounded_process": 0,
     "bounded_json": 0,
     "errors": 0,
     "text": 0,
@@ -57,7 +57,7 @@ FLOORS = {
 }
 LIGHT = {"errors", "text", "cluster", "order", "config", "rundir", "net", "launch", "plan", "cli", "reports", "doctor"}
 LIGHT |= {"board", "bounded_json", "examples", "python_op_errors", "tf_log_filter", "versions", "checkpoint.inspection"}
-LIGHT |= {"bounded_command", "ray.__init__", "ray.ray_library", "ray.job"}
+LIGHT |= {"bounded_process", "ray.__init__", "ray.ray_library", "ray.job"}
 LIGHT |= {"inference", "multihost", "sharding", "storage", "url_schemes", "__init__", "__main__"}
 """Never import TensorFlow or Keras, at whatever place in the file."""
 

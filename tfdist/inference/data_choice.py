@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfdist.bounded_command import run
+from tfdist.bounded_process import run
 from tfdist.config import RunConfig, SourceConfig
 from tfdist.config.field_errors import FieldErrors
 from tfdist.config.load import load_parts, load_source, located

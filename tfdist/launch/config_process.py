@@ -6,23 +6,15 @@ of tfdist, and no other process reaches the pipes.
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import pickle
-import signal
-import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tfdist.bounded_process import how_ended, run
 from tfdist.errors import WorkerFailedError
-from tfdist.text import printable
-from tfdist.tf_log_filter import TfLogFilter
-
-_LAST_LINES = 12
-_END_SECONDS = 5.0
+from tfdist.tf_log_filter import last_words
 
 
 @dataclass(frozen=True)
@@ -49,44 +41,17 @@ class ConfigProcess:
         Raises:
             WorkerFailedError: It took too long, or died; the text has what it said last.
         """
-        process = subprocess.Popen(
-            [sys.executable, "-m", self.module],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-        try:
-            answer, said = process.communicate(pickle.dumps(question), timeout=seconds)
-        except subprocess.TimeoutExpired:
+        command = [sys.executable, "-m", self.module]
+        ran = run(command, seconds, question=pickle.dumps(question))
+        said = last_words(ran.err.encode())
+        if ran.code is None:
             raise WorkerFailedError(
                 f"{self.task} took longer than {seconds:g} s. Expected that it ends. Give it longer with --timeout; "
-                f"{self.leave_out}.{_words(_ended(process))}"
-            ) from None
-        finally:
-            _ended(process)  # and what it has started; also where Ctrl-C ends the wait
-        if process.returncode != 0 or not answer:
-            code = process.returncode
-            how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-            raise WorkerFailedError(
-                f"{self.task} failed: its process died ({how}). A run would, too; {self.leave_out}.{_words(said)}"
+                f"{self.leave_out}.{said}"
             )
-        return json.loads(answer)
-
-
-def _ended(process: subprocess.Popen[bytes]) -> bytes:
-    """What a process wrote on stderr that ends now, with all processes of its group."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    # A process that left the group may hold the pipes open for longer.
-    with contextlib.suppress(subprocess.TimeoutExpired, ValueError):
-        return process.communicate(timeout=_END_SECONDS)[1]
-    return b""
-
-
-def _words(said: bytes) -> str:
-    """The last lines that a process wrote, without TensorFlow's own."""
-    lines = TfLogFilter()
-    shown = (lines.feed(said) + lines.rest()).decode(errors="replace")
-    kept: Sequence[str] = [printable(line) for line in shown.splitlines() if line.strip()][-_LAST_LINES:]
-    return "".join(["\nIt said last:" if kept else "", *(f"\n  {line}" for line in kept)])
+        if ran.code != 0 or not ran.out:
+            how = how_ended(ran.code)
+            raise WorkerFailedError(
+                f"{self.task} failed: its process died ({how}). A run would, too; {self.leave_out}.{said}"
+            )
+        return json.loads(ran.out)

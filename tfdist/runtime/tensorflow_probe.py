@@ -12,10 +12,10 @@ import faulthandler
 import json
 import os
 import sys
-import threading
 from collections.abc import Mapping
 from typing import Any, TextIO
 
+from tfdist.bounded_process import question_of_parent
 from tfdist.runtime.nccl_version import nccl_version
 
 
@@ -24,7 +24,7 @@ def main() -> None:
     request = json.loads(sys.argv[1])
     # Not a thread of Python's, so that it acts even while native code holds the interpreter.
     faulthandler.dump_traceback_later(request["seconds"], exit=True)
-    threading.Thread(target=_end_with_parent, name="tfdist-parent", daemon=True).start()
+    question_of_parent()  # none: what is asked is its argument
     # What libraries print must not mix with the report.
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
@@ -61,13 +61,6 @@ def main() -> None:
     }
     _tell(out, stage="choose devices and a strategy")
     _tell(out, **_choice(request, facts))
-
-
-def _end_with_parent() -> None:
-    """Waits for the end of standard input, which comes when the parent process is gone."""
-    # Not through sys.stdin, whose lock an ending interpreter may not get from a thread that waits in it.
-    os.read(0, 1)
-    os._exit(1)
 
 
 def _choice(request: Mapping[str, Any], facts: dict[str, Any]) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from tfdist.errors import WorkerFailedError
 from tfdist.launch.config_process import ConfigProcess
 
 ANSWERING = """
-import pickle, sys
-values, skipped = pickle.loads(sys.stdin.buffer.read())
+import os, pickle
+values, skipped = pickle.loads(os.read(0, int.from_bytes(os.read(0, 8), "big")))
 print('[["compile.loss", "%s %s", 2]]' % (values["compile.loss"], skipped[0]))
 """
 HANGING = """

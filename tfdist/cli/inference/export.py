@@ -108,7 +108,7 @@ def export(ctx: click.Context, /, model: str, form: str, output: str | None, **o
     from tfdist.inference.data_choice import choose_data
     from tfdist.inference.export import export_table
     from tfdist.inference.export.calibration_choice import choose_calibration
-    from tfdist.inference.export.export_job import run_export
+    from tfdist.inference.export.export_job import request_of, run_export
     from tfdist.inference.export.export_target import choose_target
     from tfdist.training.artifacts.artifact_formats import FORMATS
     from tfdist.training.export.input_signature import parse_signature
@@ -123,7 +123,7 @@ def export(ctx: click.Context, /, model: str, form: str, output: str | None, **o
     data = None if is_made else choose_data(asked, chosen.config, None)
     calibration = choose_calibration(FORMATS[form], options, chosen, data)
     quiet = options["quiet"]
-    result = run_export(
+    request = request_of(
         form,
         chosen,
         data,
@@ -134,9 +134,13 @@ def export(ctx: click.Context, /, model: str, form: str, output: str | None, **o
         calibration=calibration,
         modules=options["modules"],
         seconds=options["timeout"],
-        say=lambda text: None if quiet else click.echo(f"export: {text}", err=True),
-        verbose=options["verbose"],
     )
+
+    def say(text: str) -> None:
+        if not quiet:
+            click.echo(f"export: {text}", err=True)
+
+    result = run_export(request, target, say, verbose=options["verbose"])
     if options["as_json"]:
         click.echo(json.dumps({"output": target.shown, **export_table.to_json(result)}, indent=2))
     elif not quiet:

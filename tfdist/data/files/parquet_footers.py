@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tfdist.bounded_command import run
+from tfdist.bounded_process import run
 from tfdist.data.files.remote_files import stamp_of
 from tfdist.errors import DataError
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import select
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
+from tfdist.bounded_process import started
 from tfdist.launch.environment import variables_added
 from tfdist.launch.worker.kernel_choice import ONEDNN, TENSORFLOW, Kernels, kernel_settings
 
@@ -24,7 +24,6 @@ ROUNDS = 3
 _BOTH: tuple[Kernels, Kernels] = (TENSORFLOW, ONEDNN)
 _PIECE_BYTES = 1 << 16
 _MOST_BYTES = 1 << 20
-_LEAVE_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,8 @@ def measure_kernels(seconds: float, command: Sequence[str] = COMMAND) -> KernelS
     try:
         with contextlib.ExitStack() as stack:
             # Both at once load TensorFlow, which takes longer than all else.
-            processes = [stack.enter_context(_Process(kernels, [*command, str(seconds)])) for kernels in _BOTH]
+            begun = [stack.enter_context(_started(command, seconds, kernels)) for kernels in _BOTH]
+            processes = [_Process(*each) for each in zip(_BOTH, begun, strict=True)]
             for process in processes:
                 process.expect_ready(deadline)
             for _ in range(ROUNDS):
@@ -78,35 +78,21 @@ def measure_kernels(seconds: float, command: Sequence[str] = COMMAND) -> KernelS
         return UnknownSpeeds(str(error))
 
 
-class _Process:
-    """A process that computes by some kernels; it is ended with everything that it started."""
+def _started(
+    command: Sequence[str], seconds: float, kernels: Kernels
+) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    environ = variables_added(kernel_settings(kernels))
+    return started([*command, str(seconds)], environ=environ, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
-    def __init__(self, kernels: Kernels, command: Sequence[str]) -> None:
+
+class _Process:
+    """A process that computes by some kernels."""
+
+    def __init__(self, kernels: Kernels, process: subprocess.Popen[bytes]) -> None:
         self.fastest: dict[str, float] = {}
         self._kernels = kernels
         self._received = b""
-        self._process = subprocess.Popen(
-            command,
-            env=variables_added(kernel_settings(kernels)),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            bufsize=0,
-            start_new_session=True,
-        )
-
-    def __enter__(self) -> _Process:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                pipe.close()
-        # One that waits in the kernel cannot be killed, and is not waited for.
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_LEAVE_SECONDS)
+        self._process = process
 
     def expect_ready(self, deadline: float) -> None:
         """Waits until the process can measure, and checks that it has the kernels that it was given."""

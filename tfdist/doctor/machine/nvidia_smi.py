@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfdist.bounded_command import run
+from tfdist.bounded_process import run
 
 _FIELDS = ("index", "name", "driver_version", "memory.total", "memory.free", "compute_cap")
 COMMAND = ("nvidia-smi", f"--query-gpu={','.join(_FIELDS)}", "--format=csv,noheader,nounits")

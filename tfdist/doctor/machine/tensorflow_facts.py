@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tfdist.bounded_command import run
+from tfdist.bounded_process import run
 from tfdist.launch.environment import choose_kernels_here, variables_added
 from tfdist.launch.worker.kernel_choice import kernel_settings
 
@@ -97,13 +96,8 @@ def probe(
     """
     # What a worker would compute by is part of what is found.
     environ = variables_added(kernel_settings(choose_kernels_here().setting))
-    # Nothing is written to the pipe: its end tells the process that this one is gone.
-    theirs, ours = os.pipe()
-    try:
-        ran = run([*command, json.dumps(asdict(request))], request.seconds + kill_after, theirs, environ)
-    finally:
-        os.close(ours)
-        os.close(theirs)
+    command = [*command, json.dumps(asdict(request))]
+    ran = run(command, request.seconds + kill_after, question=b"", environ=environ)
     hung = ran.code is None or any(line.startswith(_HUNG) for line in ran.err.splitlines())
     return understand(ran.out, ran.err, ran.code or 0, request.seconds if hung else None)
 

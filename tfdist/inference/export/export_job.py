@@ -17,8 +17,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import IO, Any
 
+from tfdist.bounded_process import how_ended, started
 from tfdist.checkpoint.inspection.model_choice import ModelChoice
 from tfdist.config.load import source_to_dict
 from tfdist.errors import TfdistError, UsageError, WorkerFailedError
@@ -27,16 +28,11 @@ from tfdist.inference.export.export_table import is_beyond
 from tfdist.inference.export.export_target import ExportTarget
 from tfdist.rundir import atomic_files
 from tfdist.rundir.temp_names import remove_abandoned
-from tfdist.text import printable
-from tfdist.tf_log_filter import TfLogFilter
-from tfdist.training.export.export_process import LENGTH_BYTES
+from tfdist.tf_log_filter import last_words
 from tfdist.training.export.export_request import ExportRequest
-from tfdist.training.export.full_integer.calibration_request import CalibrationRequest
-from tfdist.training.export.input_signature import InputEntry
 
 PROCESS_MODULE = "tfdist.training.export.export_process"
 
-_LAST_LINES = 12
 _BLOCK_BYTES = 1 << 16
 
 Say = Callable[[str], None]
@@ -50,34 +46,41 @@ class ExportStopped(TfdistError):
         self.exit_code = 128 + number
 
 
-def run_export(
-    form: str,
-    model: ModelChoice,
-    data: DataChoice | None,
-    target: ExportTarget,
-    *,
-    signature: tuple[InputEntry, ...] = (),
-    samples: int = 256,
-    tolerance: float | None = None,
-    calibration: CalibrationRequest | None = None,
-    modules: tuple[str, ...] = (),
-    seconds: float = 1800.0,
-    say: Say = lambda text: None,
-    verbose: bool = False,
-) -> Mapping[str, Any]:
-    """Writes an artefact, and gives it its name if its outputs are Keras's, up to the tolerance.
+def request_of(
+    form: str, model: ModelChoice, data: DataChoice | None, target: ExportTarget, **options: Any
+) -> ExportRequest:
+    """What the process of an export is asked.
 
     Args:
         form: A name of `FORMATS`.
         model: What is exported.
         data: What it is tried with; None for samples that are made.
         target: What is made.
-        signature: Inputs that the user gives.
-        samples: How many samples it is tried with, at most.
-        tolerance: Up to which difference it is the same; None for that of the model's precision.
-        calibration: How it becomes integers; None for formats that stay in float.
-        modules: What is imported first.
-        seconds: How long it may take in all.
+        **options: Other fields of `ExportRequest`.
+    """
+    return ExportRequest(
+        format=form,
+        target=str(target.temporary),
+        version=target.version,
+        name=target.name,
+        model=model.file,
+        is_whole_model=model.is_whole,
+        shown_model=model.shown,
+        config=model.config,
+        section=None if data is None else source_to_dict(data.section),
+        key="" if data is None else data.key,
+        **options,
+    )
+
+
+def run_export(
+    request: ExportRequest, target: ExportTarget, say: Say = lambda text: None, *, verbose: bool = False
+) -> Mapping[str, Any]:
+    """Writes an artefact, and gives it its name if its outputs are Keras's, up to the tolerance.
+
+    Args:
+        request: What is asked.
+        target: What is made.
         say: Says how far it is.
         verbose: Whether the errors of code that is not tfdist's show their tracebacks.
 
@@ -88,30 +91,11 @@ def run_export(
     Raises:
         TfdistError: It cannot be exported; nothing is left behind.
     """
-    section = None if data is None else source_to_dict(data.section)
-    request = ExportRequest(
-        format=form,
-        target=str(target.temporary),
-        version=target.version,
-        name=target.name,
-        model=model.file,
-        is_whole_model=model.is_whole,
-        shown_model=model.shown,
-        config=model.config,
-        section=section,
-        key="" if data is None else data.key,
-        samples=samples,
-        signature=signature,
-        tolerance=tolerance,
-        modules=modules,
-        seconds=seconds,
-        calibration=calibration,
-    )
     remove_abandoned(target.path)
     try:
         with _ended_by_signals():
-            result = _result_of_process(request, seconds, say, verbose)
-            is_bounded = calibration is not None or math.isfinite(result["tolerance"])
+            result = _result_of_process(request, say, verbose)
+            is_bounded = request.calibration is not None or math.isfinite(result["tolerance"])
             differs = is_beyond(result) or (is_bounded and bool(result["shows_nothing"]))
             if not differs:
                 _keep(target)
@@ -165,41 +149,25 @@ def _ended_by_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _result_of_process(request: ExportRequest, seconds: float, say: Say, verbose: bool) -> dict[str, Any]:
-    with tempfile.TemporaryFile(prefix="tfdist-export-") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", PROCESS_MODULE],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            start_new_session=True,
-        )
-        try:
-            content = pickle.dumps(request)
-            assert process.stdin is not None, "it is a pipe"
-            with contextlib.suppress(BrokenPipeError):
-                process.stdin.write(len(content).to_bytes(LENGTH_BYTES, "big") + content)
-                process.stdin.flush()
-            last = _last_message(process, time.monotonic() + seconds, say)
-            if last is None:
-                raise WorkerFailedError(
-                    f"The export took longer than {seconds:g} s. Expected that it ends. Give it longer with "
-                    f"--timeout.{_last_lines(log)}"
-                )
-            if "error" in last:
-                raise _error(last, verbose)
-            if "result" not in last:
-                process.wait(5)
-                raise WorkerFailedError(_death(process.returncode) + _last_lines(log))
-            return last["result"]
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    with contextlib.suppress(OSError):
-                        pipe.close()
+def _result_of_process(request: ExportRequest, say: Say, verbose: bool) -> dict[str, Any]:
+    with (
+        tempfile.TemporaryFile(prefix="tfdist-export-") as log,
+        started([sys.executable, "-m", PROCESS_MODULE], question=pickle.dumps(request), stderr=log) as process,
+    ):
+        last = _last_message(process, time.monotonic() + request.seconds, say)
+        if last is None:
+            raise WorkerFailedError(
+                f"The export took longer than {request.seconds:g} s. Expected that it ends. Give it longer with "
+                f"--timeout.{_last_words(log)}"
+            )
+        if "error" in last:
+            raise _error(last, verbose)
+        if "result" not in last:
+            raise WorkerFailedError(
+                f"The process that exports the model died ({how_ended(process.wait(5))}). Expected that it ends by "
+                f"itself.{_last_words(log)}"
+            )
+        return last["result"]
 
 
 def _last_message(process: subprocess.Popen[bytes], end: float, say: Say) -> dict[str, Any] | None:
@@ -232,14 +200,6 @@ def _error(message: Mapping[str, Any], verbose: bool) -> TfdistError:
     return error
 
 
-def _death(code: int | None) -> str:
-    how = f"exit code {code}" if code is None or code >= 0 else signal.Signals(-code).name
-    return f"The process that exports the model died ({how}). Expected that it ends by itself."
-
-
-def _last_lines(log: Any) -> str:
+def _last_words(log: IO[bytes]) -> str:
     log.seek(0)
-    lines = TfLogFilter()
-    shown = (lines.feed(log.read()) + lines.rest()).decode(errors="replace")
-    kept = [printable(line) for line in shown.splitlines() if line.strip()][-_LAST_LINES:]
-    return "".join(["\nIt said last:" if kept else "", *(f"\n  {line}" for line in kept)])
+    return last_words(log.read())

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfdist.bounded_command import run
+from tfdist.bounded_process import run
 from tfdist.launch.gpus import cuda_device_count
 from tfdist.launch.worker.kernel_choice import hides_gpus
 

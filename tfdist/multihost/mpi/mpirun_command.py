@@ -5,9 +5,9 @@ from __future__ import annotations
 import enum
 import re
 import shlex
-import subprocess
 from collections.abc import Sequence
 
+from tfdist.bounded_process import run
 from tfdist.errors import UsageError
 from tfdist.multihost.hosts.host_list import Host
 from tfdist.multihost.mpi.call_back import PLACES, SECRET
@@ -55,15 +55,13 @@ def family_of(mpirun: str) -> MpiFamily:
         UsageError: There is no such program, or it is another one.
     """
     try:
-        done = subprocess.run([mpirun, "--version"], capture_output=True, text=True, timeout=_VERSION_SECONDS)
-        said = done.stdout + done.stderr
+        done = run([mpirun, "--version"], _VERSION_SECONDS)
+        said = done.out + done.err
     except OSError as error:
         raise UsageError(
             f"mpirun cannot be started: {mpirun}: {error.strerror}. Expected a program. Install Open MPI or MPICH, or "
             "name its mpirun with --mpirun."
         ) from None
-    except subprocess.TimeoutExpired:
-        said = ""
     if re.search(r"Open MPI|OpenRTE|PRRTE", said):
         return MpiFamily.OPEN_MPI
     if re.search(r"Intel\(R\) MPI", said):

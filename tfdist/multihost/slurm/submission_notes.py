@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import time
 from collections.abc import Mapping
 
+from tfdist.bounded_process import run
 from tfdist.multihost.slurm.batch_job import BatchJob
 
 _QUERY_SECONDS = 10.0
@@ -61,14 +61,7 @@ def _held_back_by(number: str, environ: Mapping[str, str] | None) -> str:
 def _asked(number: str, environ: Mapping[str, str] | None) -> str:
     """The state of a job and why it waits, in one line; empty where Slurm does not say."""
     try:
-        done = subprocess.run(
-            ["squeue", "--noheader", "--format=%T %r", f"--jobs={number}"],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_QUERY_SECONDS,
-            env=None if environ is None else dict(environ),
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        done = run(["squeue", "--noheader", "--format=%T %r", f"--jobs={number}"], _QUERY_SECONDS, environ=environ)
+    except OSError:
         return ""
-    return (done.stdout.splitlines() or [""])[0].strip() if done.returncode == 0 else ""
+    return (done.out.splitlines() or [""])[0].strip() if done.code == 0 else ""

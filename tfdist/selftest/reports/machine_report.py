@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tfdist.bounded_command import run
+from tfdist.bounded_process import run
 from tfdist.doctor.check_result import Check
 from tfdist.doctor.local_checks import LocalFacts, check_facts, local_facts
 from tfdist.doctor.machine.nvidia_smi import Gpu

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -14,14 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tfdist.bounded_process import how_ended, started
 from tfdist.errors import UnsupportedError, WorkerFailedError
 from tfdist.rundir.temp_names import temporary_folder
+from tfdist.tf_log_filter import last_words
 from tfdist.training.artifacts.artifact_formats import RUNTIME_NAMES
 from tfdist.training.artifacts.call_times import Arrays, CallTimes
 from tfdist.training.artifacts.runtime_process import ANSWER, INPUTS, OUTPUTS, REQUEST
 
 _MODULE = "tfdist.training.artifacts.runtime_process"
-_LAST_LINES = 8
 
 
 @dataclass(frozen=True)
@@ -86,32 +86,22 @@ def run_artifact(
 
 
 def _run_process(folder: Path, title: str, seconds: float) -> None:
-    log = folder / "log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", _MODULE, str(folder)], stdin=subprocess.PIPE, stdout=output, stderr=output
-        )
-    try:
-        code = process.wait(seconds)
-    except subprocess.TimeoutExpired:
+    with (
+        (folder / "log").open("w+b") as log,
+        started([sys.executable, "-m", _MODULE, str(folder)], question=b"", stdout=log, stderr=log) as process,
+    ):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(seconds)
+        code = process.poll()
+        log.seek(0)
+        said = last_words(log.read())
+    if code is None:
         raise WorkerFailedError(
-            f"{title} took longer than {seconds:.0f} s to load and to run what was written.{_last(log)} Give it "
+            f"{title} took longer than {seconds:.0f} s to load and to run what was written.{said} Give it "
             "longer with --timeout, or fewer --samples."
-        ) from None
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        process.wait()
-        if process.stdin is not None:
-            process.stdin.close()
-    if code != 0 or not (folder / ANSWER).exists():
-        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        raise WorkerFailedError(
-            f"{title} ended its process ({how}) while it loaded or ran what was written. Expected that it runs it. "
-            f"Choose another --format, or another version of it.{_last(log)}"
         )
-
-
-def _last(log: Path) -> str:
-    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-_LAST_LINES:]
-    return "".join(["\nIt said last:" if lines else "", *(f"\n  {line}" for line in lines)])
+    if code != 0 or not (folder / ANSWER).exists():
+        raise WorkerFailedError(
+            f"{title} ended its process ({how_ended(code)}) while it loaded or ran what was written. Expected that it "
+            f"runs it. Choose another --format, or another version of it.{said}"
+        )

@@ -1,7 +1,6 @@
 """The process in which an artefact runs: `python -m` this module with a folder, which `artifact_run` has filled.
 
-The folder has `request.json` and `inputs.npz`; `outputs.npz` and `answer.json` come to it. The process ends when its
-stdin does, which its parent holds open.
+The folder has `request.json` and `inputs.npz`; `outputs.npz` and `answer.json` come to it.
 """
 
 from __future__ import annotations
@@ -9,13 +8,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-import threading
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tfdist.bounded_process import question_of_parent
 from tfdist.training.artifacts.artifact_runtimes import open_artifact
 from tfdist.training.artifacts.call_times import batches_of, take_times
 
@@ -24,7 +23,7 @@ REQUEST, INPUTS, OUTPUTS, ANSWER = "request.json", "inputs.npz", "outputs.npz", 
 
 def main() -> None:
     """Runs the artefact, and writes what came of it, or what its runtime said."""
-    threading.Thread(target=_end_with_parent, name="tfdist-parent", daemon=True).start()
+    question_of_parent()  # none: what is asked is in the folder
     folder = Path(sys.argv[1])
     request = json.loads((folder / REQUEST).read_text())
     try:
@@ -48,11 +47,6 @@ def _run(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     np.savez(folder / OUTPUTS, **arrays)  # type: ignore[arg-type]
     times = take_times(opened.call, inputs, size, is_fixed=request["is_fixed"])
     return {"outputs": names, "runtime": opened.runtime, "times": asdict(times)}
-
-
-def _end_with_parent() -> None:
-    os.read(0, 1)
-    os._exit(1)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from tfdist.bounded_process import question_of_parent
+
 
 def answer(make: Callable[[Any], Any]) -> None:
     """Answers the question that is pickled on stdin, as JSON on stdout, and ends the process.
@@ -16,7 +18,7 @@ def answer(make: Callable[[Any], Any]) -> None:
     Args:
         make: Makes the answer, in JSON's types, of the question. No GPU is visible meanwhile.
     """
-    content = sys.stdin.buffer.read()
+    question = question_of_parent()
     # What code of the user's own prints belongs to its messages.
     answers = os.dup(1)
     os.dup2(2, 1)
@@ -30,7 +32,7 @@ def answer(make: Callable[[Any], Any]) -> None:
     tf.config.set_visible_devices([], "GPU")
     search_in(os.getcwd())
     with generated_code_apart():
-        made = make(pickle.loads(content))
+        made = make(pickle.loads(question))
     with open(answers, "w", encoding="utf-8") as file:
         file.write(json.dumps(made))
     sys.stdout.flush()

@@ -30,7 +30,7 @@ class ExportRequest:
         signature: Inputs that the user gives.
         tolerance: Up to which difference it is the same; None for that of the model's precision.
         modules: What is imported first.
-        seconds: How long running the artefact may take.
+        seconds: How long the export may take in all, and running the artefact of it.
         calibration: How it becomes integers; None for formats that stay in float.
     """
 
@@ -44,9 +44,9 @@ class ExportRequest:
     config: RunConfig | None
     section: Mapping[str, Any] | None
     key: str
-    samples: int
-    signature: tuple[InputEntry, ...]
-    tolerance: float | None
-    modules: tuple[str, ...]
-    seconds: float
+    samples: int = 256
+    signature: tuple[InputEntry, ...] = ()
+    tolerance: float | None = None
+    modules: tuple[str, ...] = ()
+    seconds: float = 1800.0
     calibration: CalibrationRequest | None = None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tfdist import bounded_command
+from tfdist import bounded_process
 from tfdist.config.data_sections import ParquetSource
 from tfdist.data.files import parquet_footers
 from tfdist.data.files.parquet_footers import check_footers, fatal_footers
@@ -59,7 +59,7 @@ def test_the_check_of_files_goes_on_after_each(tmp_path: Path) -> None:
 
 def test_it_is_looked_for_again_only_where_a_file_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, asked = valid(tmp_path / "a.parquet"), []
-    run = bounded_command.run
+    run = bounded_process.run
     monkeypatch.setattr(parquet_footers, "run", lambda *args, **kwargs: asked.append(1) or run(*args, **kwargs))
     check_footers((path,))
     check_footers((path,))

@@ -16,7 +16,7 @@ from tests.waiting import until
 from tfdist.checkpoint.inspection.model_choice import ModelChoice
 from tfdist.errors import TfdistError, UsageError, WorkerFailedError
 from tfdist.inference.export import export_job
-from tfdist.inference.export.export_job import run_export
+from tfdist.inference.export.export_job import request_of, run_export
 from tfdist.inference.export.export_target import choose_target
 from tfdist.training.artifacts.artifact_formats import FORMATS
 
@@ -43,7 +43,8 @@ export()
 
 def export(**options: Any) -> Any:
     target = choose_target("a.onnx", "a.keras", FORMATS["onnx"], None)
-    return run_export("onnx", MODEL, None, target, **options)
+    say = options.pop("say", lambda text: None)
+    return run_export(request_of("onnx", MODEL, None, target, **options), target, say)
 
 
 @pytest.fixture

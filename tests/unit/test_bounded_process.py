@@ -6,10 +6,12 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from tfdist.bounded_command import CommandResult, run
+from tests.waiting import until
+from tfdist.bounded_process import CommandResult, run
 
 LEAVES_ONE = ("sh", "-c", "setsid sleep 60 & echo $!; sleep 60")
 """What it leaves is in a session of its own, so that it is not killed with the command, and has the command's pipes."""
@@ -52,3 +54,28 @@ def test_an_interruption_ends_the_command_too(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(KeyboardInterrupt):
         run(python("import time; time.sleep(60)"), 20)
     assert started[0].returncode == -signal.SIGKILL
+
+
+ASKS = """
+import os, sys
+from tfdist.bounded_process import run
+child = "import time; from tfdist.bounded_process import question_of_parent as q; q(); time.sleep(60)"
+run(["sh", "-c", f"echo $$ > {sys.argv[1]}; exec {sys.executable} -c '{child}'"], 60, question=b"asked" * 50_000)
+"""
+
+
+def test_a_process_that_was_asked_ends_with_the_one_that_asks(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    asks = subprocess.Popen([*python(ASKS), str(pid_file)], start_new_session=True)
+    try:
+        until(lambda: pid_file.exists() and pid_file.read_text(), 20)
+    finally:
+        asks.kill()
+        asks.wait()
+    pid = int(pid_file.read_text())
+    until(lambda: not Path(f"/proc/{pid}").exists() or "(zombie)" in Path(f"/proc/{pid}/status").read_text(), 20)
+
+
+def test_a_question_arrives() -> None:
+    answer = "from tfdist.bounded_process import question_of_parent as q; print(len(q()))"
+    assert run(python(answer), 20, question=b"x" * 300_000) == CommandResult("300000\n", "", 0)
