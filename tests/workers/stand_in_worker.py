@@ -164,68 +164,53 @@ class Trainer:
 
 
 def act(action: str, value: str, assignment: Assignment, run: RunDir) -> int:
-    if action == "print":
-        print(value, flush=True)
-    elif action == "write":
-        sys.stdout.write(value)
-        sys.stdout.flush()
-    elif action == "flood":
-        for _ in range(100):
-            print("x" * 50_000, flush=True)
-    elif action == "chatter":
-        chatter(assignment.index, int(value))
-    elif action == "complain":
-        print(value, file=sys.stderr, flush=True)
-    elif action == "touch":
-        Path(value).write_text(f"{os.getpid()}")
-    elif action == "await":
-        until(Path(value).exists, otherwise=f"nobody made {value}")
-    elif action == "meet":
-        meet(Path(value), assignment)
-    elif action == "environ":
-        print(f"{value}={os.environ.get(value)}", flush=True)
-    elif action == "cores":
-        print(f"cores={sorted(os.sched_getaffinity(0))}", flush=True)
-    elif action == "config":
-        config = receive_config(assignment.config_fd).config
-        print(f"{config.fit.epochs} epochs of {getattr(config.data.train, 'path', None)}", flush=True)
-    elif action == "assignment":
-        print(f"seed={assignment.seed} run_dir={assignment.run_dir} rank={assignment.local_rank}", flush=True)
-    elif action == "gpus":
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-        print(f"worker {assignment.index} sees {visible}, {'its own' if assignment.own_gpus else 'shared'}", flush=True)
-    elif action == "swallow":
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    elif action == "hang":
-        threading.Event().wait(60)
-    elif action == "child":
-        # What a worker starts must end with it, and must not keep its output open.
-        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-        Path(value).write_text(f"{child.pid}")
-    elif action == "daemon":
-        # One that left its group keeps the output open.
-        child = subprocess.Popen(["sleep", "60"], start_new_session=True)
-        Path(value).write_text(f"{child.pid}")
-    elif action == "stop":
-        os.kill(os.getpid(), signal.SIGSTOP)
-    elif action == "descriptors":
-        wait_for_all(assignment, run)
-        print(min(descriptors_of_the_launcher()), flush=True)
-    elif action == "measure":
-        measure_the_launcher(Path(value), assignment)
-    elif action == "listen":
-        listen(assignment)
-    elif action == "code":
+    """Does what an action says; returns the exit code that it asks for. Those of `Trainer` are none of these."""
+    if action == "code":
         return int(value)
-    elif action == "leave":
-        os._exit(int(value))
-    elif action == "signal":
-        os.kill(os.getpid(), int(value))
-    elif action == "raise":
-        fail(value, 1, assignment, run)
-    elif action == "data":
-        fail(value, 5, assignment, run)
+    if action in WRITING:
+        print(WRITING[action](value, assignment), flush=True)
+    elif action in ALONE:
+        ALONE[action](value)
+    elif action in OF_THE_JOB:
+        OF_THE_JOB[action](value, assignment, run)
     return 0
+
+
+def flood(value: str) -> None:
+    for _ in range(100):
+        print("x" * 50_000, flush=True)
+
+
+def write(value: str) -> None:
+    sys.stdout.write(value)
+    sys.stdout.flush()
+
+
+def start_child(value: str) -> None:
+    """What a worker starts must end with it, and must not keep its output open."""
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    Path(value).write_text(f"{child.pid}")
+
+
+def start_daemon(value: str) -> None:
+    """One that left its group keeps the output open."""
+    child = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    Path(value).write_text(f"{child.pid}")
+
+
+def config_text(value: str, assignment: Assignment) -> str:
+    config = receive_config(assignment.config_fd).config
+    return f"{config.fit.epochs} epochs of {getattr(config.data.train, 'path', None)}"
+
+
+def gpus_text(value: str, assignment: Assignment) -> str:
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return f"worker {assignment.index} sees {visible}, {'its own' if assignment.own_gpus else 'shared'}"
+
+
+def say_descriptors(value: str, assignment: Assignment, run: RunDir) -> None:
+    wait_for_all(assignment, run)
+    print(min(descriptors_of_the_launcher()), flush=True)
 
 
 def chatter(index: int, times: int) -> None:
@@ -311,6 +296,39 @@ def error_of(message: str, code: int, assignment: Assignment) -> Failure:
         traceback=f"Traceback (most recent call last):\n  stand-in\n{message}\n",
         time=time.time(),
     )
+
+
+WRITING: dict[str, Callable[[str, Assignment], str]] = {
+    "print": lambda value, _: value,
+    "environ": lambda value, _: f"{value}={os.environ.get(value)}",
+    "cores": lambda value, _: f"cores={sorted(os.sched_getaffinity(0))}",
+    "config": config_text,
+    "assignment": lambda _, told: f"seed={told.seed} run_dir={told.run_dir} rank={told.local_rank}",
+    "gpus": gpus_text,
+}
+ALONE: dict[str, Callable[[str], Any]] = {
+    "write": write,
+    "flood": flood,
+    "complain": lambda value: print(value, file=sys.stderr, flush=True),
+    "touch": lambda value: Path(value).write_text(f"{os.getpid()}"),
+    "await": lambda value: until(Path(value).exists, otherwise=f"nobody made {value}"),
+    "swallow": lambda value: signal.signal(signal.SIGTERM, signal.SIG_IGN),
+    "hang": lambda value: threading.Event().wait(60),
+    "child": start_child,
+    "daemon": start_daemon,
+    "stop": lambda value: os.kill(os.getpid(), signal.SIGSTOP),
+    "leave": lambda value: os._exit(int(value)),
+    "signal": lambda value: os.kill(os.getpid(), int(value)),
+}
+OF_THE_JOB: dict[str, Callable[[str, Assignment, RunDir], Any]] = {
+    "chatter": lambda value, told, run: chatter(told.index, int(value)),
+    "meet": lambda value, told, run: meet(Path(value), told),
+    "descriptors": say_descriptors,
+    "measure": lambda value, told, run: measure_the_launcher(Path(value), told),
+    "listen": lambda value, told, run: listen(told),
+    "raise": lambda value, told, run: fail(value, 1, told, run),
+    "data": lambda value, told, run: fail(value, 5, told, run),
+}
 
 
 if __name__ == "__main__":

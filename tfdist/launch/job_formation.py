@@ -74,23 +74,9 @@ def formed_job(spec: JobSpec, membership: Membership, runs: RunLock, signals: Si
         spec.sharding([address.host for address in membership.cluster.workers])
     disk = BoundedDisk(spec.run_dir or DEFAULT_PARENT, _START_SECONDS)
 
-    def make() -> RunLocation:
-        if spec.run_dir is not None:
-            runs.take(RunDir(Path(spec.run_dir)))
-        location = create_run_location(
-            spec.run_dir,
-            name=spec.name,
-            overwrite=spec.overwrite,
-            seed=spec.seed,
-            resume=spec.resume,
-            epochs=None if spec.config is None else spec.config.fit.epochs,
-        )
-        runs.take(location.run_dir)
-        return location
-
     def create() -> RunLocation:
         spec.preflight()
-        return disk.call(make)
+        return disk.call(lambda: _create(spec, runs))
 
     terms = JobTerms(spec)
     if membership.cluster is None or not membership.remote:
@@ -119,6 +105,21 @@ def formed_job(spec: JobSpec, membership: Membership, runs: RunLock, signals: Si
     with contextlib.closing(formed.links) as links:
         location = created[0] if created else _join(spec, membership, formed, disk)
         yield FormedJob(membership, location, links, terms.kernels)
+
+
+def _create(spec: JobSpec, runs: RunLock) -> RunLocation:
+    if spec.run_dir is not None:
+        runs.take(RunDir(Path(spec.run_dir)))
+    location = create_run_location(
+        spec.run_dir,
+        name=spec.name,
+        overwrite=spec.overwrite,
+        seed=spec.seed,
+        resume=spec.resume,
+        epochs=None if spec.config is None else spec.config.fit.epochs,
+    )
+    runs.take(location.run_dir)
+    return location
 
 
 def _join(spec: JobSpec, membership: Membership, formed: FormedCluster, disk: BoundedDisk) -> RunLocation:

@@ -94,15 +94,26 @@ def quantize(
         choice = choose_layers(layers, measure, before, metric, budget, sensitivity=asked.sensitivity)
         if files is None:
             return {}
-        measured = Measured(opened.samples, before, metric, choice)
-        kept = frozenset(files.names) - frozenset(layers)
-        with outside_strategy() as default:
-            samples = first_samples(request, SAMPLES, session.seed, default)
-            why = model_shows_nothing(keras.models.load_model(files.float_file, compile=False), samples)
-            measured = replace(measured, shows_nothing=why, is_bounded=budget is not None)
-            sample = first_samples(request, 1, session.seed, default)
-            result = _finish(files, asked, request.shown_model, measured, kept, sample)
-            return result | {"calibration": _calibration(asked, calibrated)}
+        measured = Measured(opened.samples, before, metric, choice, is_bounded=budget is not None)
+        result = _tried(files, request, asked, measured, layers, session.seed)
+        return result | {"calibration": _calibration(asked, calibrated)}
+
+
+def _tried(
+    files: QuantizedFiles,
+    request: InferenceRequest,
+    asked: QuantizationRequest,
+    measured: Measured,
+    layers: tuple[str, ...],
+    seed: int,
+) -> dict[str, Any]:
+    """Looks at what the model says of some samples, and makes the file."""
+    kept = frozenset(files.names) - frozenset(layers)
+    with outside_strategy() as default:
+        samples = first_samples(request, SAMPLES, seed, default)
+        why = model_shows_nothing(keras.models.load_model(files.float_file, compile=False), samples)
+        sample = first_samples(request, 1, seed, default)
+        return _finish(files, asked, request.shown_model, replace(measured, shows_nothing=why), kept, sample)
 
 
 def _method(asked: QuantizationRequest) -> QuantizationMethod:
