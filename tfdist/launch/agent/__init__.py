@@ -5,6 +5,6 @@
 - an attempt ends: `exit_policy` decides when workers are done, `process_termination` ends their processes, and
   `restart_policy` decides whether there is another attempt
 - it stops: `coordinated_stop`, after the same batch on all workers
-- it fails: `failure_diagnosis` with `oom_detection` for one worker
-- it hangs or is slow: `hang_detection`, `hang_blame`, `ended_scripts`, `stragglers`
+- it fails: `failure_diagnosis` for one worker
+- it hangs or is slow: `hang_detection`, `hang_blame`, `stragglers`
 """

@@ -1,13 +1,20 @@
-"""The part of the chief's launcher in an elastic job: it decides who takes part, and whether the job goes on."""
+"""The part of the chief's launcher in an elastic job: it decides who takes part, and whether the job goes on.
+
+A generation whose launchers do not meet: which of them are lost, so that the next one begins without them.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import signal
+import socket
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from tfdist.cluster.cluster_spec import Cluster
 from tfdist.cluster.membership import Membership
 from tfdist.errors import FormingError, PortTakenError, RunDirError, TfdistError
 from tfdist.launch.agent.restart_policy import FIRST_DELAY_SECONDS, RestartAfter, RestartPolicy
@@ -17,21 +24,27 @@ from tfdist.launch.elastic.generation import CHIEF, Generation, chief_ports
 from tfdist.launch.elastic.host_losses import HostLosses, go_on_without
 from tfdist.launch.elastic.job_steps import JobSteps, job_of_generation
 from tfdist.launch.elastic.membership_policy import Begin, MembershipPolicy, TooFew, Wait
-from tfdist.launch.elastic.unformed_generation import lost_members
 from tfdist.launch.environment import read_token
 from tfdist.launch.job_phases import JobPhase
 from tfdist.launch.job_spec import JobSpec
 from tfdist.launch.job_terms import JobTerms
 from tfdist.launch.peers.messages import Stop
+from tfdist.launch.peers.peer_links import lost_launcher
 from tfdist.launch.rendezvous.descriptor_limit import raise_limit
+from tfdist.launch.rendezvous.join_barrier import LateError
+from tfdist.launch.rendezvous.missing_workers import describe_outcome
 from tfdist.launch.run_dir.run_records import change_phase
 from tfdist.launch.run_result import RunResult
 from tfdist.launch.signals import LauncherStopped, Signals, describe_signal
 from tfdist.net.bounded_wait import wait_for
 from tfdist.net.port_lease import PortLease
 from tfdist.rundir.bounded_disk import BoundedDisk
+from tfdist.rundir.failure import Failure
 from tfdist.rundir.layout import RunDir
 from tfdist.text import format_ranges
+
+if TYPE_CHECKING:
+    from tfdist.launch.elastic.gathering import Candidate
 
 GROWS = "can take part: the workers stop at a step and start again with them"
 """What the chief's launcher says, after their names, of hosts for which it stops the workers."""
@@ -284,3 +297,30 @@ def _free_port(candidates: Membership) -> int:
         f"from {ports[0] if ports else 'no port'} to {ports[-1] if ports else 'no port'}. End what has them, or choose "
         "another port for the first entry of --workers, the same on every host."
     )
+
+
+def lost_members(
+    error: FormingError, generation: Generation, cluster: Cluster | None, members: Sequence[Candidate]
+) -> tuple[Failure, ...]:
+    """The launchers that did not come; the chief's own stands for what is nobody's fault, as far as it knows.
+
+    Args:
+        error: Why the chief's launcher has given up.
+        generation: The generation.
+        cluster: Its workers; None where there is one.
+        members: Its launchers but the chief's, as they have knocked.
+    """
+    place = {index: rank for rank, index in enumerate(generation.members)}
+    addresses = [] if cluster is None else [str(worker) for worker in cluster.workers]
+    late = error.missing if isinstance(error, LateError) else {}
+    found = []
+    for member in members:
+        workers = [place[index] for index in member.hello.local]
+        absent = [worker for worker in workers if worker in late]
+        address = addresses[workers[0]]
+        if member.line.is_closed():
+            found.append(lost_launcher(member.host, workers, address))
+        elif absent:
+            seen = f"it {describe_outcome(late[absent[0]])}, though its launcher has answered before"
+            found.append(Failure(absent[0], member.host, time.time(), "lost", seen, address=address))
+    return tuple(found) or (Failure(CHIEF, socket.gethostname(), time.time(), "lost", str(error)),)

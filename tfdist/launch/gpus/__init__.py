@@ -2,6 +2,6 @@
 
 - `usable_gpus`: how many GPUs the workers of this machine will find; `cuda_device_count` is the program that asks
   CUDA's driver
-- `worker_choice`: one worker for each of them, or one process on all
-- `device_refusals`: what a job asks for that is not here
+- `worker_choice`: one worker for each of them, or one process on all; and what a job
+  asks for that is not here
 """

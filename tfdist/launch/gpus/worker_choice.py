@@ -3,6 +3,8 @@
 A process traces a step once a replica, one after another, and dispatches all of them from one thread: with eight
 replicas it takes six times the processor time to its first step. So each GPU gets a worker of its own, as by torchrun,
 unless something asks for one process.
+
+Devices that a job asks for and this machine does not have, as far as that is known before a worker starts.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from tfdist.cluster.discover import discover
 from tfdist.cluster.membership import Membership
-from tfdist.launch.gpus.device_refusals import refuse_devices
+from tfdist.errors import UsageError
 from tfdist.launch.gpus.usable_gpus import GpuCount
 
 if TYPE_CHECKING:
@@ -121,3 +123,37 @@ def with_chosen_workers(spec: JobSpec, count: Callable[[], GpuCount]) -> tuple[J
     if membership is spec.membership:
         return spec, choice.text
     return replace(spec, membership=membership, worker_per_gpu=True), choice.text
+
+
+def refuse_devices(spec: JobSpec, count: Callable[[], GpuCount]) -> None:
+    """Refuses GPUs that are not here, and logical CPUs of several workers. A worker refuses what TensorFlow lacks.
+
+    Args:
+        spec: The job.
+        count: Counts the GPUs of this machine; called only where the number matters.
+
+    Raises:
+        UsageError: The workers of this machine would refuse their devices.
+    """
+    workers = spec.membership.num_workers
+    splits = spec.logical_devices not in (None, 1) and workers > 1
+    if not spec.membership.local or not (spec.devices or splits):
+        return
+    found = count()
+    if found.problem:
+        return
+    missing = [gpu for gpu in spec.devices or () if gpu >= found.count]
+    if missing:
+        given = ",".join(map(str, spec.devices or ()))
+        raise UsageError(
+            f"--devices names GPU {missing[0]}, and this machine has {found.count} GPU(s) that a worker may use. "
+            + (f"Expected indices below {found.count}. " if found.count else "Expected none. ")
+            + f"Received: --devices {given}. "
+            + ("Choose others." if found.count else "Leave --devices out to train on the CPU.")
+        )
+    if splits and not found.count:
+        raise UsageError(
+            "--logical-devices splits the CPU for one worker alone: of several workers on the CPU, TensorFlow would "
+            f"use one logical device each. Received: --logical-devices {spec.logical_devices} with {workers} workers. "
+            "Leave out --logical-devices, or start one worker."
+        )

@@ -2,7 +2,7 @@
 
 `output_pump` reads the pipes of one worker. Every byte goes to its `worker_log`, by a
 `background_log`, as disks may not answer; what is shown passes the `TfLogFilter`, which takes TensorFlow's own
-messages out, to the `terminal` that all workers share, above the `live_lines` at its bottom. `line_splitter` says where
+messages out, to the `terminal` that all workers share, above the live lines at its bottom. `line_splitter` says where
 a stream may be cut.
 
 With `--log-format json`, `log_records` makes records of the lines, with their `log_levels`, and `record_streams` makes

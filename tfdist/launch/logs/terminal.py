@@ -1,4 +1,7 @@
-"""Terminal of the launcher: its stdout and stderr, shared by its workers' output and its own messages."""
+"""Terminal of the launcher: its stdout and stderr, shared by its workers' output and its own messages.
+
+Lines at the bottom of a screen that are drawn anew in place; all else is shown above them. Pure.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from tfdist.launch.logs.line_splitter import CharacterSplitter, ScreenSplitter, StreamSplitter
-from tfdist.launch.logs.live_lines import LiveLines
 from tfdist.launch.logs.log_levels import Level
 from tfdist.launch.logs.log_records import LogRecords
 from tfdist.net.bounded_wait import is_writable, wait_for
@@ -30,6 +32,9 @@ _SAY_SECONDS = 1.0
 _DRAW_SECONDS = 0.1
 _COLUMNS = 80
 _PIECE_BYTES = 4096  # PIPE_BUF: a pipe that is ready takes this much without blocking
+_BACK = b"\r"
+_CLEAR_LINE = b"\x1b[2K"
+_UP = b"\x1b[1A"
 
 
 class OutputStream(Protocol):
@@ -201,3 +206,33 @@ def _write_until(deadline: float, target: OutputStream, data: bytes) -> bool:
             return False
         rest = rest[target.write(rest[:_PIECE_BYTES]) or 0 :]
     return True
+
+
+class LiveLines:
+    """The lines that are shown now. The cursor stays at the end of the last one.
+
+    The methods return what is to be written to the screen.
+    """
+
+    def __init__(self) -> None:
+        self._shown: tuple[bytes, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self._shown)
+
+    def replace(self, lines: Sequence[bytes]) -> bytes:
+        """Other lines instead: none remove them."""
+        erased, self._shown = self._erased(), tuple(lines)
+        return erased + self._drawn()
+
+    def above(self, data: bytes) -> bytes:
+        """`data`, which ends with a newline, above the lines."""
+        return self._erased() + data + self._drawn()
+
+    def _erased(self) -> bytes:
+        if not self._shown:
+            return b""
+        return _BACK + _CLEAR_LINE + (_UP + _CLEAR_LINE) * (len(self._shown) - 1)
+
+    def _drawn(self) -> bytes:
+        return b"\n".join(self._shown)

@@ -1,16 +1,21 @@
-"""Display of a run's progress by the launcher of the chief's host: a live bar, lines now and then, or nothing."""
+"""Display of a run's progress by the launcher of the chief's host: a live bar, lines now and then, or nothing.
+
+The line that shows the progress of a run where no bar can be drawn.
+
+The fields of a record of how far a run is, for programs: numbers where the line for people has words.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from tfdist.errors import RunDirError, UsageError
 from tfdist.launch.logs.terminal import Terminal
-from tfdist.launch.progress.plain_line import plain_line
-from tfdist.launch.progress.progress_record import progress_record
+from tfdist.launch.progress import progress_fields as fields
 from tfdist.launch.progress.run_progress import RunProgress
 
 Progress = Literal["auto", "bar", "plain", "none"]
@@ -110,3 +115,49 @@ class ProgressDisplay:
             self._terminal.say(f"the bar of the progress cannot be drawn ({error!r}); lines follow instead")
             return
         self._terminal.draw(lines)
+
+
+def plain_line(progress: RunProgress) -> str:
+    """`epoch  3/10  step 120/469  loss 0.2311  accuracy 0.9342  8,412 samples/s  0:12 left, run 4:05  input 7 %`."""
+    parts = [
+        fields.epoch(progress),
+        f"step {fields.steps(progress)}",
+        fields.doing(progress),
+        *fields.metrics(progress),
+        fields.rate(progress),
+        fields.left(progress),
+        fields.waiting(progress),
+        fields.memory(progress),
+    ]
+    return "  ".join(filter(None, parts))
+
+
+def progress_record(progress: RunProgress) -> dict[str, Any]:
+    """The fields; those that are not known are None. Epochs count from 1, as in the line for people."""
+    return {
+        "event": "progress",
+        "state": progress.state.value,
+        "epoch": progress.epoch + 1,
+        "epochs": progress.epochs,
+        "step": progress.step,
+        "steps": progress.steps,
+        "metrics": {name: _number(text) for name, text in progress.metrics.items()} or None,
+        "samples_per_second": round(progress.rate, 3) or None,
+        "input_wait": round(progress.waited, 4),
+        "epoch_seconds_left": _rounded(progress.epoch_left),
+        "run_seconds_left": _rounded(progress.run_left),
+        "gpu_memory_bytes": progress.gpu_memory,
+    }
+
+
+def _number(text: str) -> float | None:
+    """The value of a metric; None for what is no number that JSON has."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 1)

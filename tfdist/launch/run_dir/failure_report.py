@@ -1,14 +1,19 @@
-"""The failure report: what the launcher prints of a job that failed or was stopped, the first failure first."""
+"""The failure report: what the launcher prints of a job that failed or was stopped, the first failure first.
+
+What a report shows of a traceback: the frames of the user's own code; the log has all.
+"""
 
 from __future__ import annotations
 
+import re
+import sysconfig
 import textwrap
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from tfdist.launch.gpus.worker_choice import ONE_PROCESS
 from tfdist.launch.peers.messages import Restart
-from tfdist.launch.run_dir.shown_traceback import shown_traceback
 from tfdist.launch.run_result import RunResult
 from tfdist.launch.worker.channel_protocol import CALLED
 from tfdist.rundir.failure import Failure
@@ -17,6 +22,12 @@ from tfdist.text import format_ranges
 _MESSAGE_CHARACTERS = 300
 _MOST_OTHERS = 16
 """Failures that are named with their hosts, besides the first."""
+_FRAME = re.compile(r'  File "(?P<file>[^"\n]*)", line \d+.*\n(?:    .*\n)*')
+_STACK = re.compile(
+    r'(?P<head>^(?:Traceback \(most recent call last\)|Thread .*):\n)(?P<frames>(?:  File ".*\n(?:    .*\n)*)+)', re.M
+)
+_INSTALLED = ("/site-packages/", "/dist-packages/", "/__autograph_generated_file", f"{Path(__file__).parents[2]}/")
+_REST = "(the frames of tfdist, Keras and TensorFlow are in the log, and shown with --verbose)\n"
 
 
 def render_report(result: RunResult, *, verbose: bool = False, worker_per_gpu: bool = False) -> str:
@@ -122,3 +133,29 @@ def _names(failures: Sequence[Failure]) -> str:
 
 def _short(failure: Failure) -> str:
     return failure.what_in_line(_MESSAGE_CHARACTERS)
+
+
+def shown_traceback(text: str, said: str = "") -> str:
+    """A traceback, or the stack of a thread, with the user's frames alone; as it is where it has none of these.
+
+    Args:
+        text: As Python prints it, maybe with the exceptions that led to it.
+        said: What the report has said of the exception already, which is not repeated.
+    """
+    text = f"{text.rstrip()}\n"
+    users = _STACK.sub(lambda stack: _users_part(stack["head"], stack["frames"]), text)
+    if not _FRAME.search(users):
+        return text
+    users = users.removesuffix(f"{said.rstrip()}\n") if said else users
+    return users + (_REST if users.count('  File "') < text.count('  File "') else "")
+
+
+def _users_part(head: str, frames: str) -> str:
+    users = "".join(frame[0] for frame in _FRAME.finditer(frames) if _is_users(frame["file"]))
+    return head + users if users else ""
+
+
+def _is_users(file: str) -> bool:
+    if file.startswith("<frozen "):
+        return False
+    return not any(part in file for part in _INSTALLED) and not file.startswith(sysconfig.get_path("stdlib"))

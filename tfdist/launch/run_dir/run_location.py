@@ -1,4 +1,9 @@
-"""Run location: the job's run directory, seed and attempt. The chief's launcher makes it, the others join it."""
+"""Run location: the job's run directory, seed and attempt. The chief's launcher makes it, the others join it.
+
+What is known of an attempt whose launcher was killed, for the ledger: its last lines were never written.
+
+The workers end with their launcher. Until then the chief has kept its state file, once a second.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +18,21 @@ from pathlib import Path
 from typing import Any
 
 from tfdist.errors import FormingError, RunDirError
-from tfdist.launch.run_dir.killed_launcher import lines_of_killed
 from tfdist.rundir.atomic_files import write_json
 from tfdist.rundir.completion import completed_epochs
 from tfdist.rundir.layout import RunDir
-from tfdist.rundir.ledger_lines import append_entry
+from tfdist.rundir.ledger_lines import (
+    AttemptPhase,
+    LedgerEntry,
+    LedgerEvent,
+    LedgerInterval,
+    TimeKind,
+    append_entry,
+    read_further,
+)
 from tfdist.rundir.regular_files import read_json
 from tfdist.rundir.run_dir_creation import Resume, create_run_dir, join_run_dir, next_attempt
+from tfdist.rundir.worker_state import State, WorkerState
 
 _SEEDS = 2**31
 _END_OF_SEEDS = 2**63
@@ -28,6 +41,8 @@ _LOCK_SECONDS = 10.0
 VISIBLE_SECONDS = 3.0
 """How long a shared file system may take to show this host what the chief's host has written."""
 _RETRY_SECONDS = 0.1
+_MOST_BYTES = 1 << 20
+"""Of the end of the ledger: the lines of the last attempt's end."""
 
 
 @dataclass(frozen=True)
@@ -209,3 +224,43 @@ def _try_lock(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def lines_of_killed(run: RunDir) -> list[LedgerEntry]:
+    """The lines that the ledger of a run lacks of its last attempt; none where its launcher has ended it.
+
+    From the last line on, the steps that the state tells of count as training, with all that lay between them. A ledger
+    that cannot be read has none.
+
+    Args:
+        run: The run, which no launcher holds, with the states of its last start.
+    """
+    try:
+        entries, _ = read_further(run.ledger_file, max(0, run.ledger_file.stat().st_size - _MOST_BYTES))
+    except (OSError, RunDirError):
+        return []
+    events = [entry for entry in entries if isinstance(entry, LedgerEvent)]
+    state = _state(run)
+    if not entries or (events and events[-1].phase is not AttemptPhase.RUNNING) or state is None:
+        return []
+    attempt = entries[-1].attempt
+    if state.attempt != attempt or state.state is State.FINISHED:
+        return []
+    lines: list[LedgerEntry] = []
+    did = [entry for entry in entries if isinstance(entry, LedgerInterval) and entry.attempt == attempt]
+    at = max(entries[-1].at, state.moved)
+    if did and state.step > did[-1].step and state.moved > did[-1].at:
+        seconds = {TimeKind.STEP.value: round(state.moved - did[-1].at, 6)}
+        lines.append(
+            LedgerInterval(attempt, did[-1].at, state.moved, seconds, state.step - did[-1].step, state.step)
+        )
+    lines.append(LedgerEvent(attempt, at, AttemptPhase.FAILED, why="its launcher was killed", step=state.step))
+    return lines
+
+
+def _state(run: RunDir) -> WorkerState | None:
+    try:
+        return WorkerState.read(run.state_file(0))
+    except RunDirError:
+        # A host that failed may have left half of it.
+        return None

@@ -16,7 +16,7 @@ from tfdist.launch.logs.log_records import LogRecords
 from tfdist.launch.logs.record_streams import recorded_streams
 from tfdist.launch.logs.terminal import STDERR, STDOUT, Terminal
 from tfdist.launch.peers.messages import Stop
-from tfdist.launch.progress.progress_record import progress_record
+from tfdist.launch.progress.progress_display import progress_record
 from tfdist.launch.progress.run_progress import RunProgress
 from tfdist.launch.run_dir.failure_report import failure_fields
 from tfdist.launch.run_result import RunResult

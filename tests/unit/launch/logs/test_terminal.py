@@ -1,3 +1,5 @@
+"""Lines that stay at the bottom of a screen."""
+
 from __future__ import annotations
 
 import os
@@ -10,7 +12,7 @@ import pytest
 
 from tests.unit.screen import screen_after, shown, shown_until
 from tfdist.launch.logs.line_splitter import CharacterSplitter, ScreenSplitter
-from tfdist.launch.logs.terminal import STDERR, STDOUT, Terminal, keeps_bars
+from tfdist.launch.logs.terminal import STDERR, STDOUT, LiveLines, Terminal, keeps_bars
 
 
 class Screen:
@@ -153,3 +155,26 @@ def test_a_terminal_that_is_gone_shows_nothing() -> None:
         assert not terminal.say("lost")
         assert not terminal.say("lost")
     assert not Terminal(None).say("lost")
+
+
+def test_what_is_written_stands_above_the_lines() -> None:
+    live = LiveLines()
+    written = live.replace([b"bar 1", b"more 1"])
+    written += live.above(b"epoch 1\n")
+    written += live.replace([b"bar 2"])
+    written += live.above(b"two\nlines\n")
+    assert screen_after(written) == ["epoch 1", "two", "lines", "bar 2"]
+
+
+def test_shorter_lines_leave_nothing_of_longer_ones() -> None:
+    live = LiveLines()
+    written = live.replace([b"a long line", b"another"]) + live.replace([b"b", b"c"])
+    assert screen_after(written) == ["b", "c"]
+
+
+def test_no_lines_leave_no_trace() -> None:
+    live = LiveLines()
+    written = b"before\n" + live.replace([b"bar", b"more"]) + live.replace([])
+    assert not live
+    assert screen_after(written + b"after\n") == ["before", "after"]
+    assert live.replace([]) == b""

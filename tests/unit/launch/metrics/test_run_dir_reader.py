@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tfdist.launch.metrics.run_dir_reader import RunDirReader
+from tfdist.launch.metrics.metrics_endpoint import RunDirReader
 from tfdist.launch.metrics.run_metrics import RunMetrics
 from tfdist.rundir import ledger_lines
 from tfdist.rundir.layout import RunDir
