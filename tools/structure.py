@@ -184,7 +184,6 @@ def main() -> None:
     print(f"circles of files     {len(of_files):>8,}")
     print(f"context variables    {len(found.context_variables):>8,}")
     print(f"attached names       {len(found.attached):>8,}")
-    print(f"context variables    {sum(found.context_variables.values()):>8,}")
     for name, count in list(found.files_of_options.items())[:_SHOWN_OPTIONS]:
         print(f"{name:<20} {count:>8,} files name this option")
     for pair in found.mutual_folders:
