@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from tests.fuzz.hostile_values import changed_bytes
 from tests.fuzz.properties import fuzzed
 from tests.fuzz.raw_store import RawStore, raw_store
-from tfdist.storage.retry_policy import RetryPolicy
-from tfdist.storage.s3_requests import S3Requests
+from tfdist.storage.s3_requests import RetryPolicy, S3Requests
 from tfdist.storage.s3_store import S3Store
 
 URL = "s3://bucket/run"

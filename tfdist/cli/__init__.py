@@ -7,13 +7,12 @@
     train_target      TARGET and its own arguments, of train, verify and plan
     taken_by_default  the config and the run of verbs that are given none
     help/             headings of `--help`, options in the wrong place, and the verb `tfdist completion`
-    replica_layout    workers and replicas of a run that has not started, for plan
     launch/           the verbs `tfdist launch`, with its engines, and `tfdist stop`
     inference/        the verbs `tfdist predict` and `tfdist evaluate`
     board/            the verb `tfdist board`; runs has the comparison that it shows, too
     verify/           the verb `tfdist verify`
     rehearsal/        what `tfdist plan` shows of a script, and `tfdist train --fast-dev-run`
-    data/, examples/  the verbs of `tfdist data` and `tfdist examples`
+    data/             the verbs of `tfdist data`; examples_group has those of `tfdist examples`
 
 Nothing here imports TensorFlow, and `tfdist --help` imports main, standard_streams, text and verb alone.
 """

@@ -80,7 +80,7 @@ VERBS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "Writes the manifest of a training for Kubernetes.",
         ),
         "examples": (
-            "tfdist.cli.examples.examples_group:examples",
+            "tfdist.cli.examples_group:examples",
             "Lists the examples and their configs, and copies them.",
         ),
         "config": ("tfdist.cli.config:config", "Shows, checks or starts a config."),

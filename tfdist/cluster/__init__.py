@@ -2,9 +2,9 @@
 
 `discover` is the entry point. It takes the command line, `tf_config`, `kubernetes`, `open_mpi`, `hydra` or `slurm`, in
 this order, and returns a `membership`: the cluster as a `cluster_spec`, with the workers that this launcher starts. For
-that `local_hosts` finds the entries that are this machine, and `ports` chooses ports. `slurm_lists` reads Slurm's short
-forms of lists, `slurm_gpus` tells whose GPUs a task sees, and `slurm_allocation` which nodes a launch may use; `mpi/`
-has `open_mpi` and `hydra`.
+that it finds the entries that are this machine, and `ports` chooses ports. `slurm` also tells whose GPUs a task sees,
+`slurm_lists` reads Slurm's short forms of lists, and `slurm_allocation` says which nodes a launch may use; `mpi/` has
+`open_mpi` and `hydra`.
 `interfaces` lists the machine's addresses, and `environment_variables` the variables that affect a run, for reports;
 `passed_environment` is what one host gives another.
 """

@@ -7,7 +7,7 @@ must not be forked, and a job has several workers. In the order of a run:
 - `launch_options`: what of `tfdist train` can be said there
 - `call_folder`: the private folder by which the kernel, the launcher and the workers hand things on
 - `function_call`: the function and its arguments, pickled by value (`cell_pickler`), with what they need of the
-  `kernel_state`
+  kernel's state
 - `launcher_process`: the launcher of the job, a process that ends with the kernel
 - `job_outcome`: how the job ended, from the launcher to the kernel
 - `call_in_worker`: what every worker runs

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from tfdist.errors import RunDirError, TfdistError
@@ -19,16 +21,108 @@ from tfdist.launch.worker_options import Communication
 from tfdist.rundir import RunDir
 from tfdist.rundir.failure import Failure
 from tfdist.selftest.deadline import Deadline
-from tfdist.selftest.job_rows import JobRows
 from tfdist.selftest.layouts import Layout
-from tfdist.selftest.row_log import RowOrder
+from tfdist.selftest.row_log import RowDone, RowOrder, RowsRun, log_file, read_log, saved_model
 from tfdist.selftest.row_runs import JobEnd, RowRun, run_through
-from tfdist.selftest.row_watch import RowWatch
 from tfdist.selftest.selftest_spec import SelftestSpec
+from tfdist.training.probes.recording_file import Recording
 from tfdist.verify.exit_codes import STOPPED
 from tfdist.verify.interruption import Interrupted, raise_if_interrupted
 from tfdist.verify.log_tail import last_line
 from tfdist.verify.target_spec import TargetSpec
+
+_TICK_SECONDS = 0.5
+
+
+class RowWatch:
+    """While entered, looks now and then which rows are done, in a thread; at the end once more.
+
+    Each row is told of once, one after the other. What `look` or `tell` raises in the thread is raised at the end.
+
+    Args:
+        look: Gives the names of the rows that are done.
+        tell: Called with each of them.
+        tick: Seconds from look to look.
+    """
+
+    def __init__(
+        self,
+        look: Callable[[], Iterable[str]],
+        tell: Callable[[str], None],
+        tick: float = _TICK_SECONDS,
+    ) -> None:
+        self._look, self._tell, self._tick = look, tell, tick
+        self._known: set[str] = set()
+        self._ended = threading.Event()
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._watch, name="tfdist-rows", daemon=True)
+
+    def __enter__(self) -> RowWatch:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+        if self._error is not None and error is None:
+            raise self._error
+        self._tell_new()
+
+    def _watch(self) -> None:
+        try:
+            while not self._ended.wait(self._tick):
+                self._tell_new()
+        except Exception as error:
+            self._error = error
+
+    def _tell_new(self) -> None:
+        for name in self._look():
+            if name not in self._known:
+                self._known.add(name)
+                self._tell(name)
+
+
+@dataclass(frozen=True)
+class JobRows:
+    """The rows of a job, as far as its workers have noted.
+
+    Attributes:
+        folder: Where they note it.
+        workers: How many there are.
+        request: What they record; None for nothing.
+    """
+
+    folder: Path
+    workers: int
+    request: RecordingRequest | None
+
+    def names(self) -> list[str]:
+        """The rows that all workers have finished until now."""
+        logs = [[done.name for done in log.done] for log in self._logs()]
+        return [name for name in logs[0] if all(name in log for log in logs)]
+
+    def begun(self) -> str | None:
+        """The row that the chief is in; None where it is in none."""
+        return self._logs()[0].begun
+
+    def read(self) -> dict[str, RowRun]:
+        """What came of the finished rows."""
+        logs, names = self._logs(), self.names()
+        recordings = [Recording.read(self.request.file(index)) for index in range(self.workers)] if self.request else []
+        return {done.name: self._run(done, logs, recordings) for done in logs[0].done if done.name in names}
+
+    def _logs(self) -> list[RowsRun]:
+        return [read_log(log_file(self.folder, index)) for index in range(self.workers)]
+
+    def _run(self, done: RowDone, logs: Sequence[RowsRun], recordings: Sequence[Recording | None]) -> RowRun:
+        parts = tuple(recording.part(done.fits) for recording in recordings if recording is not None)
+        found = tuple(other.found for log in logs for other in log.done if other.name == done.name)
+        if recordings and (len(parts) < len(recordings) or not all(part.moments[1:] for part in parts)):
+            return RowRun("a worker has no recording of it", seconds=done.seconds)
+        return RowRun("", "", done.seconds, parts, found, str(saved_model(self.folder)))
+
 
 STEPS = 300
 """More than all rows of a job train: a recording that is full would end the job."""

@@ -44,7 +44,7 @@ def url(moto: RunningStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 def requests_to(endpoint: str, monkeypatch: pytest.MonkeyPatch, **policy: float) -> S3Requests:
     """Requests of this process to an address, with other bounds than by default."""
-    from tfdist.storage.retry_policy import RetryPolicy
+    from tfdist.storage.s3_requests import RetryPolicy
 
     for name, value in reaching(endpoint).items():
         monkeypatch.setenv(name, value)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfdist.cli.replica_layout import layout_of
+from tfdist.cli.plan import layout_of
 from tfdist.cluster.cluster_spec import Cluster
 from tfdist.errors import UsageError
 from tfdist.plan.plan_inputs import ClusterSize

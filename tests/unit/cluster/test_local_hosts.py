@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tfdist.cluster.local_hosts import local_hosts
+from tfdist.cluster.discover import local_hosts
 from tfdist.errors import ClusterError
 
 NAMES = {"here": ["127.0.1.1"], "there": ["192.0.2.7", "2001:db8::7"], "both": ["192.0.2.7", "127.0.0.1"]}

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfdist.cluster.slurm_gpus import has_own_gpus
+from tfdist.cluster.slurm import has_own_gpus
 from tfdist.errors import ClusterError
 
 

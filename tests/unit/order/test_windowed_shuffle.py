@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfdist.order.windowed_shuffle import permuted_in_windows
+from tfdist.order.sequential_order import permuted_in_windows
 
 
 def window(size: int, number: int, name: str = "n") -> list[int]:

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from tfdist.selftest.row_watch import RowWatch
+from tfdist.selftest.row_jobs import RowWatch
 
 
 def test_rows_are_told_while_the_job_goes_on_and_each_once() -> None:

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from tfdist.storage.retry_policy import RetryPolicy
+from tfdist.storage.s3_requests import RetryPolicy
 
 
 def waits(policy: RetryPolicy, share: float, *, is_known: bool = True) -> list[float]:

@@ -14,8 +14,7 @@ from tests.unit.storage.stray_store import StrayStore, stray_store
 from tfdist.storage.bounded_session import MOST_ANSWER_BYTES
 from tfdist.storage.listing_bounds import MOST_NAME_BYTES, MOST_TOKEN_LETTERS, ListingBounds
 from tfdist.storage.object_store import NoAnswerError
-from tfdist.storage.retry_policy import RetryPolicy
-from tfdist.storage.s3_requests import S3Requests
+from tfdist.storage.s3_requests import RetryPolicy, S3Requests
 from tfdist.storage.s3_store import S3Store
 
 URL = "s3://bucket/run"

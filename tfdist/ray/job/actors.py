@@ -2,13 +2,143 @@
 
 from __future__ import annotations
 
+import os
+import queue
+import random
+import subprocess
+import sys
+import threading
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, BinaryIO, cast
 
+from tfdist.cluster.ports import candidate_ports
+from tfdist.errors import PortTakenError, UsageError
+from tfdist.launch.environment import variables_added
+from tfdist.net.port_lease import PortLease
 from tfdist.ray.job.driving import answers
 from tfdist.ray.job.layout import NodeWorkers
-from tfdist.ray.job.node_actor import NodeActor
 from tfdist.ray.job.placement import Demand
+from tfdist.versions import VERSION
+
+EVENT_SECONDS = 2.0
+"""How long `events` waits for something to happen."""
+
+_BLOCK = 1 << 16
+_WAITING_BLOCKS = 64
+"""Blocks of output that wait for the driver; a launcher that writes more waits, too."""
+
+
+@dataclass(frozen=True)
+class Events:
+    """What has happened since the last call.
+
+    Attributes:
+        output: What the launcher wrote, as (1 for stdout or 2 for stderr, bytes).
+        code: Its exit code, once it has ended and all of its output is told; None before.
+    """
+
+    output: tuple[tuple[int, bytes], ...] = ()
+    code: int | None = None
+
+
+class NodeActor:
+    """Runs one launcher; its methods are called by several threads."""
+
+    def __init__(self) -> None:
+        self._lease = PortLease()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._output: queue.Queue[tuple[int, bytes] | None] = queue.Queue(_WAITING_BLOCKS)
+        self._open = 2
+        self._lock = threading.Lock()
+
+    def version(self) -> str:
+        """The version of tfdist on this node."""
+        return VERSION
+
+    def gpus(self) -> list[str]:
+        """The GPUs that Ray has given to this actor."""
+        import ray
+
+        return [str(gpu) for gpu in ray.get_runtime_context().get_accelerator_ids()["GPU"]]
+
+    def lease(self, count: int) -> list[int]:
+        """Chooses free ports for workers, and holds them until the launcher takes them.
+
+        Raises:
+            PortTakenError: There are too few.
+        """
+        taken: list[int] = []
+        for port in candidate_ports(random.randrange(1 << 30)):
+            if len(taken) == count:
+                return taken
+            try:
+                self._lease.take(port)
+            except PortTakenError:
+                continue
+            taken.append(port)
+        raise PortTakenError(f"This machine has {len(taken)} free port(s) from 20000 to 31999; {count} are needed.")
+
+    def start(self, module: str, arguments: list[str], variables: Mapping[str, str], directory: str | None) -> None:
+        """Starts the launcher: `python -m MODULE ARGUMENTS`.
+
+        Args:
+            module: A launcher that ends with its stdin.
+            arguments: Those of `tfdist`.
+            variables: Added to this node's environment.
+            directory: Where it works; None for where this actor does.
+
+        Raises:
+            UsageError: There is no such directory here.
+        """
+        if directory is not None and not os.path.isdir(directory):
+            raise UsageError(
+                f"There is no directory {directory} on this node. Expected the working directory of the command on "
+                "every node: share it, or give another one with --cwd."
+            )
+        self._lease.close()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", module, *arguments],
+            cwd=directory,
+            env=variables_added(variables),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            # Ray signals the processes that it has started.
+            start_new_session=True,
+        )
+        for number, pipe in ((1, self._process.stdout), (2, self._process.stderr)):
+            threading.Thread(target=self._read, args=(number, cast(BinaryIO, pipe)), daemon=True).start()
+
+    def events(self) -> Events:
+        """What has happened, once something has, or after `EVENT_SECONDS`."""
+        assert self._process is not None, "events are those of a launcher that was started"
+        found: list[tuple[int, bytes]] = []
+        try:
+            block = self._output.get(timeout=EVENT_SECONDS)
+            while True:
+                if block is None:
+                    self._open -= 1
+                else:
+                    found.append(block)
+                block = self._output.get_nowait()
+        except queue.Empty:
+            pass
+        # A process that a worker has left behind may hold a pipe open: an ended launcher has nothing more to say.
+        is_over = self._process.poll() is not None and (self._open == 0 or not found)
+        return Events(tuple(found), self._process.wait() if is_over else None)
+
+    def signal(self, number: int) -> None:
+        """Sends the launcher a signal, if it is there."""
+        with self._lock:
+            if self._process is not None and self._process.poll() is None:
+                self._process.send_signal(number)
+
+    def _read(self, number: int, pipe: BinaryIO) -> None:
+        while block := os.read(pipe.fileno(), _BLOCK):
+            self._output.put((number, block))
+        self._output.put(None)
+
 
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _THREADS = 4

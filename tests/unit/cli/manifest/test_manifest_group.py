@@ -8,7 +8,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from tfdist.cli.main import main
-from tfdist.cli.manifest.manifest_verb import OWN, REFUSED, passed_options
+from tfdist.cli.manifest.manifest_group import OWN, REFUSED, passed_options
 from tfdist.cli.train import train
 
 REQUIRED = ["--image", "r/tfdist:1", "--run-dir-claim", "runs"]

@@ -6,8 +6,7 @@ import platform
 import pytest
 
 from tfdist.doctor.check_result import CheckStatus
-from tfdist.doctor.machine.known_bad_versions import known_bad, numbers
-from tfdist.doctor.machine.package_versions import check_versions, installed
+from tfdist.doctor.machine.package_versions import check_versions, installed, known_bad, numbers
 from tfdist.runtime.tested_versions import KERAS, TENSORFLOW
 from tfdist.versions import VERSION
 

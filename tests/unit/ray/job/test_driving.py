@@ -9,9 +9,9 @@ import pytest
 
 from tfdist.launch.signals import Signals
 from tfdist.ray.job import driving
+from tfdist.ray.job.actors import Events
 from tfdist.ray.job.driving import NODE_DIED, Driving, lost_reason
 from tfdist.ray.job.layout import Node, lay_out
-from tfdist.ray.job.node_actor import Events
 from tfdist.ray.job.node_output import OwnStreams
 from tfdist.ray.job.outcome import Ending
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tests.ports import free_ports
-from tfdist.ray.job.node_reach import dead_nodes
+from tfdist.ray.job.driving import dead_nodes
 
 
 def node(name: str, port: int, *, alive: bool = True) -> dict[str, Any]:

@@ -6,8 +6,10 @@ from tfdist.launch.worker_options import WorkerOptions
 
 pytest.importorskip("ray")
 
-from tfdist.ray.train.backend import assignments  # noqa: E402 - needs Ray
-from tfdist.ray.train.worker_setup import WorkerPlace  # noqa: E402
+from tfdist.ray.train.backend import (
+    WorkerPlace,  # noqa: E402
+    assignments,  # noqa: E402 - needs Ray
+)
 
 
 def place(address: str) -> WorkerPlace:

@@ -4,7 +4,7 @@ import pytest
 
 from tests.unit.reports.ledger.lines import did, killed_once, over, running
 from tfdist.reports.ledger.account import Account
-from tfdist.reports.ledger.account_builder import build_account
+from tfdist.reports.ledger.account_reader import build_account
 from tfdist.reports.ledger.account_summary import headlines
 from tfdist.reports.ledger.recovery import recoveries
 from tfdist.rundir.ledger_lines import AttemptPhase, LedgerEntry, TimeKind

@@ -4,7 +4,7 @@ import json
 
 from tests.unit.reports.ledger.lines import killed_once
 from tfdist.reports.ledger import account_json
-from tfdist.reports.ledger.account_builder import build_account
+from tfdist.reports.ledger.account_reader import build_account
 from tfdist.rundir.ledger_lines import TimeKind
 
 

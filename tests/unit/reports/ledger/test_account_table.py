@@ -5,7 +5,7 @@ import re
 from tests.unit.reports.ledger.lines import killed_once, over, running
 from tfdist.reports.ledger import account_table
 from tfdist.reports.ledger.account import Account
-from tfdist.reports.ledger.account_builder import build_account
+from tfdist.reports.ledger.account_reader import build_account
 from tfdist.reports.ledger.account_summary import LABELS
 from tfdist.rundir.ledger_lines import AttemptPhase, LedgerEntry, LedgerEvent
 

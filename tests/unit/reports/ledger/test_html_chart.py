@@ -10,7 +10,7 @@ from tests.unit.reports.ledger.lines import killed_once, over, running
 from tfdist.launch.run_dir.epoch_metrics import EpochMetrics
 from tfdist.reports.ledger import html_chart
 from tfdist.reports.ledger.account import Account, AttemptAccount
-from tfdist.reports.ledger.account_builder import build_account
+from tfdist.reports.ledger.account_reader import build_account
 from tfdist.rundir.ledger_lines import AttemptPhase, LedgerEntry, LedgerEvent
 
 

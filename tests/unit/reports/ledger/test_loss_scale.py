@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tfdist.reports.ledger.loss_scale import LossScale
+from tfdist.reports.ledger.loss_chart import LossScale
 
 LARGEST, SMALLEST = sys.float_info.max, 5e-324
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.reports.ledger.lines import did, killed_once, over, running
-from tfdist.reports.ledger.account_builder import build_account
+from tfdist.reports.ledger.account_reader import build_account
 from tfdist.reports.ledger.recovery import PARTS, Recovery, recoveries
 from tfdist.rundir.ledger_lines import AttemptPhase, LedgerEntry
 

@@ -13,8 +13,7 @@ from tests.unit.selftest.results import DEVICES, ROW, WORKERS, machine, report, 
 from tfdist.errors import UsageError
 from tfdist.selftest.layouts import Layout, Layouts
 from tfdist.selftest.reports.machine_report import topology
-from tfdist.selftest.reports.report_folder import ReportFolder
-from tfdist.selftest.reports.selftest_markdown import to_markdown
+from tfdist.selftest.reports.report_folder import ReportFolder, to_markdown
 from tfdist.selftest.reports.selftest_table import TableLines, closing, opening
 from tfdist.selftest.reports.speed_table import speed_lines, step_times
 from tfdist.selftest.row_results import exit_code, failed, not_run

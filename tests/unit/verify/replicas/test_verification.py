@@ -15,7 +15,7 @@ from tfdist.launch.job import JobSpec
 from tfdist.rundir import RunDir
 from tfdist.training.probes.recording_file import Recording
 from tfdist.verify.interruption import Interrupted
-from tfdist.verify.replicas import recorded_runs as runs_module
+from tfdist.verify.replicas import verification as runs_module
 from tfdist.verify.replicas.comparison_results import ComparisonVerdict, Verification
 from tfdist.verify.replicas.verification import verify
 from tfdist.verify.replicas.verification_table import render

@@ -1,4 +1,4 @@
-"""`tfdist examples copy`: writes them into a folder."""
+"""`tfdist examples`: lists the examples, and writes them into a folder."""
 
 from __future__ import annotations
 
@@ -8,7 +8,19 @@ from pathlib import Path
 import click
 
 from tfdist.cli.common_options import LocalPath
-from tfdist.cli.verb import Verb
+from tfdist.cli.verb import Verb, VerbGroup
+
+
+@click.command("list", cls=Verb)
+def list_examples() -> None:
+    """Lists the examples, with what each shows."""
+    from tfdist.examples import catalog
+
+    found = catalog()
+    width = max(len(example.path) for example in found)
+    for example in found:
+        click.echo(f"{example.path:{width}}  {example.text}")
+    click.echo("\nto have them: tfdist examples copy DIR")
 
 
 @click.command("copy", cls=Verb)
@@ -26,3 +38,12 @@ def copy(directory: Path) -> None:
     click.echo(f"{len(done.written)} files written into {directory}{there}")
     change = "" if directory.absolute() == Path.cwd() else f"cd {shlex.quote(str(directory))} && "
     click.echo(f"next: {change}tfdist train configs/digits.yaml")
+
+
+@click.group(cls=VerbGroup)
+def examples() -> None:
+    """Lists the examples and their configs, and copies them."""
+
+
+examples.add_command(list_examples)
+examples.add_command(copy)
