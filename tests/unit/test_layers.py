@@ -232,7 +232,7 @@ SLOW_TO_LOAD = {"asyncio", "ctypes", "email", "http", "logging", "multiprocessin
         (["train", "--help"], FOR_OPTIONS | {"tfdist.cli.train"}),
         (
             ["verify", "--help"],
-            FOR_OPTIONS | {f"tfdist.cli.verify{part}" for part in ("", ".verify_modes", ".verify_verb")},
+            FOR_OPTIONS | {"tfdist.cli.verify"},
         ),
         (["selftest", "--help"], FOR_OPTIONS | {"tfdist.cli.selftest"}),
         (["status", "--help"], FOR_OPTIONS | {"tfdist.cli.status"}),

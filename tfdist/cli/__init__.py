@@ -10,7 +10,6 @@
     launch/           the verbs `tfdist launch`, with its engines, and `tfdist stop`
     inference/        the verbs `tfdist predict` and `tfdist evaluate`
     board/            the verb `tfdist board`; runs has the comparison that it shows, too
-    verify/           the verb `tfdist verify`
     rehearsal/        what `tfdist plan` shows of a script, and `tfdist train --fast-dev-run`
     data/             the verbs of `tfdist data`; examples_group has those of `tfdist examples`
 

@@ -46,7 +46,7 @@ VERBS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "Writes a model for a server or a device, and compares it there with Keras.",
         ),
         "verify": (
-            "tfdist.cli.verify.verify_verb:verify",
+            "tfdist.cli.verify:verify",
             "Compares a training on one replica with the same on several, or one that is killed with an untouched one.",
         ),
         "selftest": (

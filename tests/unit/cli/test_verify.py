@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tfdist.cli.main import main
-from tfdist.cli.verify.verify_verb import verify
+from tfdist.cli.verify import verify
 from tfdist.config import load_config
 from tfdist.verify.hosts import hosts_verification as hosts_module
 from tfdist.verify.hosts.hosts_results import HostsVerification
