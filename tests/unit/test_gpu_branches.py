@@ -84,7 +84,7 @@ TAKEN = {
 """By the branch, a file of the package and a function of it: the test that takes it on CPUs."""
 
 DECIDES_NOTHING = {
-    "cluster/slurm_gpus.py::_repeats": "reads a variable of Slurm's",
+    "cluster/slurm.py::_repeats": "reads a variable of Slurm's",
     "doctor/machine/tensorflow_checks.py::_nccl": "tells NCCL's version",
     "doctor/machine/tensorflow_checks.py::check_tensorflow": "tells what TensorFlow finds",
     "keras_repairs/forward/kernels/strided_convolutions.py::_jumps": "leaves a gradient on GPUs to their library",
@@ -94,7 +94,7 @@ DECIDES_NOTHING = {
     "launch/environment.py::crowding": "advice in words",
     "multihost/slurm/submission.py::submitted_text": "counts in words",
     "plan/fit/fit_plan_table.py::_memory": "names what has the memory",
-    "ray/job/node_actor.py::gpus": "asks Ray for the GPUs of a node",
+    "ray/job/actors.py::gpus": "asks Ray for the GPUs of a node",
     "ray/job/placement.py::resources_text": "counts in words",
     "ray/train/trainer.py::_with_environment": "how the C library gives memory back",
     "runtime/cpu_kernels.py::replica_kernels": "names kernels",
