@@ -17,6 +17,7 @@ from tests.exactness.comparison import assert_same
 from tests.exactness.table import numbers
 from tests.marks import slow
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, replica_step
+from tfdist.keras_repairs.base.step_parts import BatchShare
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.forward import batch_moments
 from tfdist.runtime.transport import replica_sums
@@ -128,7 +129,7 @@ def test_a_row_that_stands_in_for_no_sample_counts_nowhere(users: bool) -> None:
             x = tf.constant(ROWS[rows] * (1 if end > first else np.nan))
             known = {"samples": end - first, "rows": max(end - first, 1), "first": first, "total": 7, "counting": 2}
             numbers_of_step = {name: tf.constant(number, tf.int64) for name, number in known.items()}
-            with replica_step(ReplicaStep(**numbers_of_step, users=users)):
+            with replica_step(ReplicaStep(BatchShare(**numbers_of_step), users=users)):
                 with tf.GradientTape() as tape:
                     tape.watch(x)
                     result = layer(x, training=True)

@@ -18,7 +18,9 @@ from tests.devices.repair_removal import take_out
 from tests.exactness.table import numbers
 from tests.marks import slow
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.coupling.trials.replica_trial import Mode
+from tfdist.keras_repairs.base.step_parts import Mode
+from tfdist.keras_repairs.coupling import own_steps
+from tfdist.keras_repairs.coupling.trials.steps.step_verdict import StepVerdict
 from tfdist.runtime.strategy_settings import settings_of
 
 pytestmark = pytest.mark.usefixtures("repaired")
@@ -324,13 +326,14 @@ def test_numbers_that_each_replica_draws_for_itself(
 
 def test_a_step_that_clips_is_seen_by_larger_gradients_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bool] = []
-    original = Mode.set_on
+    original = own_steps._mode_of
 
-    def noted(self: Mode, step: Any) -> None:
-        asked.append(self.sums_at_tape)
-        original(self, step)
+    def noted(verdict: StepVerdict) -> Mode:
+        mode = original(verdict)
+        asked.append(mode.sums_at_tape)
+        return mode
 
-    monkeypatch.setattr(Mode, "set_on", noted)
+    monkeypatch.setattr(own_steps, "_mode_of", noted)
     with mirrored(2).scope():
         model_of(ClippingRarely).fit(*numbers(9), batch_size=4, verbose=0)
         assert asked[-1]

@@ -69,7 +69,7 @@ def test_the_origin_of_a_size_decides(function: Callable[[Any, Any], Any]) -> No
 
 def test_a_size_that_is_lost_in_a_step_of_one_size_stays_a_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
     """As that of what MixUp returns: to compare it with the number of rows ended the trace."""
-    monkeypatch.setattr(batch_size, "current_step", lambda: SimpleNamespace(static_rows=4))
+    monkeypatch.setattr(batch_size, "current_step", lambda: SimpleNamespace(share=SimpleNamespace(static_rows=4)))
 
     @tf.function(input_signature=[tf.TensorSpec((None, 3))])
     def lost(x: tf.Tensor) -> tf.Tensor:

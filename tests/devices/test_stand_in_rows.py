@@ -22,7 +22,8 @@ from tests.exactness.small_batch_cases import OfOwnMetric
 from tests.exactness.table import BATCH, numbers
 from tests.marks import slow
 from tfdist.keras_repairs.base.batch_rows import rows, with_row_of_zeros
-from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, this_step
+from tfdist.keras_repairs.base.replica_step import current_step, this_step
+from tfdist.keras_repairs.base.step_parts import BatchShare
 from tfdist.keras_repairs.inputs import data_adapters
 from tfdist.keras_repairs.loop import predictions
 from tfdist.keras_repairs.optimizer import gradient_reduction, variable_updates
@@ -138,14 +139,14 @@ def fitted_as_distributed(strategy: tf.distribute.Strategy | None) -> dict[str, 
 
 
 def _as_product(gradients: list[tf.Tensor]) -> list[tf.Tensor]:
-    return [gradient * this_step().share(gradient.dtype) for gradient in gradients]
+    return [gradient * this_step().share.fraction(gradient.dtype) for gradient in gradients]
 
 
 @pytest.mark.usefixtures("float64")
 @pytest.mark.parametrize(
     ("owner", "name", "replacement"),
     [
-        (ReplicaStep, "of_samples", lambda step, value: value * tf.cast(step.samples > 0, value.dtype)),
+        (BatchShare, "of_samples", lambda share, value: value * tf.cast(share.samples > 0, value.dtype)),
         (gradient_reduction, "weighted", _as_product),
         (variable_updates, "_of_samples", lambda variable, value: value),
     ],
@@ -173,8 +174,8 @@ class NotingStep(keras.Sequential):
     def train_step(self, data: Any) -> dict[str, Any]:
         step = current_step()
         # Where the step is tried out, the samples are known.
-        if step is not None and tf.get_static_value(step.total) is None:
-            self.noted.add(not step.surely_has_samples)
+        if step is not None and tf.get_static_value(step.share.total) is None:
+            self.noted.add(not step.share.surely_has_samples)
         return super().train_step(data)
 
 

@@ -11,6 +11,7 @@ from keras import ops
 from tests.devices.repair_removal import take_out
 from tests.devices.wrong_sharings import Function, Patch, is_last, shared, wrong
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, replica_count
+from tfdist.keras_repairs.base.step_parts import BatchShare
 from tfdist.keras_repairs.forward import activity_terms, batch_moments, losses, metrics
 from tfdist.keras_repairs.forward.metric_additivity import Merge, Verdict
 from tfdist.keras_repairs.loop import predictions
@@ -80,7 +81,7 @@ def activity_counted_by_each_replica(patch: Patch) -> None:
 
 @wrong("rich")
 def shares_all_alike(patch: Patch) -> None:
-    patch.setattr(ReplicaStep, "share", lambda self, dtype: tf.constant(1 / replica_count(), dtype))
+    patch.setattr(BatchShare, "fraction", lambda self, dtype: tf.constant(1 / replica_count(), dtype))
 
 
 @wrong("rich")

@@ -77,14 +77,14 @@ def without_stand_in(structure: Any) -> Any:
     Whatever number of rows a tensor has: a model may make several of a sample. What Keras finds behind one is kept.
     """
     step = current_step()
-    if step is None or step.surely_has_samples:
+    if step is None or step.share.surely_has_samples:
         return structure
 
     def of_samples(leaf: Any) -> Any:
         if not has_rows(leaf):
             return leaf
         none = tf.constant(0, tf.int64)
-        stop = tf.where(step.samples > 0, _rows_of(leaf), none)
+        stop = tf.where(step.share.samples > 0, _rows_of(leaf), none)
         return changed(leaf, lambda tensor: tensor[:stop]) if isinstance(leaf, tf.Tensor) else _slice(leaf, none, stop)
 
     return tf.nest.map_structure(of_samples, structure)

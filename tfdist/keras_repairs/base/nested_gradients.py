@@ -43,7 +43,7 @@ def where_shares_are_equal(upstream: tf.Tensor, step: ReplicaStep) -> tf.Tensor:
     Raises:
         InvalidArgumentError: They have not. Raised when it runs.
     """
-    left = step.total % replica_count()
+    left = step.share.total % replica_count()
     check = tf.debugging.assert_equal(
         left,
         tf.zeros_like(left),

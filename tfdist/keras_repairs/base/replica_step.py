@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import tensorflow as tf
@@ -14,6 +14,7 @@ from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.draw_streams import ReplicaSeeds
 from tfdist.keras_repairs.base.spare_generators import BorrowedGenerator, SpareGenerator
+from tfdist.keras_repairs.base.step_parts import BatchShare, KnownOfStep, KnownUpdate, Mode, StepNotes, StepTrace
 from tfdist.runtime.transport import replica_sums
 from tfdist.runtime.transport.emulated_replicas import OwnState, emulated_replica
 
@@ -29,23 +30,9 @@ class TraceAgain(Exception):
     """
 
 
-@dataclass(frozen=True)
-class KnownUpdate:
-    """What is known of an update of a mean or a sum in a step of the user's own.
-
-    Attributes:
-        has_vector_of_batch: Whether its values are a vector with a size of its own, rather than some of each sample.
-        has_same_weight: Whether its weight is the same whatever samples there are.
-    """
-
-    has_vector_of_batch: bool
-    has_same_weight: bool
-
-
+@dataclass(frozen=True, eq=False)
 class ReplicaStep:
     """One replica's share of one global batch, while its training, test or predict step is traced.
-
-    A replica without samples has one row to work on nevertheless (see `batch_rows`); what that yields is left out.
 
     Each loss of a step is worth `total / samples` of the replica's summand of the global loss, so that the mean over
     the replicas, weighted by their samples, is the global loss; with one sample more or less it stays near it. In a
@@ -53,126 +40,41 @@ class ReplicaStep:
     for such a mean, and the gradients are weighted where they are reduced.
 
     Attributes:
-        samples: Scalar int64 tensor, how many samples of the global batch are this replica's; may be 0.
-        rows: Scalar int64 tensor, how many rows the replica's tensors have: `samples`, or 1 where that is 0; more while
-            XLA compiles a layer for padded ones.
-        first: Scalar int64 tensor, the place of the first of the samples in the global batch.
-        static_rows: `rows` where the tensors' shapes say it while the step is traced, else None.
-        sized_by_rows: Results of operations that do not depend on the values of the data, or whose sizes do not.
-        stacks: Whether draws of several times the rows are of batches that the step has put one after the other.
-        sums_at_tape: Whether gradients by variables are summed over the replicas where a tape gives them.
-        is_whole: Whether every replica runs the whole step, on the rows of all replicas.
-        has_all_rows: Whether it is given the whole global batch, of which it cannot be given a piece, for that.
-        total: Scalar int64 tensor, the samples of the global batch.
+        share: Which samples of the global batch are this replica's.
         users: Whether the step or its loss is the user's own code.
-        sums: Whether what it computes as losses there are sums over the samples, so that gradients add up as they are.
-        counting: Scalar int64 tensor, how many replicas have a sample; the others' gradients are left out. None where
-            all are known to have one.
-        capacity: Scalar int64 tensor, the most rows that a replica got of a batch so far, where it is known.
-        compiles: Whether the model's forward and backward pass are compiled with XLA.
-        draws_by_xla: Whether a single replica would compile them: it draws with XLA's generator, which orders its
-            numbers in another way. XLA may not compile the step of a replica that meets the others in its middle.
-        within_xla: Whether the code being traced now is compiled with XLA.
-        added_losses: What layers have given to `add_loss` in this step, by the layer's id.
-        updated: How often a mean or a sum was updated in this step, by the id of the metric.
-        results: What metrics gave as their results in it, with what reads them over all replicas after the step.
-        sums_results: Whether metrics give their results over all replicas in it, at the price of a collective each.
-        shared: Tensors that are the same on every replica.
-        gathered: What was gathered by the user's functions and layers in this step, in order: which leaves had samples.
-        known_gathered: The same as a trial has shown it.
-        known_updates: What a trial has shown of the updates of means and sums, by the metric's id, in their order.
-        seeds_taken: A digest of the seeds that were taken for its draws, in their order, where it runs eagerly.
-        read_parts: Variables with a part on each replica that the user's code has read, where it runs eagerly.
-        data: What the step was given; None where nobody has said it.
-        python_results: The names and the results of calls of Python in a step that is traced.
-        gathers: Whether the replicas exchange tensors in it whose sizes may differ from step to step.
-        draws_own: Whether the replica draws numbers of its own in it, without a seed that the others have, too.
-        builds: Whether it is traced to build what is not built yet, and is to be traced once more then.
+        mode: How the replicas share out a step of the user's.
+        trace: How it is traced and computed.
+        known: What a trial has shown of it.
+        data: What it was given; None where nobody has said it.
+        noted: What is noted while it is traced; the only part that changes.
     """
 
-    def __init__(
-        self,
-        samples: tf.Tensor,
-        rows: tf.Tensor,
-        first: tf.Tensor,
-        total: tf.Tensor,
-        counting: tf.Tensor | None,
-        static_rows: int | None = None,
-        *,
-        capacity: tf.Tensor | None = None,
-        users: bool = False,
-        compiles: bool = False,
-        draws_by_xla: bool = False,
-    ) -> None:
-        self.samples = samples
-        self.rows = rows
-        self.sized_by_rows: set[tuple[int, int, bool]] = set()
-        self.first = first
-        self.static_rows = static_rows
-        self.total = total
-        self.counting = counting
-        self.capacity = capacity
-        self.users = users
-        self.sums = False
-        self.stacks = False
-        self.sums_at_tape = False
-        self.is_whole = False
-        self.has_all_rows = False
-        self.compiles = compiles
-        self.draws_by_xla = draws_by_xla
-        self.within_xla = False
-        self.added_losses: dict[int, list[tf.Tensor]] = {}
-        self.updated: dict[int, int] = {}
-        self.results: list[tuple[tf.Tensor, Callable[[], Any]]] = []
-        self.sums_results = False
-        self.shared: list[Any] = []
-        self.gathered: list[tuple[bool, ...]] = []
-        self.known_gathered: Sequence[tuple[bool, ...]] = ()
-        self.known_updates: Mapping[int, Sequence[KnownUpdate]] = {}
-        self.seeds_taken = 0
-        self.read_parts: list[Any] = []
-        self.data: Any = None
-        self.python_results: list[tuple[str, list[tf.Tensor]]] = []
-        self.gathers = users
-        self.draws_own = False
-        self.builds = False
+    share: BatchShare
+    users: bool = False
+    mode: Mode = Mode()
+    trace: StepTrace = StepTrace()
+    known: KnownOfStep = KnownOfStep()
+    data: Any = None
+    noted: StepNotes = field(default_factory=StepNotes)
 
-    def may_be_of_samples(self, shape: tf.TensorShape) -> bool:
-        """Whether the first dimension of `shape` may be that of the samples, which a fixed one is not among others."""
-        return shape[0] is None or self.static_rows is not None
+    def traced_with(self, **how: bool) -> ReplicaStep:
+        """The same step, of which some of `trace` is different."""
+        return replace(self, trace=replace(self.trace, **how))
+
+    def within_xla(self, rows: tf.Tensor) -> ReplicaStep:
+        """The same step in code that XLA compiles, whose tensors have so many rows."""
+        return replace(self.traced_with(within_xla=True), share=replace(self.share, rows=rows))
 
     def note_update(self, metric: Any) -> KnownUpdate | None:
         """Notes that a mean or a sum is updated; returns what is known of the update."""
-        done = self.updated.get(id(metric), 0)
-        self.updated[id(metric)] = done + 1
-        known = self.known_updates.get(id(metric), ())
+        done = self.noted.updated.get(id(metric), 0)
+        self.noted.updated[id(metric)] = done + 1
+        known = self.known.updates.get(id(metric), ())
         return known[done] if done < len(known) else None
-
-    @property
-    def surely_has_samples(self) -> bool:
-        """Whether it is known while the step is traced that the replica has a sample: nothing need be left out."""
-        return self.counting is None or bool(tf.get_static_value(self.samples))
-
-    def of_samples(self, value: tf.Tensor) -> tf.Tensor:
-        """`value`, or zeros where the replica has no sample: it reaches neither a sum nor, multiplied, a gradient."""
-        return value if self.surely_has_samples else tf.where(self.samples > 0, value, tf.zeros_like(value))
-
-    @contextlib.contextmanager
-    def having_rows(self, rows: tf.Tensor) -> Iterator[None]:
-        """The replica's tensors have so many rows in the code inside."""
-        before, self.rows = self.rows, rows
-        try:
-            yield
-        finally:
-            self.rows = before
-
-    def share(self, dtype: tf.DType) -> tf.Tensor:
-        """The replica's part of the samples of the global batch: a scalar between 0 and 1."""
-        return tf.cast(self.samples, dtype) / tf.cast(self.total, dtype)
 
     def weight(self, dtype: tf.DType) -> tf.Tensor | None:
         """By what this replica's gradients are weighted where they are reduced; None where they add up as they are."""
-        return self.share(dtype) if self.users and not self.sums else None
+        return self.share.fraction(dtype) if self.users and not self.mode.sums else None
 
     def worth(self, summand: tf.Tensor, *, is_term: bool = False) -> tf.Tensor:
         """The loss whose mean over the replicas, weighted by their samples, is the sum of their summands.
@@ -182,20 +84,16 @@ class ReplicaStep:
             is_term: Whether Keras adds the result to the loss of the step as it is, so that its gradient is to be the
                 summand's; what the user's code computes from it is weighted later.
         """
-        samples, total = (tf.cast(count, summand.dtype) for count in (self.samples, self.total))
+        samples, total = (tf.cast(count, summand.dtype) for count in (self.share.samples, self.share.total))
         value = tf.math.divide_no_nan(summand * total, samples)
         return _with_gradient_of(summand, value) if is_term and not self.users else value
-
-    def summand_of_mean(self, mean: tf.Tensor) -> tf.Tensor:
-        """What a mean over the replica's own samples adds to the mean over the global batch."""
-        return self.of_samples(mean) * self.share(mean.dtype)
 
     def counted_once(self, x: tf.Tensor) -> tf.Tensor:
         """`x`, which is the same on every replica, such that the sum of all replicas' gradients is its gradient."""
         if self.users:
             # In a step of the user's, gradients are weighted by the replicas' shares, which add up to one.
             return x
-        counting = replica_count() if self.counting is None else self.counting
+        counting = replica_count() if self.share.counting is None else self.share.counting
         return _with_gradient_of(x / tf.cast(counting, x.dtype), x)
 
 
@@ -266,14 +164,14 @@ def note_gathering() -> None:
     """Notes that the step being traced, if one is, gathers tensors whose sizes may differ from step to step."""
     step = current_step()
     if step is not None:
-        step.gathers = True
+        step.noted.gathers = True
 
 
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
     """Marks code that a replica runs on the whole global batch, as a single replica would."""
     step = current_step()
-    draws_by_xla = is_compiled_alone() if step is None else step.draws_by_xla
+    draws_by_xla = is_compiled_alone() if step is None else step.trace.draws_by_xla
     with changing(REPLICA_SCOPE, step=None, is_alone=True, alone_draws_by_xla=draws_by_xla):
         yield
 

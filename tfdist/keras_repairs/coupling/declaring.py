@@ -9,8 +9,7 @@ import keras
 import tensorflow as tf
 
 from tfdist.errors import UsageError
-from tfdist.keras_repairs.base.attached_value import AttachedValue
-from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step
+from tfdist.keras_repairs.base.replica_step import current_step
 from tfdist.keras_repairs.coupling.collected_losses import marked_as_mean
 from tfdist.keras_repairs.coupling.declarations import Declared, DeclaredFunction, DeclaredLoss
 from tfdist.keras_repairs.coupling.trials.replica_trial import is_in_replica_trial
@@ -36,7 +35,7 @@ def averaged(what: Any) -> Any:
     """
     if not _is_value(what):
         return declared(what, Declared.AVERAGED, _LOSS)
-    _notedeclared()
+    _note_declaration()
     value = _scalar(what, "averaged")
     if is_in_replica_trial() and value.dtype.is_floating:
         # Whatever value it has, the user answers for it: the trial is shown zero on one replica and on two. By `where`,
@@ -64,7 +63,7 @@ def summed(what: Any) -> Any:
     """
     if not _is_value(what):
         return declared(what, Declared.SUMMED, _LOSS)
-    _notedeclared()
+    _note_declaration()
     return summed_over_replicas(_scalar(what, "summed"))
 
 
@@ -75,27 +74,20 @@ def summed_over_replicas(value: tf.Tensor) -> tf.Tensor:
         return value / tf.cast(share_on_trial(), value.dtype) if share_on_trial() < 1 else value
     if not value.dtype.is_floating:
         # No gradient flows through it, and no mean of whole numbers would be exact.
-        (total,) = replica_sums.sum_over_replicas([step.of_samples(value)])
-        step.shared.append(total)
+        (total,) = replica_sums.sum_over_replicas([step.share.of_samples(value)])
+        step.noted.shared.append(total)
         return total
-    scale = tf.math.divide_no_nan(tf.cast(step.total, value.dtype), tf.cast(step.samples, value.dtype))
-    return marked_as_mean(step.of_samples(value) * scale)
+    scale = tf.math.divide_no_nan(tf.cast(step.share.total, value.dtype), tf.cast(step.share.samples, value.dtype))
+    return marked_as_mean(step.share.of_samples(value) * scale)
 
-
-_DECLARES: AttachedValue[bool] = AttachedValue("declares_scalars")
 
 _LOSS = "a scalar, a keras.losses.Loss or a loss function (y_true, y_pred)"
 
 
-def declares(step: ReplicaStep) -> bool:
-    """Whether the code of a step has said of a scalar what it is."""
-    return bool(_DECLARES.get(step))
-
-
-def _notedeclared() -> None:
+def _note_declaration() -> None:
     step = current_step()
     if step is not None:
-        _DECLARES.set(step, True)
+        step.noted.declares_scalars = True
 
 
 def _is_value(what: Any) -> bool:

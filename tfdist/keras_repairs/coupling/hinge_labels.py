@@ -25,7 +25,7 @@ def convert_binary_labels(original: Function) -> Function:
         others = tf.math.count_nonzero((labels != 0) & (labels != 1), dtype=tf.int32)
         step = current_step()
         # The row of a replica without samples has a label, too, which counts nowhere.
-        others = others if step is None else step.of_samples(others)
+        others = others if step is None else step.share.of_samples(others)
         return tf.where(sum_over_replicas(others) == 0, 2 * labels - 1, labels)
 
     return repaired

@@ -47,7 +47,7 @@ def call(original: Function) -> Function:
             if recording.takes(self, couples):
                 return recording.call(self, original, args, kwargs)
             return original(self, *args, **kwargs)
-        if recording is not None or step is None or step.builds or not _may_couple(self):
+        if recording is not None or step is None or step.trace.builds or not _may_couple(self):
             return original(self, *args, **kwargs)
         if not self.built:
             return _built_by_call(self, original, args, kwargs)
@@ -136,7 +136,7 @@ def mark_losses(layer: Any, kinds: tuple[Kind, ...]) -> None:
     """Says of the terms that a layer has just added what its trial has shown of them."""
     if not kinds:
         return
-    terms = this_step().added_losses.get(id(layer), [])
+    terms = this_step().noted.added_losses.get(id(layer), [])
     for place, kind in enumerate(kinds, start=len(terms) - len(kinds)):
         if kind is not Kind.ROWS:
             total = keras.ops.sum(terms[place])

@@ -34,7 +34,7 @@ def call(original: Function) -> Function:
 
     def repaired(self: Any, *args: Any, **kwargs: Any) -> Any:
         step = current_step()
-        is_shared = isinstance(self, keras.Model) and step is not None and not step.builds
+        is_shared = isinstance(self, keras.Model) and step is not None and not step.trace.builds
         if not is_shared or not self.built or not _may_couple(self):
             return original(self, *args, **kwargs)
         if not settings_of(tf.distribute.get_strategy()).gather:

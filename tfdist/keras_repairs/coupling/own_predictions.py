@@ -24,7 +24,6 @@ from tfdist.runtime.strategy_settings import settings_of
 Step = Callable[[Any], Any]
 
 
-
 def exact_predictions(model: keras.Model, step_function: Step) -> Step:
     """`step_function`, which is tried out when it is first traced for data of a kind.
 
@@ -46,7 +45,7 @@ def exact_predictions(model: keras.Model, step_function: Step) -> Step:
         if not settings_of(model.distribute_strategy).gather:
             warn_once(f"gather: off. {name} is not tried out: it sees the samples of its replica alone.")
             return step_function(data)
-        if this_step().builds:
+        if this_step().trace.builds:
             return step_function(data)
         kind = kind_of(data)
         if kind not in verdicts:
@@ -56,7 +55,7 @@ def exact_predictions(model: keras.Model, step_function: Step) -> Step:
         verdict = verdicts[kind]
         if verdict.cause is Cause.SHARED:
             raise refusal(name, model, verdict)
-        if verdict.has_constants and this_step().static_rows is not None:
+        if verdict.has_constants and this_step().share.static_rows is not None:
             raise _of_constants(name, model)
         if verdict.cause is Cause.EXACT:
             return step_function(data)
@@ -82,7 +81,7 @@ def eager_predictions(model: keras.Model, step_function: Step) -> Step:
         kind = kind_of(data)
         if kind not in have_rows:
             have_rows[kind] = _have_rows(step_function, data)
-        known, rows = have_rows[kind], this_step().static_rows
+        known, rows = have_rows[kind], this_step().share.static_rows
         if known is False or (known is None and rows and not _are_multiples(outputs, rows)):
             raise _of_constants(f"{type(model).__qualname__}.predict_step", model)
         return outputs

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.base.replica_step import TraceAgain, UnclearSizeError, this_step
+from tfdist.keras_repairs.base.replica_step import ReplicaStep, TraceAgain, UnclearSizeError, replica_step, this_step
+from tfdist.keras_repairs.base.step_parts import KnownOfStep, Mode
 from tfdist.keras_repairs.base.warn_once import warn_once
-from tfdist.keras_repairs.coupling.declaring import declares
-from tfdist.keras_repairs.coupling.trials.replica_trial import Mode
 from tfdist.keras_repairs.coupling.trials.steps.step_trial import try_out
 from tfdist.keras_repairs.coupling.trials.steps.step_verdict import Cause, StepVerdict
 from tfdist.keras_repairs.model_checks.model_layers import unbuilt_parts
@@ -81,7 +81,7 @@ def tried_out(model: keras.Model, step_function: Step, step: Step) -> Step:
         if not settings_of(model.distribute_strategy).gather:
             warn_once(f"gather: off. {name} is not tried out: scalars that it computes are averaged over the replicas.")
             return step(data)
-        if this_step().builds or this_step().has_all_rows:
+        if this_step().trace.builds or this_step().share.has_all_rows:
             return step(data)
         kind = kind_of(data)
         if kind not in verdicts and (not tf.executing_eagerly() or not unbuilt_parts(model, with_metrics=True)):
@@ -89,8 +89,8 @@ def tried_out(model: keras.Model, step_function: Step, step: Step) -> Step:
             if verdict.cause is not Cause.FAILED or tf.executing_eagerly():
                 verdicts[kind] = verdict
         if kind in verdicts:
-            _share_out(name, model, verdicts[kind])
-            return step(data)
+            with replica_step(_shared_out(name, model, verdicts[kind])):
+                return step(data)
         try:
             outputs = step(data)
         except UnclearSizeError:
@@ -104,7 +104,7 @@ def tried_out(model: keras.Model, step_function: Step, step: Step) -> Step:
         verdict = try_out(model, step_function, data)
         if verdict.mode != Mode():
             traced_otherwise = "what its optimizers get as gradients"
-        elif this_step().static_rows is not None and _has_vectors_of_batch(verdict):
+        elif this_step().share.static_rows is not None and _has_vectors_of_batch(verdict):
             traced_otherwise = "what its metrics are updated with"
         else:
             traced_otherwise = "" if _mode_of(verdict) == Mode() else verdict.what
@@ -118,26 +118,25 @@ def tried_out(model: keras.Model, step_function: Step, step: Step) -> Step:
     return repaired
 
 
-def _share_out(name: str, model: keras.Model, verdict: StepVerdict) -> None:
-    """Has the replica that is traced share its step out as a trial has shown.
+def _shared_out(name: str, model: keras.Model, verdict: StepVerdict) -> ReplicaStep:
+    """The step of the replica that is traced, shared out as a trial has shown.
 
     Raises:
         UnsupportedError: Replicas cannot assign what it assigns.
     """
     if verdict.cause is Cause.SHARED:
         raise refusal(name, model, verdict)
-    mode, step = _mode_of(verdict), this_step()
+    mode = _mode_of(verdict)
     if mode.sums_at_tape and (cuts_parameters() or settings_of(model.distribute_strategy).has_tables):
         mode = Mode(is_whole=True)
         _say_whole(name, model, "gradients are parts where a tape gives them (--shard zero3, --shard-embeddings).")
     elif mode.is_whole:
         _say_whole(name, model, _found_in(verdict))
-    mode.set_on(step)
-    step.known_updates, step.known_gathered = verdict.updates, verdict.gathered
+    return replace(this_step(), mode=mode, known=KnownOfStep(verdict.updates, verdict.gathered))
 
 
 def _mode_of(verdict: StepVerdict) -> Mode:
-    if verdict.cause is Cause.EXACT or (verdict.cause is Cause.FAILED and declares(this_step())):
+    if verdict.cause is Cause.EXACT or (verdict.cause is Cause.FAILED and this_step().noted.declares_scalars):
         return verdict.mode
     return Mode(is_whole=True)
 

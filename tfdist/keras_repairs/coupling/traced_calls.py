@@ -17,7 +17,8 @@ import tensorflow as tf
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.batch_rows import has_rows
 from tfdist.keras_repairs.base.context_variables import changing
-from tfdist.keras_repairs.base.replica_step import KnownUpdate, ReplicaStep, alone, current_step
+from tfdist.keras_repairs.base.replica_step import ReplicaStep, alone, current_step
+from tfdist.keras_repairs.base.step_parts import KnownUpdate
 from tfdist.keras_repairs.coupling.call_scope import CALL_SCOPE, Draws, Path, Place, TracedDraw
 from tfdist.keras_repairs.coupling.output_rows import traced_outputs
 from tfdist.keras_repairs.coupling.trials.made_up_inputs import is_of_samples
@@ -36,7 +37,9 @@ def call(original: Function) -> Function:
 
     def repaired(self: Any, *args: Any, **kwargs: Any) -> Any:
         step = current_step()
-        if step is None or step.static_rows is None or step.compiles or CALL_SCOPE.get().trace or not _is_users(self):
+        if step is None or step.share.static_rows is None or step.trace.compiles:
+            return original(self, *args, **kwargs)
+        if CALL_SCOPE.get().trace or not _is_users(self):
             return original(self, *args, **kwargs)
 
         def trace() -> Draws | None:
@@ -55,7 +58,7 @@ def call(original: Function) -> Function:
 def traced_draw(sizes: Sequence[Any], step: ReplicaStep) -> TracedDraw | None:
     """What a trace has shown of the next draw of the call that runs; None where it has shown nothing."""
     scope = CALL_SCOPE.get()
-    if scope.trace is None or scope.place is None or step.static_rows is None:
+    if scope.trace is None or scope.place is None or step.share.static_rows is None:
         return None
     path, draws = scope.place.next("draw"), scope.trace()
     draw = None if draws is None else draws.get(path)
@@ -67,14 +70,14 @@ def known_rows(values: Any, step: ReplicaStep) -> tuple[bool, ...] | None:
     call that runs, or a trial of the step; None where that is not known, or sizes tell.
     """
     scope, leaves = CALL_SCOPE.get(), tf.nest.flatten(values)
-    if step.static_rows is None:
+    if step.share.static_rows is None:
         return None
     known: Any = None
     if scope.trace is not None and scope.place is not None:
         path, found = scope.place.next("gathering"), scope.trace()
         known = None if found is None else found.get(path)
-    elif len(step.gathered) < len(step.known_gathered):
-        known = step.known_gathered[len(step.gathered)]
+    elif len(step.noted.gathered) < len(step.known.gathered):
+        known = step.known.gathered[len(step.noted.gathered)]
     return known if known is not None and len(known) == len(leaves) and any(known) else None
 
 

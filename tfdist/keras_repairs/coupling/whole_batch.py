@@ -81,7 +81,7 @@ class WholeBatch:
         axes = of_call(call, self.values, self.is_gathered, leaves, tf.get_static_value(self.total))
         step = current_step()
         if step is not None:
-            step.shared.extend(leaf for leaf, axis in zip(leaves, axes, strict=True) if axis is None)
+            step.noted.shared.extend(leaf for leaf, axis in zip(leaves, axes, strict=True) if axis is None)
         own = [leaf if axis is None else self._own(leaf, axis) for leaf, axis in zip(leaves, axes, strict=True)]
         return tf.nest.pack_sequence_as(outputs, own)
 
@@ -134,7 +134,7 @@ def whole_batch_for_scalar(value: Any, dtype: Any) -> Any:
         rows = own(upstream)
         if step is None:
             return rows * tf.cast(replica_count(), rows.dtype)
-        return tf.math.divide_no_nan(rows, step.share(rows.dtype))
+        return tf.math.divide_no_nan(rows, step.share.fraction(rows.dtype))
 
     wide = tf.nest.map_structure(lambda leaf: _wide(leaf, dtype), value)
     return _gathered(wide, own_gradient, [has_rows(leaf) for leaf in tf.nest.flatten(wide)])[0]
@@ -162,7 +162,7 @@ def whole_batch_for_rows(value: Any, known: Sequence[bool] | None = None) -> Who
         if weight is not None:
             upstream = upstream * weight
         if step is not None:
-            upstream = step.of_samples(upstream)
+            upstream = step.share.of_samples(upstream)
         # Cut off from the graph before it, as in forward/batch_moments.
         rows = own(sum_of_any_size(tf.stop_gradient(upstream)))
         return rows if weight is None else tf.math.divide_no_nan(rows, weight)
@@ -170,7 +170,7 @@ def whole_batch_for_rows(value: Any, known: Sequence[bool] | None = None) -> Who
     leaves = tf.nest.flatten(value)
     is_gathered = which_gathered(leaves, step) if known is None else list(known)
     if step is not None:
-        step.gathered.append(tuple(is_gathered))
+        step.noted.gathered.append(tuple(is_gathered))
     first = next((leaf for leaf, has in zip(leaves, is_gathered, strict=True) if has), None)
     if first is None:
         raise UnsupportedError(
@@ -192,8 +192,8 @@ def which_gathered(leaves: Sequence[Any], step: ReplicaStep | None) -> list[bool
     """
     if step is None:
         return [has_rows(leaf) for leaf in leaves]
-    may_be = [has_rows(leaf) and leaf.shape[0] in (None, step.static_rows) for leaf in leaves]
-    if step.static_rows is None or not tf.executing_eagerly():
+    may_be = [has_rows(leaf) and leaf.shape[0] in (None, step.share.static_rows) for leaf in leaves]
+    if step.share.static_rows is None or not tf.executing_eagerly():
         return may_be
     on_replicas = dense_rows(tf.constant([may_be], tf.bool, [1, len(may_be)]))
     return [bool(is_of_all) for is_of_all in on_replicas.numpy().all(axis=0)]
@@ -201,7 +201,7 @@ def which_gathered(leaves: Sequence[Any], step: ReplicaStep | None) -> list[bool
 
 def _gathered(value: Any, own_gradient: OwnGradient, is_gathered: Sequence[bool]) -> tuple[Any, Places]:
     step = current_step()
-    if step is not None and step.within_xla:
+    if step is not None and step.trace.within_xla:
         raise NeedsAllRows
     leaves = [
         batch_rows.without_stand_in(leaf) if is_of_samples else leaf

@@ -45,5 +45,5 @@ def call_with_all_rows(call: Function, args: tuple[Any, ...], kwargs: dict[str, 
         for layer, terms in calls[0].items():
             # As Keras adds them up; a scalar that is the same on every replica is a mean over all samples.
             means = [collected_losses.marked_as_mean(ops.sum(term)) for term in terms]
-            step.added_losses.setdefault(layer, []).extend(means)
+            step.noted.added_losses.setdefault(layer, []).extend(means)
     return outputs

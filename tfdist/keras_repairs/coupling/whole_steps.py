@@ -31,7 +31,7 @@ def whole_where_asked(step_function: Step, is_whole: Callable[[], bool]) -> Step
     """
 
     def step(data: Any) -> Any:
-        return _on_all_rows(step_function, data) if this_step().is_whole or is_whole() else step_function(data)
+        return _on_all_rows(step_function, data) if this_step().mode.is_whole or is_whole() else step_function(data)
 
     return step
 
@@ -53,11 +53,11 @@ def rows_of_whole_where(is_whole: Callable[[], bool], predict_step: Step, step: 
 
 def _on_all_rows(step_function: Step, data: Any) -> Any:
     replica = this_step()
-    whole = data if replica.has_all_rows else rows_of_all_replicas(data)
+    whole = data if replica.share.has_all_rows else rows_of_all_replicas(data)
     with on_whole_step(), of_whole_batch(), of_first_replica():
         outputs = step_function(whole)
-    results = {id(result) for result, _ in replica.results}
-    replica.shared.extend(leaf for leaf in tf.nest.flatten(outputs) if id(leaf) not in results)
+    results = {id(result) for result, _ in replica.noted.results}
+    replica.noted.shared.extend(leaf for leaf in tf.nest.flatten(outputs) if id(leaf) not in results)
     return outputs
 
 

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from tfdist.keras_repairs.base import batch_rows
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, replica_step
+from tfdist.keras_repairs.base.step_parts import BatchShare
 from tfdist.keras_repairs.coupling.whole_steps import rows_of_all_replicas
 from tfdist.keras_repairs.inputs.data_adapters import given
 from tfdist.keras_repairs.inputs.epoch_iterator import FetchedBatch
@@ -64,7 +65,8 @@ def rows_of_all(batch: Any, strategy: tf.distribute.Strategy) -> Any:
         if not isinstance(piece.whole, tuple):
             return data
         rows = tf.maximum(piece.samples, 1)
-        with replica_step(ReplicaStep(piece.samples, rows, piece.first, piece.total, piece.samples, int(rows))):
+        share = BatchShare(piece.samples, rows, piece.first, piece.total, piece.samples, int(rows))
+        with replica_step(ReplicaStep(share)):
             return rows_of_all_replicas(data)
 
     run = tf.autograph.experimental.do_not_convert(on_replica)

@@ -19,6 +19,7 @@ from tfdist.keras_repairs.base.draw_streams import DrawStreams
 from tfdist.keras_repairs.base.model_optimizers import optimizers_of
 from tfdist.keras_repairs.base.replica_copies import of_whole_batch
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, on_whole_step, replica_id, replica_step
+from tfdist.keras_repairs.base.step_parts import BatchShare
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.coupling.trials.kept_tensors import in_step_of
 from tfdist.keras_repairs.coupling.trials.part_comparison import tolerance_of
@@ -301,7 +302,7 @@ class StepCheck:
 
     def _whole_step(self, data: Any) -> Any:
         total = rows(data)
-        step = ReplicaStep(total, total, tf.constant(0, tf.int64), total, None, static_rows(data))
+        step = ReplicaStep(BatchShare(total, total, tf.constant(0, tf.int64), total, None, static_rows(data)))
         accumulating = gradient_accumulation.by_one_replica()
         if self._streams is not None:
             place = int(tf.get_static_value(replica_id())) - local_replicas(self._strategy).start

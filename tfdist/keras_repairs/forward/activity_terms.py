@@ -129,7 +129,7 @@ def _verdict(layer: Any, output: tf.Tensor) -> Verdict:
 
 def _share_of_rows(output: tf.Tensor, dtype: Any) -> tf.Tensor:
     """The rows of an output, as a part of those that all replicas have."""
-    rows = this_step().of_samples(_rows_of(output, dtype))
+    rows = this_step().share.of_samples(_rows_of(output, dtype))
     return ops.divide_no_nan(rows, sum_over_replicas(rows))
 
 

@@ -68,4 +68,4 @@ def terms_of(layer: Any) -> list[Any]:
 def _losses() -> Losses | None:
     """Where losses are kept now, if it is not in the layers."""
     losses, step = collected(), current_step()
-    return step.added_losses if losses is None and step is not None else losses
+    return step.noted.added_losses if losses is None and step is not None else losses

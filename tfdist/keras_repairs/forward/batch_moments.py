@@ -91,7 +91,7 @@ def of_global_batch(
 def has_samples(x: tf.Tensor) -> tf.Tensor:
     """Whether the rows `x` of this replica are samples; where it has none, a row may stand in for them."""
     step, filled = current_step(), tf.size(x) > 0
-    return filled if step is None else tf.logical_and(filled, step.samples > 0)
+    return filled if step is None else tf.logical_and(filled, step.share.samples > 0)
 
 
 def _of_rows(x: tf.Tensor, axes: Sequence[int], valid: tf.Tensor | None) -> _OwnMoments:

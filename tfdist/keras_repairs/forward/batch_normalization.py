@@ -36,7 +36,7 @@ def moments(original: Function) -> Function:
         if not is_synchronized(self):
             return _of_this_replica(original, self, inputs, mask)
         step = current_step()
-        if step is not None and step.within_xla:
+        if step is not None and step.trace.within_xla:
             raise MeetingInXla
         try:
             if mask is not None:

@@ -35,7 +35,7 @@ def origin_of(value: tf.Tensor, step: ReplicaStep, metrics: Iterable[keras.metri
         metrics: The metrics that the step may know.
     """
     states = _states_of(metrics)
-    seen = {tensor.op for tensor in step.shared if hasattr(tensor, "op")}
+    seen = {tensor.op for tensor in step.noted.shared if hasattr(tensor, "op")}
     waiting, is_shared = [value.op], True
     while waiting:
         operation = waiting.pop()
@@ -51,7 +51,7 @@ def origin_of(value: tf.Tensor, step: ReplicaStep, metrics: Iterable[keras.metri
             # A tensor made outside of all functions; the data of a step come through the functions.
             is_shared &= hasattr(outer, "numpy")
         elif operation.type == "Const":
-            is_shared &= step.static_rows is None or not _may_be_size(operation, step.static_rows)
+            is_shared &= step.share.static_rows is None or not _may_be_size(operation, step.share.static_rows)
         else:
             # A random number, a call of Python, an exchange between replicas.
             is_shared &= not operation.op_def.is_stateful

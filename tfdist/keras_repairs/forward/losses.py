@@ -78,7 +78,7 @@ def _of_global_batch(compute: Function, loss: Any, y_true: Any, y_pred: Any, sam
     step = current_step()
     if step is None:
         return value / tf.cast(replica_count(), value.dtype)
-    return step.worth(step.summand_of_mean(value), is_term=LOSS_SCOPE.get().depth == 1)
+    return step.worth(step.share.summand_of_mean(value), is_term=LOSS_SCOPE.get().depth == 1)
 
 
 def reduce_weighted_values(original: Function) -> Function:
@@ -111,7 +111,7 @@ def reduce_weighted_values(original: Function) -> Function:
         treatment = LOSS_SCOPE.get().treatment or Treatment()
         if is_scalar:
             summand = _summand_of_scalar(values, sample_weight, mask, reduction)
-        elif treatment.kind is Kind.ROWS if treatment.is_known else step.may_be_of_samples(values.shape):
+        elif treatment.kind is Kind.ROWS if treatment.is_known else step.share.may_be_of_samples(values.shape):
             summand = _summand(values, sample_weight, mask, reduction)
         else:
             # One value a column, say.
@@ -133,7 +133,7 @@ def _summand_of_scalar(value: tf.Tensor, sample_weight: Any, mask: Any, reductio
 def _summand_as(kind: Kind, value: tf.Tensor) -> tf.Tensor:
     """What a mean or a sum over this replica's samples adds to that over the global batch."""
     step = this_step()
-    return step.of_samples(value) if kind is Kind.SUM else step.summand_of_mean(value)
+    return step.share.of_samples(value) if kind is Kind.SUM else step.share.summand_of_mean(value)
 
 
 def _summand(values: tf.Tensor, sample_weight: Any, mask: Any, reduction: str | None) -> tf.Tensor:
@@ -171,7 +171,7 @@ def _global_size(values: tf.Tensor) -> tf.Tensor:
     """How many values the global batch has."""
     step = current_step()
     if step is not None and LOSS_SCOPE.get().per_sample and all(size is not None for size in values.shape[1:]):
-        return tf.cast(step.total * math.prod(values.shape[1:]), values.dtype)
+        return tf.cast(step.share.total * math.prod(values.shape[1:]), values.dtype)
     return _counted(_size(values))[0]
 
 
@@ -185,12 +185,12 @@ def additional_loss(loss: Any) -> tf.Tensor:
     value = ops.convert_to_tensor(loss)
     if not value.dtype.is_floating:
         value = ops.cast(value, tf.keras.backend.floatx())
-    if len(value.shape) > 0 and value.shape[0] in (None, step.static_rows):
-        return step.worth(step.of_samples(ops.sum(value)), is_term=True)
+    if len(value.shape) > 0 and value.shape[0] in (None, step.share.static_rows):
+        return step.worth(step.share.of_samples(ops.sum(value)), is_term=True)
     # The trial of a step of the user's shows what its terms are. A trace that builds layers tries none of them out.
-    if not is_mean(loss) and not step.users and not step.builds:
+    if not is_mean(loss) and not step.users and not step.trace.builds:
         _check_added(value)
-    return step.worth(step.summand_of_mean(ops.sum(value)), is_term=True)
+    return step.worth(step.share.summand_of_mean(ops.sum(value)), is_term=True)
 
 
 def _check_added(value: tf.Tensor) -> None:
@@ -262,4 +262,4 @@ def _counted(*denominators: tf.Tensor) -> list[tf.Tensor]:
 
 def _of_samples(value: tf.Tensor) -> tf.Tensor:
     step = current_step()
-    return value if step is None else step.of_samples(value)
+    return value if step is None else step.share.of_samples(value)

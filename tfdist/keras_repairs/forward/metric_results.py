@@ -51,7 +51,7 @@ def noted(result: Function) -> Function:
         if step is None or METRIC_SCOPE.get().gives_result or isinstance(self, CompileMetrics):
             return _tensors(result(self))
         with changing(METRIC_SCOPE, gives_result=True):
-            given = _tensors(_over_replicas(self) if step.sums_results else result(self))
+            given = _tensors(_over_replicas(self) if step.trace.sums_results else result(self))
         _note(step, self, given)
         return given
 
@@ -61,9 +61,9 @@ def noted(result: Function) -> Function:
 def _note(step: ReplicaStep, metric: keras.metrics.Metric, given: Any) -> None:
     for place, leaf in enumerate(keras.tree.flatten(given)):
         if isinstance(leaf, tf.Tensor):
-            step.results.append((leaf, functools.partial(_read, metric, place)))
-            if step.sums_results:
-                step.shared.append(leaf)
+            step.noted.results.append((leaf, functools.partial(_read, metric, place)))
+            if step.trace.sums_results:
+                step.noted.shared.append(leaf)
 
 
 def _read(metric: keras.metrics.Metric, place: int) -> Any:

@@ -22,13 +22,8 @@ from keras.src.backend.common import symbolic_scope
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.context_variables import changing
-from tfdist.keras_repairs.base.replica_step import (
-    KnownUpdate,
-    ReplicaStep,
-    current_step,
-    is_one_of_several,
-    replica_count,
-)
+from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, is_one_of_several, replica_count
+from tfdist.keras_repairs.base.step_parts import KnownUpdate
 from tfdist.keras_repairs.coupling.declarations import Declared, declared_of
 from tfdist.keras_repairs.coupling.traced_calls import is_noting, known_update, note_update
 from tfdist.keras_repairs.coupling.trials.likeness import likeness_of
@@ -88,9 +83,9 @@ def _as_counted(metric: Any, values: Any, sample_weight: Any) -> tuple[Any, Any]
         return values, sample_weight
     values = tf.cast(values, metric.dtype)
     if sample_weight is None and (verdict is None or verdict.merge is Merge.MEANS):
-        sample_weight = step.share(values.dtype)
+        sample_weight = step.share.fraction(values.dtype)
     elif verdict is None and _is_same_everywhere(sample_weight, known, step):
-        sample_weight = tf.cast(sample_weight, values.dtype) * step.share(values.dtype)
+        sample_weight = tf.cast(sample_weight, values.dtype) * step.share.fraction(values.dtype)
     return values, sample_weight
 
 
@@ -106,7 +101,7 @@ def _is_of_batch(
         return verdict.has_vectors
     if known is not None:
         return known.has_vector_of_batch
-    rows = step.static_rows
+    rows = step.share.static_rows
     # Where sizes are known, there may be several values a sample: time steps, say.
     if shape[0] is None or (rows is not None and shape[0] % max(rows, 1) == 0):
         return False
@@ -123,13 +118,13 @@ def _is_same_everywhere(weight: Any, known: KnownUpdate | None, step: ReplicaSte
     """Whether weights are numbers that a script has written down, rather than how many samples a replica has."""
     if known is not None:
         return known.has_same_weight
-    if isinstance(weight, tf.Tensor) and np.array_equal(tf.get_static_value(weight), step.static_rows or -1):
+    if isinstance(weight, tf.Tensor) and np.array_equal(tf.get_static_value(weight), step.share.static_rows or -1):
         return False
-    if step.static_rows is None and tf.is_symbolic_tensor(weight) and _is_number(weight):
+    if step.share.static_rows is None and tf.is_symbolic_tensor(weight) and _is_number(weight):
         # How many samples there are is no number here: it is the rows of a table beside them, which Keras takes for the
         # samples of a batch where that table is the first of its tensors.
         return True
-    return _is_written_down(weight) and not (isinstance(weight, int) and weight == step.static_rows)
+    return _is_written_down(weight) and not (isinstance(weight, int) and weight == step.share.static_rows)
 
 
 def _is_number(weight: tf.Tensor) -> bool:

@@ -105,7 +105,7 @@ def _whole(leaf: Any, kind: Kind) -> Any:
         return leaf
     step = current_step()
     if kind is Kind.SCALAR and step is not None and leaf.dtype.is_floating:
-        return replica_sums.sum_over_replicas([step.summand_of_mean(leaf)])[0]
+        return replica_sums.sum_over_replicas([step.share.summand_of_mean(leaf)])[0]
     raise UnsupportedError(
         f"It was given a tensor of shape {tuple(leaf.shape)} and dtype {leaf.dtype.name}, which has no row for each "
         "sample. Give update_state(...) values with the samples first, or train on one device (`tfdist train` without "

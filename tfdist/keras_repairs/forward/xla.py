@@ -18,7 +18,7 @@ from keras.src import backend
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base import global_seeds, tensorflow_seeds
-from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step
+from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, replica_step
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.coupling.collected_losses import is_mean, marked_as_mean
 from tfdist.keras_repairs.coupling.whole_batch import NeedsAllRows
@@ -43,7 +43,7 @@ def call(original: Function) -> Function:
 
     def repaired(self: Any, *args: Any, **kwargs: Any) -> Any:
         step = current_step()
-        if step is None or not step.compiles or backend.in_stateless_scope() or not self.built:
+        if step is None or not step.trace.compiles or backend.in_stateless_scope() or not self.built:
             return original(self, *args, **kwargs)
         if tables_of(self):
             # Their lookups ask other workers, which XLA cannot; the layers inside are compiled each by itself.
@@ -67,7 +67,7 @@ def call(original: Function) -> Function:
 def _padded_or_not(layer: Any, run: Function, args: Any, kwargs: Any, step: ReplicaStep) -> Any:
     # What the user's own step calls may have other rows. Where the rows of a piece are known while it is traced,
     # every size is compiled separately anyway.
-    if step.capacity is None or step.users or step.static_rows is not None or _statistics_of_batch(layer):
+    if step.share.capacity is None or step.users or step.share.static_rows is not None or _statistics_of_batch(layer):
         return _compiled(layer, run, args, kwargs, step, pads=False)
     try:
         return _compiled(layer, run, args, kwargs, step, pads=True)
@@ -123,8 +123,8 @@ def _compiled(layer: Any, run: Function, args: Any, kwargs: Any, step: ReplicaSt
             if mask is not None:
                 backend.set_keras_mask(tensor, mask)
         inner_args, inner_kwargs = tf.nest.pack_sequence_as((args, kwargs), flat)
-        with step.having_rows(step.capacity if pads else step.rows):
-            made = _call(run, [*variables, *of_metrics], [*values, *parts], inner_args, inner_kwargs, step)
+        inner_step = step.within_xla(step.share.capacity if pads else step.share.rows)
+        made = _call(run, [*variables, *of_metrics], [*values, *parts], inner_args, inner_kwargs, inner_step)
         if pads and (made.losses or any(place not in seeds for place in made.state)):
             raise _DependsOnBatch
         means.update(made.means)
@@ -147,7 +147,7 @@ def _taken_over(made: _Made, variables: Sequence[Any], step: ReplicaStep, *, pad
         variables[place].assign(value)
     for key, losses in made.losses.items():
         marks = zip(losses, made.means[key], strict=True)
-        step.added_losses[key] = [marked_as_mean(loss) if is_known else loss for loss, is_known in marks]
+        step.noted.added_losses[key] = [marked_as_mean(loss) if is_known else loss for loss, is_known in marks]
     outputs, masks, logits = tf.nest.flatten(made.outputs), made.masks, made.logits
     if pads:
         outputs, masks, logits = _cut(outputs, step), _cut(masks, step), _each(_cut, logits, step)
@@ -182,13 +182,13 @@ def _call(
     run: Function, variables: Sequence[Any], values: Sequence[tf.Tensor], args: Any, kwargs: Any, step: ReplicaStep
 ) -> _Made:
     """Runs the layer on `values` instead of its variables."""
-    outside, step.added_losses, step.within_xla = step.added_losses, {}, True
+    outside, step.noted.added_losses = step.noted.added_losses, {}
     try:
-        with _Assignments(list(zip(variables, values, strict=True))) as scope:
+        with replica_step(step), _Assignments(list(zip(variables, values, strict=True))) as scope:
             outputs = run(*args, **kwargs)
-        losses = {key: tuple(terms) for key, terms in step.added_losses.items()}
+        losses = {key: tuple(terms) for key, terms in step.noted.added_losses.items()}
     finally:
-        step.added_losses, step.within_xla = outside, False
+        step.noted.added_losses = outside
     now = [scope.get_current_value(variable) for variable in variables]
     changed = {i: new for i, (new, old) in enumerate(zip(now, values, strict=True)) if new is not old}
     flat = tf.nest.flatten(outputs)
@@ -202,7 +202,7 @@ def _padded(tensors: Sequence[Any], step: ReplicaStep) -> list[Any]:
 
     With copies of a row, as made-up numbers might be some that the model makes infinite.
     """
-    missing = step.capacity - step.rows
+    missing = step.share.capacity - step.share.rows
 
     def padded(tensor: Any) -> Any:
         if tensor is None or tensor.shape.rank == 0:
@@ -215,7 +215,7 @@ def _padded(tensors: Sequence[Any], step: ReplicaStep) -> list[Any]:
 def _cut(tensors: Sequence[Any], step: ReplicaStep) -> list[Any]:
     """Takes the padding off again; what has a first dimension of its own is no batch."""
     return [
-        tensor[: step.rows] if tensor is not None and tensor.shape.rank and tensor.shape[0] is None else tensor
+        tensor[: step.share.rows] if tensor is not None and tensor.shape.rank and tensor.shape[0] is None else tensor
         for tensor in tensors
     ]
 

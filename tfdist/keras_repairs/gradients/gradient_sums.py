@@ -81,9 +81,9 @@ def weighted(grads: list[Gradient]) -> list[Gradient]:
         weights = [step.weight(value.dtype) for value in values]
         return [value if weight is None else value * weight for value, weight in zip(values, weights, strict=True)]
 
-    if values and not step.surely_has_samples:
+    if values and not step.share.surely_has_samples:
         # Chosen all at once and not one by one, which would be a pass over memory, nor by a product: 0 * NaN is NaN.
-        values = tf.cond(step.samples > 0, of_samples, lambda: [tf.zeros_like(value) for value in values])
+        values = tf.cond(step.share.samples > 0, of_samples, lambda: [tf.zeros_like(value) for value in values])
     else:
         values = of_samples()
     rest = iter(values)
@@ -130,7 +130,7 @@ def _slices_of_samples(values: tf.Tensor, gradient: tf.IndexedSlices, step: Repl
     if any(not is_of_samples for _, is_of_samples in lookups(indices)):
         # Replicas with samples sum theirs with them.
         return tf.IndexedSlices(values, indices, gradient.dense_shape)
-    if not step.surely_has_samples:
-        stop = tf.where(step.samples > 0, tf.size(indices), 0)
+    if not step.share.surely_has_samples:
+        stop = tf.where(step.share.samples > 0, tf.size(indices), 0)
         values, indices = values[:stop], indices[:stop]
     return tf.IndexedSlices(values, indices, gradient.dense_shape)

@@ -22,7 +22,7 @@ def lookups(indices: tf.Tensor) -> list[tuple[tf.Tensor, bool]]:
     if not hasattr(indices, "graph") or tf.executing_eagerly():
         return [(indices, True)]
     step = current_step()
-    rows = _known_rows(indices.graph) if step is None else {step.static_rows or 0} - {0}
+    rows = _known_rows(indices.graph) if step is None else {step.share.static_rows or 0} - {0}
     return [(each, _is_of_samples(each, rows)) for each in _joined_of(indices)]
 
 

@@ -51,7 +51,7 @@ def value_of_global_batch(name: str, value: Any, data: Any, model: keras.Model) 
         return _number(name, value, step)
     if not isinstance(value, tf.Tensor | tf.RaggedTensor | tf.SparseTensor):
         return value
-    if any(value is tensor for tensor in step.shared):
+    if any(value is tensor for tensor in step.noted.shared):
         return value
     if isinstance(value, tf.RaggedTensor | tf.SparseTensor):
         return all_rows(value)
@@ -70,12 +70,12 @@ def part_of_metric(name: str, metric: str) -> UnsupportedError:
 
 def _number(name: str, value: Any, step: ReplicaStep) -> Any:
     """A number of Python's: where a step is traced every replica has the same, unless it is a size of the batch."""
-    if isinstance(value, BatchSize) and step.static_rows:
-        return step.total * (int(value) // step.static_rows)
+    if isinstance(value, BatchSize) and step.share.static_rows:
+        return step.share.total * (int(value) // step.share.static_rows)
     if isinstance(value, float | np.floating):
         # TensorFlow makes it a float32 on one replica, too.
         return tf.cast(_mean(tf.constant(value, tf.float64), step), tf.float32) if tf.executing_eagerly() else value
-    if tf.executing_eagerly() or value == step.static_rows:
+    if tf.executing_eagerly() or value == step.share.static_rows:
         raise _unknown(name, f"the number {value!r}, which may be that of a replica's own samples")
     return value
 
@@ -96,14 +96,14 @@ def _traced(name: str, value: tf.Tensor, data: Any, model: keras.Model) -> tf.Te
     if origin.is_shared:
         return value
     if is_number_of_samples(value, data):
-        return tf.cast(step.total, value.dtype)
+        return tf.cast(step.share.total, value.dtype)
     if value.shape.rank and value.shape[0] is None:
         return all_rows(value)
     # What a tensor has of the samples can be seen in a trace for batches of any size.
-    kind = UnsupportedError if step.static_rows is None else UnclearSizeError
+    kind = UnsupportedError if step.share.static_rows is None else UnclearSizeError
     if value.shape.rank is None or not value.dtype.is_floating:
         raise _unknown(name, _described(value), kind)
-    if value.shape.rank > 0 and value.shape[0] == step.static_rows:
+    if value.shape.rank > 0 and value.shape[0] == step.share.static_rows:
         raise _unknown(name, f"{_described(value)}, with as many rows as a replica has samples", kind)
     return _mean(value, step)
 
@@ -111,7 +111,7 @@ def _traced(name: str, value: tf.Tensor, data: Any, model: keras.Model) -> tf.Te
 def _mean(value: tf.Tensor, step: ReplicaStep) -> tf.Tensor:
     # The share of the samples would be too coarse in 16 bits.
     wide = tf.cast(value, tf.float32) if value.dtype.size < 4 else value
-    return tf.cast(_sum(step.summand_of_mean(wide)), value.dtype)
+    return tf.cast(_sum(step.share.summand_of_mean(wide)), value.dtype)
 
 
 def _sum(value: tf.Tensor) -> tf.Tensor:

@@ -25,7 +25,7 @@ def noted(original: Function) -> Function:
     def repaired(self: Any, *args: Any, **kwargs: Any) -> Any:
         step = current_step()
         if step is not None and tf.executing_eagerly() and not is_by_metric():
-            step.read_parts.append(self)
+            step.noted.read_parts.append(self)
         return original(self, *args, **kwargs)
 
     return repaired
@@ -33,7 +33,7 @@ def noted(original: Function) -> Function:
 
 def metric_read_by(step: ReplicaStep, metrics: Iterable[keras.metrics.Metric]) -> str | None:
     """The name of a metric of which a step has read variables that hold a replica's part; None where it has not."""
-    read = {id(variable) for variable in step.read_parts}
+    read = {id(variable) for variable in step.noted.read_parts}
     for metric in metrics:
         if any(adds_up(variable) and id(variable._value) in read for variable in metric.variables):
             return str(metric.name)

@@ -58,7 +58,7 @@ def of_samples(step_function: Function, predict_step: Function) -> Function:
 
     def step(data: Any) -> Any:
         replica = this_step()
-        if replica.has_all_rows:
+        if replica.share.has_all_rows:
             outputs = whole_where_asked(predict_step, lambda: True)(data)
             return tf.nest.map_structure(lambda leaf: _of_first_alone(leaf, replica), outputs)
         outputs = step_function(data)
@@ -85,14 +85,14 @@ def _joined_along(leaf: tf.Tensor, axis: int) -> tf.Tensor:
 def _of_first(leaf: Any, step: ReplicaStep) -> Any:
     if not isinstance(leaf, tf.Tensor) or not leaf.shape.rank or leaf.shape[0] is None:
         return leaf
-    if step.static_rows and leaf.shape[0] % step.static_rows == 0:
+    if step.share.static_rows and leaf.shape[0] % step.share.static_rows == 0:
         return leaf
     return _of_first_alone(leaf, step)
 
 
 def _of_first_alone(leaf: Any, step: ReplicaStep) -> Any:
     """A tensor that all replicas have computed alike, on the first, and no row of it on the others."""
-    return cut(leaf, tf.constant(0, tf.int64), tf.where(step.first == 0, rows(leaf), 0))
+    return cut(leaf, tf.constant(0, tf.int64), tf.where(step.share.first == 0, rows(leaf), 0))
 
 
 def predictions_on_chief() -> contextlib.AbstractContextManager[None]:

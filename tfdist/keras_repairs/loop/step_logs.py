@@ -11,7 +11,7 @@ import tensorflow as tf
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.base.keras_differences import DIFFERENCES
-from tfdist.keras_repairs.base.replica_step import ReplicaStep, TraceAgain, this_step
+from tfdist.keras_repairs.base.replica_step import ReplicaStep, TraceAgain, replica_step, this_step
 from tfdist.keras_repairs.loop.log_values import part_of_metric, value_of_global_batch
 from tfdist.keras_repairs.loop.metric_reads import metric_read_by
 from tfdist.runtime.workers import local_replicas
@@ -45,10 +45,14 @@ class StepLogs:
         """
 
         def step(data: Any) -> Any:
+            sums_results = self._sums_results or tf.executing_eagerly()
+            with replica_step(this_step().traced_with(sums_results=sums_results)):
+                return logged(data)
+
+        def logged(data: Any) -> Any:
             replica = this_step()
-            replica.sums_results = self._sums_results or tf.executing_eagerly()
             logs = step_function(data)
-            if not replica.sums_results and _computes_with_results(replica, self._model):
+            if not replica.trace.sums_results and _computes_with_results(replica, self._model):
                 self._sums_results = True
                 raise TraceAgain
             if not isinstance(logs, dict):
@@ -62,14 +66,14 @@ class StepLogs:
     def _check_reads(self, logs: Mapping[str, Any], step: ReplicaStep) -> None:
         """Raises where a log may be computed from a replica's part of a metric, in a step that runs eagerly."""
         metric = metric_read_by(step, self._model.metrics)
-        known = {id(result) for result, _ in step.results} | {id(tensor) for tensor in step.shared}
+        known = {id(result) for result, _ in step.noted.results} | {id(tensor) for tensor in step.noted.shared}
         by_hand = next((name for name, value in logs.items() if id(value) not in known), None)
         if metric is not None and by_hand is not None:
             raise part_of_metric(by_hand, metric)
 
     def _log(self, name: str, value: Any, data: Any) -> Any:
         step = this_step()
-        read = next((read for result, read in reversed(step.results) if result is value), None)
+        read = next((read for result, read in reversed(step.noted.results) if result is value), None)
         if read is None:
             self.results.pop(name, None)
             return value_of_global_batch(name, value, data, self._model)
@@ -135,14 +139,14 @@ def _read(results: Mapping[str, Callable[[], Any]], logs: Mapping[str, Any]) -> 
 def _computes_with_results(step: ReplicaStep, model: keras.Model) -> bool:
     """Whether a step that was just traced uses results of metrics for anything else than its logs."""
     graph = tf.compat.v1.get_default_graph()
-    if any(result.graph is not graph for result, _ in step.results):
+    if any(result.graph is not graph for result, _ in step.noted.results):
         if len(local_replicas(model.distribute_strategy)) > 1:
             raise UnsupportedError(
                 "A step of your own reads the result of a metric inside of a tf.function, a tf.cond or a loop, where "
                 "the replicas of a worker cannot meet. Read it outside of that."
             )
         return True
-    return any(result.consumers() for result, _ in step.results)
+    return any(result.consumers() for result, _ in step.noted.results)
 
 
 def _is_nested(logs: Any) -> bool:

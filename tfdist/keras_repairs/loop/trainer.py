@@ -17,6 +17,7 @@ from tfdist.keras_repairs.base.draw_streams import new_streams
 from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.base.model_optimizers import optimizers_of
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, replica_step
+from tfdist.keras_repairs.base.step_parts import BatchShare, Mode, StepTrace
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.coupling.own_predictions import eager_predictions, exact_predictions
 from tfdist.keras_repairs.coupling.own_steps import tried_out
@@ -181,7 +182,8 @@ class _Step:
         self._meter = settings_of(model.distribute_strategy).meter if trains and not uncompiled else None
         self._trains = trains
         self._strategy = model.distribute_strategy
-        self._options = {"users": users, "draws_by_xla": bool(model.jit_compile) and not uncompiled}
+        self._users = users
+        self._draws_by_xla = bool(model.jit_compile) and not uncompiled
         parts = functools.partial(compiles_parts, model, trains=trains, of_rest=may_be_whole(model))
         self._compiles = (lambda: False) if uncompiled else parts
         self._has_peers = worker_count(self._strategy) > 1
@@ -220,9 +222,9 @@ class _Step:
                 "tensor, such as a graph with its edges in a ragged tensor, replicas take parts of the samples."
             )
         data = batch.data if has_all_rows else self._sizes.given(batch.data)
-        step = _step_of(batch, data, self._strategy.num_replicas_in_sync, compiles=compiles, **self._options)
-        step.has_all_rows = step.is_whole = has_all_rows
-        step.data = data
+        share = _share_of(batch, data, self._strategy.num_replicas_in_sync)
+        trace = StepTrace(compiles, self._draws_by_xla)
+        step = ReplicaStep(share, self._users, Mode(is_whole=has_all_rows), trace, data=data)
         if self._sharing.streams is not None:
             tensorflow_seeds.draw_by(self._sharing.streams.of_replica(_place_here(self._strategy)))
         with (
@@ -243,8 +245,8 @@ class _Step:
             check_seeds_are_used()
             if tf.executing_eagerly():
                 check_same_seeds(step)
-        self.can_loop = not (self._has_peers and step.gathers)
-        self._sharing.draws_own |= step.draws_own
+        self.can_loop = not (self._has_peers and (self._users or step.noted.gathers))
+        self._sharing.draws_own |= step.noted.draws_own
         return outputs
 
     @contextlib.contextmanager
@@ -262,18 +264,18 @@ class _Step:
             return
         if _is_first_here(self._strategy):
             self._unbuilt = self._lacking()
-            if self._trains and not self._options["users"] and not self._unbuilt:
+            if self._trains and not self._users and not self._unbuilt:
                 build_optimizer(self._model.optimizer, self._model.trainable_weights)
         unbuilt = self._unbuilt
-        step.builds = bool(unbuilt) and unbuilt != self._never_built
-        if not step.builds:
+        if not unbuilt or unbuilt == self._never_built:
             yield
             return
         kept = KeptTensors(self._model)
         refusal: Exception | None = None
         state = kept.read()
         try:
-            yield
+            with replica_step(step.traced_with(builds=True)):
+                yield
         except (TraceAgain, CannotBeCompiled):
             raise
         except Exception as error:  # It may be of what is not known before the next trace.
@@ -281,17 +283,16 @@ class _Step:
         finally:
             kept.write(state)
         self._never_built = self._lacking()
-        if self._never_built != unbuilt or (refusal is None and self._options["users"]):
+        if self._never_built != unbuilt or (refusal is None and self._users):
             raise TraceAgain from refusal
         if refusal is not None:
             raise refusal
 
     def _lacking(self) -> list[Any]:
-        users = self._options["users"]
         # Its `scale_loss` is that of its first step as long as it is not built.
         scalers = [o for o in optimizers_of(self._model) if isinstance(o, keras.optimizers.LossScaleOptimizer)]
-        unbuilt = [scaler for scaler in scalers if not scaler.built] if self._trains and users else []
-        return [*unbuilt_parts(self._model, with_metrics=users), *unbuilt]
+        unbuilt = [scaler for scaler in scalers if not scaler.built] if self._trains and self._users else []
+        return [*unbuilt_parts(self._model, with_metrics=self._users), *unbuilt]
 
 
 def _is_first_here(strategy: tf.distribute.Strategy) -> bool:
@@ -311,16 +312,17 @@ def _replica_batch_of(whole: Any, replicas: int) -> ReplicaBatch:
     return replica_batch_of(whole, rows(whole), replica, replicas)
 
 
-def _step_of(batch: ReplicaBatch, data: Any, replicas: int, **options: bool) -> ReplicaStep:
-    """The step of a replica that works on `data`, which are those of `batch` or stand in for them."""
+def _share_of(batch: ReplicaBatch, data: Any, replicas: int) -> BatchShare:
+    """The share of a replica that works on `data`, which are those of `batch` or stand in for them."""
     counting = None if isinstance(batch.counting, tuple) else batch.counting
     capacity = None if isinstance(batch.largest, tuple) else -(-batch.largest // replicas)
     # Eagerly all sizes are numbers, those of a table beside the samples, too.
-    is_eager = tf.executing_eagerly() and isinstance(batch.whole, tuple)
+    has_all_rows = not isinstance(batch.whole, tuple)
+    is_eager = tf.executing_eagerly() and not has_all_rows
     held = tf.maximum(batch.samples, 1) if is_eager else rows(data)
     rows_known = int(held) if is_eager else static_rows(data)
-    return ReplicaStep(
-        batch.samples, held, batch.first, batch.total, counting, rows_known, capacity=capacity, **options
+    return BatchShare(
+        batch.samples, held, batch.first, batch.total, counting, rows_known, capacity, has_all_rows=has_all_rows
     )
 
 

@@ -126,7 +126,7 @@ def _update(
 
 def _given_as_sums() -> bool:
     step = current_step()
-    return _are_sums.get() or whole_step() is not None or (step is not None and step.sums_at_tape)
+    return _are_sums.get() or whole_step() is not None or (step is not None and step.mode.sums_at_tape)
 
 
 def _summands(grads: Sequence[Gradient]) -> list[Gradient]:
@@ -145,7 +145,7 @@ def sums_at_tape(original: Function) -> Function:
     def repaired(self: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
         gradients = original(self, target, sources, *args, **kwargs)
         step = current_step()
-        if step is None or not step.sums_at_tape:
+        if step is None or not step.mode.sums_at_tape:
             return gradients
         leaves, found = tf.nest.flatten(sources), tf.nest.flatten(gradients)
         places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, keras.Variable | tf.Variable)]

@@ -149,9 +149,9 @@ def _of_samples(variable: keras.Variable, value: tf.Tensor) -> tf.Tensor:
     """`value`; where a replica without samples assigns it to a variable of a metric, the value that is there."""
     step = current_step()
     # Variables that are summed when they are read are those of metrics.
-    if step is None or step.surely_has_samples or variable.synchronization != "on_read":
+    if step is None or step.share.surely_has_samples or variable.synchronization != "on_read":
         return value
-    return tf.where(step.samples > 0, value, own_copy(variable))
+    return tf.where(step.share.samples > 0, value, own_copy(variable))
 
 
 def assign(original: Function) -> Function:

@@ -37,7 +37,7 @@ def shape(original: Function) -> Function:
     def repaired(x: Any) -> tuple[Any, ...]:
         sizes = original(x)
         step = None if isinstance(x, keras.Variable | tf.Variable) else current_step()
-        if step is None or step.static_rows is None or not sizes or not _is(sizes[0], step.static_rows):
+        if step is None or step.share.static_rows is None or not sizes or not _is(sizes[0], step.share.static_rows):
             return sizes
         return (BatchSize(sizes[0]), *sizes[1:])
 

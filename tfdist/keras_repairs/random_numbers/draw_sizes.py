@@ -56,17 +56,17 @@ def part_of_draw(sizes: Sequence[Size], step: ReplicaStep, name: str, *, is_of_r
     if axis is None:
         return None
     size = tf.cast(sizes[axis], tf.int64)
-    rows = tf.maximum(step.rows, 1)
+    rows = tf.maximum(step.share.rows, 1)
     multiple = size // rows
-    if step.stacks:
-        total = step.total * multiple
-        return PartOfDraw(tuple(sizes), axis, step.first, total, places=_places_in_stack(step, rows, multiple))
-    if step.draws_by_xla:
-        return PartOfDraw(tuple(sizes), axis, step.first * multiple, step.total * multiple, within_xla=True)
+    if step.mode.stacks:
+        total = step.share.total * multiple
+        return PartOfDraw(tuple(sizes), axis, step.share.first, total, places=_places_in_stack(step, rows, multiple))
+    if step.trace.draws_by_xla:
+        return PartOfDraw(tuple(sizes), axis, step.share.first * multiple, step.share.total * multiple, within_xla=True)
     with tf.control_dependencies([_check_multiple(size, rows, name)]):
-        total = step.total * multiple
+        total = step.share.total * multiple
     # A replica without samples has a row of another one's.
-    return PartOfDraw(tuple(sizes), axis, tf.maximum(tf.minimum(step.first * multiple, total - size), 0), total)
+    return PartOfDraw(tuple(sizes), axis, tf.maximum(tf.minimum(step.share.first * multiple, total - size), 0), total)
 
 
 def has_row_for_each_sample(sizes: Sequence[Size], step: ReplicaStep, name: str) -> bool:
@@ -123,15 +123,15 @@ def check_for_xla(shape: Any, name: str) -> None:
 def _places_in_stack(step: ReplicaStep, rows: tf.Tensor, batches: tf.Tensor) -> tf.Tensor:
     """Where this replica's rows are in global batches that are put one after the other."""
     # A replica without samples has a row of another one's.
-    own = tf.minimum(step.first + tf.range(rows), step.total - 1)
-    return tf.reshape(tf.range(batches)[:, tf.newaxis] * step.total + own, [-1])
+    own = tf.minimum(step.share.first + tf.range(rows), step.share.total - 1)
+    return tf.reshape(tf.range(batches)[:, tf.newaxis] * step.share.total + own, [-1])
 
 
 def _axis_of_batch(sizes: Sequence[Size], step: ReplicaStep, name: str, is_of_rows: bool) -> int | None:
     marked = [axis for axis, size in enumerate(sizes) if isinstance(size, BatchSize)]
     if marked:
         return marked[0]
-    axis = _axis_of_unknown(sizes, step.sized_by_rows, name)
+    axis = _axis_of_unknown(sizes, step.noted.sized_by_rows, name)
     if axis is None and not is_of_rows:
         _check_fixed(sizes, step, name)
     return axis
@@ -145,7 +145,7 @@ def _check_fixed(sizes: Sequence[Size], step: ReplicaStep, name: str) -> None:
     """
     if any(_may_be_multiple(size, rows) for size in sizes for rows in _rows_in_play(step)):
         raise UnclearSizeError(
-            f"{name}: a draw of shape {_told(sizes)} in a step with {step.static_rows} rows. Whether that number "
+            f"{name}: a draw of shape {_told(sizes)} in a step with {step.share.static_rows} rows. Whether that number "
             f"is the size of the batch or happens to be the same cannot be told. {_INSTEAD} Where it happens to be the "
             "same, take another batch size."
         )
@@ -189,13 +189,13 @@ def _rows_in_play(step: ReplicaStep) -> set[int]:
 
     What is refused must be refused by all replicas alike: the others would wait for the one that is not there.
     """
-    if step.static_rows is None:
+    if step.share.static_rows is None:
         return set()
-    total = tf.get_static_value(step.total)
+    total = tf.get_static_value(step.share.total)
     if total is None:
-        return {step.static_rows}
+        return {step.share.static_rows}
     replicas = replica_count()
-    return {step.static_rows, max(int(total) // replicas, 1), max(-(-int(total) // replicas), 1)}
+    return {step.share.static_rows, max(int(total) // replicas, 1), max(-(-int(total) // replicas), 1)}
 
 
 def _may_be_multiple(size: Any, rows: int) -> bool:

@@ -103,7 +103,7 @@ def _sizes_of_noise(inputs: tf.Tensor, noise_shape: Any, is_of_keras: bool) -> S
         is_of_keras: Whether a layer of Keras's drops, whose inputs have the batch, or a multiple of it, first.
     """
     sizes, step = list(_sizes_of(inputs)), current_step()
-    if is_of_keras and step is not None and step.static_rows and isinstance(sizes[0], int):
-        sizes[0] = sizes[0] if sizes[0] % step.static_rows else BatchSize(sizes[0])
+    if is_of_keras and step is not None and step.share.static_rows and isinstance(sizes[0], int):
+        sizes[0] = sizes[0] if sizes[0] % step.share.static_rows else BatchSize(sizes[0])
     given = noise_shape or [None] * len(sizes)
     return [size if chosen is None else chosen for size, chosen in zip(sizes, given, strict=True)]

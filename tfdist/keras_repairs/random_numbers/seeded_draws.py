@@ -102,7 +102,7 @@ def _streams() -> ReplicaStreams:
     replica = tensorflow_seeds.seeds_of_replica()
     streams = None if replica is None else replica.streams
     step = current_step()
-    by_xla = is_compiled_alone() if step is None else step.draws_by_xla
+    by_xla = is_compiled_alone() if step is None else step.trace.draws_by_xla
     if streams is None or tf.executing_eagerly():
         raise unknown("outside of the compiled steps of fit and evaluate")
     if by_xla:

@@ -44,7 +44,7 @@ def check_same_seeds(step: ReplicaStep) -> None:
     Raises:
         UnsupportedError: They have not.
     """
-    taken = dense_rows(tf.constant([step.seeds_taken], tf.int64)).numpy()
+    taken = dense_rows(tf.constant([step.noted.seeds_taken], tf.int64)).numpy()
     if len(set(taken.tolist())) > 1:
         raise UnsupportedError(
             "keras.random, tf.random: the replicas have taken other seeds in a step that runs eagerly, so a loop or a "
@@ -68,7 +68,7 @@ def next_seed(original: Function) -> Function:
         seed = original(self, *args, **kwargs)
         step = current_step()
         if step is not None and tf.executing_eagerly():
-            step.seeds_taken = zlib.crc32(self.state.path.encode(), step.seeds_taken)
+            step.noted.seeds_taken = zlib.crc32(self.state.path.encode(), step.noted.seeds_taken)
         if step is not None or not is_one_of_several():
             return seed
         replica = tf.cast(tf.distribute.get_replica_context().replica_id_in_sync_group, tf.uint32)

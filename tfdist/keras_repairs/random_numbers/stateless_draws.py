@@ -185,7 +185,7 @@ def shuffled(shape: Any, value: tf.Tensor, shuffle: Callable[[tf.Tensor], tf.Ten
         batch = whole_batch_for_rows(value)
         step = current_step()
         with drawing(None):
-            if step is None or not step.draws_by_xla:
+            if step is None or not step.trace.draws_by_xla:
                 return batch.own_rows(shuffle)
             return batch.own_rows(lambda all_rows: _by_xla(lambda: shuffle(all_rows)))
 
@@ -223,7 +223,8 @@ def _drawn(shape: Any, whole: Whole, rows: Rows, *, gathers: bool = False) -> tf
         return _by_xla(whole)
     part = part_of_draw(sizes_of(shape), step, _OF_TENSORFLOW) if decision is None else decision.part
     draw = whole if part is None else lambda: rows(part)
-    return _by_xla(draw) if step.draws_by_xla and not step.within_xla and not (gathers and part is not None) else draw()
+    by_xla = step.trace.draws_by_xla and not step.trace.within_xla and not (gathers and part is not None)
+    return _by_xla(draw) if by_xla else draw()
 
 
 def _by_xla(draw: Callable[[], tf.Tensor]) -> tf.Tensor:

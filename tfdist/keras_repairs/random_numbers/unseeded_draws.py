@@ -64,7 +64,7 @@ def unseeded(original: Function, drawing_of: Drawing) -> Function:
         if seeds is None or is_noting() or (step is None and not is_alone()):
             return original(*args, seed=seed, seed2=seed2, name=name, **kwargs)
         if step is not None and _is_of_samples(drawing_of.sizes(*args, **kwargs), step):
-            step.draws_own = True
+            step.noted.draws_own = True
             return original(*args, seed=seed, seed2=_own(seed2), name=name, **kwargs)
         with drawing(None):
             return drawing_of.stateless(seeds.next(), *args, **kwargs)

@@ -36,14 +36,14 @@ def of_global_batch(what: str, value: Any) -> Any:
         UnsupportedError: It cannot be known what it is for the global batch.
     """
     step = this_step()
-    if isinstance(value, BatchSize) and step.static_rows:
-        return step.total * (int(value) // step.static_rows)
+    if isinstance(value, BatchSize) and step.share.static_rows:
+        return step.share.total * (int(value) // step.share.static_rows)
     if isinstance(value, keras.Variable):
         own = tf.convert_to_tensor(value)
         return _sum(own) if adds_up(value) else own
     if not isinstance(value, tf.Tensor | tf.RaggedTensor | tf.SparseTensor) or value.dtype == tf.resource:
         return value
-    if any(value is tensor for tensor in step.shared):
+    if any(value is tensor for tensor in step.noted.shared):
         return value
     if isinstance(value, tf.RaggedTensor | tf.SparseTensor):
         return all_rows(value)
@@ -56,19 +56,19 @@ def _of_tensor(what: str, value: tf.Tensor) -> tf.Tensor:
         if hasattr(value, "numpy") or origin_of(value, step, ()).is_shared:
             return value
         if is_number_of_samples(value, step.data):
-            return tf.cast(step.total, value.dtype)
+            return tf.cast(step.share.total, value.dtype)
         if value.shape.rank and value.shape[0] is None:
             return all_rows(value)
     if value.shape.rank == 0 and value.dtype.is_floating:
         # The share of the samples would be too coarse in 16 bits.
         wide = tf.cast(value, tf.float32) if value.dtype.size < 4 else value
-        return tf.cast(_sum(step.summand_of_mean(wide)), value.dtype)
+        return tf.cast(_sum(step.share.summand_of_mean(wide)), value.dtype)
     raise _part_of_batch(what, value)
 
 
 def _part_of_batch(what: str, value: tf.Tensor) -> UnsupportedError:
     # What a tensor has of the samples can be seen in a trace for batches of any size.
-    in_any_size = tf.executing_eagerly() or this_step().static_rows is None
+    in_any_size = tf.executing_eagerly() or this_step().share.static_rows is None
     kind = UnsupportedError if in_any_size else UnclearSizeError
     eagerly = ", in a step that runs eagerly" if tf.executing_eagerly() else ""
     return kind(

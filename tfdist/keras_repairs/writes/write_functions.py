@@ -95,7 +95,7 @@ def check_results_are_used(step: ReplicaStep, outputs: Any) -> None:
         UnsupportedError: Nothing uses what one returns: it is called for what it does besides, on every replica.
     """
     returned = {id(leaf) for leaf in tf.nest.flatten(outputs)}
-    for what, results in step.python_results:
+    for what, results in step.noted.python_results:
         if not any(id(result) in returned or _is_used(result) for result in results):
             raise UnsupportedError(
                 f"A step of several replicas calls {what}, and nothing uses what it returns: so it is called for what "
@@ -114,4 +114,4 @@ def _note_results(what: str, results: Any) -> None:
     step = current_step() or whole_step()
     leaves = [leaf for leaf in tf.nest.flatten(results, expand_composites=True) if isinstance(leaf, tf.Tensor)]
     if step is not None and leaves and not is_tried_out() and not tf.executing_eagerly():
-        step.python_results.append((what, leaves))
+        step.noted.python_results.append((what, leaves))

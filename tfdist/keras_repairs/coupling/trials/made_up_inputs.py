@@ -138,5 +138,5 @@ def is_of_samples(leaf: Any) -> bool:
     if leaf.shape.rank in (None, 0):
         return False
     step = current_step()
-    rows = rows_on_trial() if step is None else step.static_rows
+    rows = rows_on_trial() if step is None else step.share.static_rows
     return leaf.shape[0] is None or leaf.shape[0] == rows

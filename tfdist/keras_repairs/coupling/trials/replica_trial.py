@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from tfdist.keras_repairs.base import thread_attributes
 from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, as_replica
+from tfdist.keras_repairs.base.step_parts import BatchShare, Mode, StepTrace
 from tfdist.keras_repairs.coupling import collected_losses
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.coupling.trials.kept_tensors import KeptTensors
@@ -31,6 +32,8 @@ from tfdist.keras_repairs.sharded_parameters.cut_variable import is_cut_variable
 from tfdist.runtime.transport.emulated_replicas import OwnState, run_emulated
 
 Result = TypeVar("Result")
+
+_AS_IT_IS = Mode()
 
 
 class Assignments(keras.StatelessScope):
@@ -80,28 +83,6 @@ class Assignments(keras.StatelessScope):
 
 
 @dataclass(frozen=True)
-class Mode:
-    """How replicas share out a step of the user's own.
-
-    Attributes:
-        sums: Whether its losses are sums over the samples, and gradients are added up.
-        stacks: Whether draws of several times the rows are of batches that it has put one after the other.
-        sums_at_tape: Whether gradients by variables are summed over the replicas where a tape gives them.
-        is_whole: Whether every replica runs the whole step, on the rows of all replicas: exact whatever it does.
-    """
-
-    sums: bool = False
-    stacks: bool = False
-    sums_at_tape: bool = False
-    is_whole: bool = False
-
-    def set_on(self, step: ReplicaStep) -> None:
-        """Has a replica share its step out so."""
-        step.sums, step.stacks = self.sums, self.stacks
-        step.sums_at_tape, step.is_whole = self.sums_at_tape, self.is_whole
-
-
-@dataclass(frozen=True)
 class OneAndTwo(Generic[Result]):
     """What code gives on one replica and on two.
 
@@ -130,7 +111,7 @@ def on_one_and_two(
     kept: KeptState,
     *,
     users: bool,
-    mode: Mode = Mode(),
+    mode: Mode = _AS_IT_IS,
     split: Split = UNEQUAL,
 ) -> OneAndTwo[Result]:
     """Calls `function` with the rows that it is to work on, and a scope that has what it assigns to variables.
@@ -191,7 +172,7 @@ def _on_part(
     with (
         tf.device("CPU:0"),
         as_replica(step),
-        replaying_draws(log, first, stop - first, total, stacks=step.stacks),
+        replaying_draws(log, first, stop - first, total, stacks=step.mode.stacks),
         Assignments() as scope,
     ):
         return function(part, scope)
@@ -201,8 +182,6 @@ def step_of_rows(part: slice, *, users: bool, mode: Mode, total: int) -> Replica
     """The step of one of two emulated replicas that has these rows of `total`."""
     first, stop, _ = part.indices(total)
     samples, start, of_all, counting = (tf.constant(count, tf.int64) for count in (stop - first, first, total, 2))
-    step = ReplicaStep(samples, samples, start, of_all, counting, stop - first, users=users)
-    mode.set_on(step)
+    share = BatchShare(samples, samples, start, of_all, counting, stop - first)
     # What code computes from the results of metrics is to be seen.
-    step.sums_results = True
-    return step
+    return ReplicaStep(share, users, mode, StepTrace(sums_results=True))

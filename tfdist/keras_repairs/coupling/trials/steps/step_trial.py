@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from tfdist.keras_repairs.base.nested_gradients import is_of_unequal_shares
 from tfdist.keras_repairs.base.replica_step import current_step
+from tfdist.keras_repairs.base.step_parts import Mode
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.coupling.trials.made_up_inputs import Inputs, Numbers, made_up
 from tfdist.keras_repairs.coupling.trials.made_up_labels import IGNORED
 from tfdist.keras_repairs.coupling.trials.noted_writes import noting_writes
 from tfdist.keras_repairs.coupling.trials.part_comparison import EQUAL, OF_NETWORKS, UNEQUAL, Split, tolerance_of
-from tfdist.keras_repairs.coupling.trials.replica_trial import Assignments, Mode, OneAndTwo, on_one_and_two
+from tfdist.keras_repairs.coupling.trials.replica_trial import Assignments, OneAndTwo, on_one_and_two
 from tfdist.keras_repairs.coupling.trials.steps.assigned_variables import Before
 from tfdist.keras_repairs.coupling.trials.steps.step_capture import capturing
 from tfdist.keras_repairs.coupling.trials.steps.step_comparison import StepResults, compared, known_updates
@@ -147,7 +148,7 @@ def _run(
         with capturing(draw.gradient_scale) as capture, noting_writes() as writes:
             logs = step(draw.inputs.rows(part))
         replica = current_step()
-        gathered = () if replica is None else tuple(replica.gathered)
+        gathered = () if replica is None else tuple(replica.noted.gathered)
         return StepResults(capture.updates, capture.readings, _scalars(logs), before.assigned(scope), gathered, writes)
 
     return on_one_and_two(results, kept, users=True, mode=mode, split=split)
@@ -161,6 +162,6 @@ def _scalars(logs: Any) -> dict[str, NDArray]:
     scalars = {name: np.asarray(value) for name, value in flat.items() if keras.ops.is_tensor(value)}
     step = current_step()
     if step is not None:
-        results = {id(result) for result, _ in step.results}
+        results = {id(result) for result, _ in step.noted.results}
         scalars = {name: scalars[name] for name in scalars if id(flat[name]) not in results}
     return {name: value for name, value in scalars.items() if not value.ndim and value.dtype.kind == "f"}

@@ -6,8 +6,7 @@ import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tfdist.keras_repairs.base.replica_step import KnownUpdate
-from tfdist.keras_repairs.coupling.trials.replica_trial import Mode
+from tfdist.keras_repairs.base.step_parts import KnownUpdate, Mode
 from tfdist.text import safe_str
 
 
