@@ -15,5 +15,6 @@ Every replica computes it on the rows of all replicas, as one replica would, and
 - `own_predictions`: the user's `predict_step`, which is gathered if it couples rows
 - `whole_steps`: steps that every replica runs whole, on the rows of all
 - `model_calls`: models that do so between their layers
-- `layer_calls`, `whole_layers`: layers that are called with the rows of all replicas; `collected_losses`: what they add
+- `layer_calls`, `whole_layers`: layers that are called with the rows of all replicas; `collected_losses`: what they
+  add; `shown_of_layers`: what trials and traces of a layer have shown
 """

@@ -11,12 +11,12 @@ import tensorflow as tf
 from keras.src.backend.common import global_state
 
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.loss_scope import Kind
 from tfdist.keras_repairs.base.replica_step import TraceAgain, current_step, this_step
 from tfdist.keras_repairs.base.warn_once import say_once, warn_once
 from tfdist.keras_repairs.coupling import collected_losses
 from tfdist.keras_repairs.coupling.declaring import summed_over_replicas
+from tfdist.keras_repairs.coupling.shown_of_layers import shown_of
 from tfdist.keras_repairs.coupling.trials.call_verdict import CallVerdict
 from tfdist.keras_repairs.coupling.trials.layer_trial import try_out
 from tfdist.keras_repairs.coupling.trials.recorded_layers import current_recording, is_exact_by_itself
@@ -25,9 +25,6 @@ from tfdist.keras_repairs.coupling.whole_layers import call_with_all_rows
 from tfdist.runtime.strategy_settings import settings_of
 
 Function = Callable[..., Any]
-
-_VERDICTS: AttachedValue[dict[str, CallVerdict]] = AttachedValue("layer_verdicts")
-"""What trials of a layer have shown, by the way in which it was called."""
 
 _OF_KERAS = (keras.layers.MixUp, keras.layers.CutMix, keras.layers.RandomElasticTransform)
 """Keras's layers that mix the samples of a batch while they train.
@@ -117,7 +114,7 @@ def _verdict(layer: Any, original: Function, args: tuple[Any, ...], kwargs: dict
 
 
 def _verdict_of_trial(layer: Any, original: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallVerdict:
-    verdicts = _VERDICTS.get_or_make(layer, dict)
+    verdicts = shown_of(layer).as_layer
     way = way_of_calling(layer, args, kwargs, trains=is_for_training(kwargs))
     if way not in verdicts:
         verdicts[way] = try_out(layer, functools.partial(original, layer), args, kwargs)

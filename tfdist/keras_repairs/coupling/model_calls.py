@@ -13,10 +13,10 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.replica_step import current_step
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.coupling.layer_calls import is_for_training, mark_losses
+from tfdist.keras_repairs.coupling.shown_of_layers import shown_of
 from tfdist.keras_repairs.coupling.trials.call_verdict import CallVerdict
 from tfdist.keras_repairs.coupling.trials.model_trial import try_out
 from tfdist.keras_repairs.coupling.trials.ways_of_calling import way_of_calling
@@ -24,9 +24,6 @@ from tfdist.keras_repairs.coupling.whole_layers import call_with_all_rows
 from tfdist.runtime.strategy_settings import settings_of
 
 Function = Callable[..., Any]
-
-_VERDICTS: AttachedValue[dict[str, CallVerdict]] = AttachedValue("model_verdicts")
-"""What trials of a model have shown, by the way in which it was called."""
 
 
 def call(original: Function) -> Function:
@@ -70,7 +67,7 @@ def _moves_rows(layer: keras.Layer) -> bool:
 
 
 def _verdict(model: keras.Model, run: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallVerdict:
-    verdicts = _VERDICTS.get_or_make(model, dict)
+    verdicts = shown_of(model).as_model
     way = way_of_calling(model, args, kwargs, trains=is_for_training(kwargs))
     if way not in verdicts:
         verdicts[way] = try_out(model, run, args, kwargs)

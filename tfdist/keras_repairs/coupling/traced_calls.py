@@ -14,22 +14,18 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.batch_rows import has_rows
 from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, alone, current_step
 from tfdist.keras_repairs.base.step_parts import KnownUpdate
 from tfdist.keras_repairs.coupling.call_scope import CALL_SCOPE, Draws, Path, Place, TracedDraw
 from tfdist.keras_repairs.coupling.output_rows import traced_outputs
+from tfdist.keras_repairs.coupling.shown_of_layers import shown_of
 from tfdist.keras_repairs.coupling.trials.made_up_inputs import is_of_samples
 from tfdist.keras_repairs.coupling.trials.ways_of_calling import way_of_calling
 from tfdist.runtime import random_state
 
 Function = Callable[..., Any]
-
-
-_TRACES: AttachedValue[dict[str, Draws | None]] = AttachedValue("traced_draws")
-"""What traces of a layer have shown, by the way in which it was called; None where it cannot be traced."""
 
 
 def call(original: Function) -> Function:
@@ -43,7 +39,7 @@ def call(original: Function) -> Function:
             return original(self, *args, **kwargs)
 
         def trace() -> Draws | None:
-            traces = _TRACES.get_or_make(self, dict)
+            traces = shown_of(self).draws
             way = way_of_calling(self, args, kwargs, trains=bool(kwargs.get("training")))
             if way not in traces:
                 traces[way] = _draws_of(lambda given: original(self, *given[0], **given[1]), (args, kwargs))

@@ -14,13 +14,13 @@ import tensorflow as tf
 from keras import ops
 
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.keras_differences import DIFFERENCES
 from tfdist.keras_repairs.base.loss_scope import Kind
 from tfdist.keras_repairs.base.replica_step import alone, current_step, sum_over_replicas, this_step
 from tfdist.keras_repairs.base.warn_once import say_once, warn_once
 from tfdist.keras_repairs.coupling import collected_losses
 from tfdist.keras_repairs.coupling.declaring import summed_over_replicas
+from tfdist.keras_repairs.coupling.shown_of_layers import shown_of
 from tfdist.keras_repairs.coupling.trials.loss_trial import Verdict, try_out
 from tfdist.keras_repairs.coupling.trials.made_up_inputs import is_of_samples
 from tfdist.keras_repairs.coupling.trials.recorded_layers import current_recording
@@ -30,9 +30,6 @@ from tfdist.keras_repairs.forward.added_losses import terms_of
 from tfdist.runtime.strategy_settings import settings_of
 
 Function = Callable[..., Any]
-
-_VERDICTS: AttachedValue[dict[str, Verdict]] = AttachedValue("activity_verdicts")
-"""What trials of a layer's regularizer have shown, by the shapes and dtypes that it was called with."""
 
 _SUMS = (keras.regularizers.L1, keras.regularizers.L2, keras.regularizers.L1L2)
 """Keras's regularizers that are sums over the rows."""
@@ -118,7 +115,7 @@ def _kind_of(layer: Any, output: tf.Tensor) -> Kind | None:
 
 
 def _verdict(layer: Any, output: tf.Tensor) -> Verdict:
-    verdicts = _VERDICTS.get_or_make(layer, dict)
+    verdicts = shown_of(layer).activity
     regularizer = layer.activity_regularizer
     kind = str((id(regularizer), output.shape[1:], output.dtype))
     if kind not in verdicts:

@@ -11,6 +11,7 @@ import functools
 import logging
 import types
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import keras
@@ -38,14 +39,26 @@ Function = Callable[..., Any]
 
 _log = logging.getLogger("tfdist")
 
-_VERDICT: AttachedValue[Verdict] = AttachedValue("verdict")
-"""What a trial has shown of a metric, or of one that it is part of."""
-
 _VERDICTS: AttachedValue[dict[Hashable, Verdict]] = AttachedValue("verdicts_of_metrics")
 """What trials have shown under a strategy, by what a metric computes by and what it is given."""
 
-_IS_IN_USE: AttachedValue[bool] = AttachedValue("is_in_use")
-"""Whether steps have been traced that leave a metric's state to be added up."""
+
+@dataclass(frozen=True)
+class _Known:
+    """What is known of a metric.
+
+    Attributes:
+        verdict: What a trial has shown of it, or of one that it is part of; None before.
+        is_in_use: Whether steps have been traced that leave its state to be added up.
+    """
+
+    verdict: Verdict | None = None
+    is_in_use: bool = False
+
+
+_NOTHING = _Known()
+
+_KNOWN: AttachedValue[_Known] = AttachedValue("known_of_metric")
 
 
 def of_scalar(original: Function) -> Function:
@@ -78,7 +91,7 @@ def _as_counted(metric: Any, values: Any, sample_weight: Any) -> tuple[Any, Any]
             values = values if part.samples else tf.zeros_like(values)
             sample_weight = part.share if sample_weight is None else sample_weight
         return values, sample_weight
-    verdict = _VERDICT.get(metric)
+    verdict = _known(metric).verdict
     if step is None or (len(shape) > 0 and not _is_of_batch(metric, shape, verdict, known, step)):
         return values, sample_weight
     values = tf.cast(values, metric.dtype)
@@ -154,6 +167,10 @@ def watch_updates(original: Function) -> Function:
     return repaired
 
 
+def _known(metric: Any) -> _Known:
+    return _KNOWN.get(metric) or _NOTHING
+
+
 def declare_gathered(metric: keras.metrics.Metric) -> Verdict:
     """Spares a metric the trial: it is updated with the rows of all replicas."""
     verdict = Verdict(Merge.GATHERED, reason="was declared to be no sum over samples")
@@ -188,7 +205,7 @@ def _watched(update: Function) -> Function:
                 return _update_one_of_several(self, functools.partial(update, self), args, kwargs)
             result = update(self, *args, **kwargs)
         # While Keras builds a model it calls everything once: the time to decide, before variables have values.
-        if symbolic_scope.in_symbolic_scope() and replica_count() > 1 and _VERDICT.get(self) is None:
+        if symbolic_scope.in_symbolic_scope() and replica_count() > 1 and _known(self).verdict is None:
             _decide(self, args, kwargs, together=False)
         return result
 
@@ -196,14 +213,14 @@ def _watched(update: Function) -> Function:
 
 
 def _update_one_of_several(metric: Any, update: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    verdict = _VERDICT.get(metric)
+    verdict = _known(metric).verdict
     if verdict is None or not _holds(verdict, (args, kwargs)):
         verdict = _decide(metric, args, kwargs, together=True)
     with changing(METRIC_SCOPE, is_known=True):
         if verdict.merge is Merge.GATHERED:
             make_whole(metric, together=True)
             return update_whole(metric, update, args, kwargs)
-        _IS_IN_USE.set(metric, True)
+        _KNOWN.set(metric, replace(_known(metric), is_in_use=True))
         return update(*args, **kwargs)
 
 
@@ -231,7 +248,7 @@ def _decide(metric: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, toget
             type(metric).__qualname__,
             verdict.reason,
         )
-        if _IS_IN_USE.get(metric):
+        if _known(metric).is_in_use:
             raise UnsupportedError(
                 f"The metric {metric.name!r} ({type(metric).__qualname__}) {verdict.reason} where predictions have a "
                 "mask, and has been updated without one already. Put tfdist.gathered(metric) in its place."
@@ -259,6 +276,6 @@ def _verdict_of_trial(metric: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 def _attach(metric: keras.metrics.Metric, verdict: Verdict) -> None:
     """Attaches a verdict to a metric, and to those that it is made of."""
-    _VERDICT.set(metric, verdict)
+    _KNOWN.set(metric, replace(_known(metric), verdict=verdict))
     for part in metric._metrics:
         _attach(part, verdict)

@@ -40,7 +40,9 @@ class PredictionScope:
 
 _EVERYWHERE = PredictionScope()
 
-_SCOPE: contextvars.ContextVar[PredictionScope] = contextvars.ContextVar("tfdist_predictions", default=_EVERYWHERE)
+PREDICTION_SCOPE: contextvars.ContextVar[PredictionScope] = contextvars.ContextVar(
+    "tfdist_predictions", default=_EVERYWHERE
+)
 
 
 def of_samples(step_function: Function, predict_step: Function) -> Function:
@@ -101,7 +103,7 @@ def predictions_on_chief() -> contextlib.AbstractContextManager[None]:
     There it returns arrays of the same structure, dtype and trailing shape with no row. All workers call `predict`
     together, as always. On one worker it changes nothing.
     """
-    return changing(_SCOPE, on_chief=True)
+    return changing(PREDICTION_SCOPE, on_chief=True)
 
 
 def taking_predictions(take: Take) -> contextlib.AbstractContextManager[None]:
@@ -111,14 +113,14 @@ def taking_predictions(take: Take) -> contextlib.AbstractContextManager[None]:
     workers call `predict` together, as always; `take` is called on the chief alone, with tensors of the rows of the
     batches of the execution, in the order of the input.
     """
-    return changing(_SCOPE, take=take)
+    return changing(PREDICTION_SCOPE, take=take)
 
 
 def predict(original: Function, listener: FitListener) -> Function:
     """Repairs `TensorFlowTrainer.predict`: heeds the two contexts above, and notifies the listener."""
 
     def repaired(self: Any, *args: Any, **kwargs: Any) -> Any:
-        strategy, scope = self.distribute_strategy, _SCOPE.get()
+        strategy, scope = self.distribute_strategy, PREDICTION_SCOPE.get()
         is_chief = worker_count(strategy) == 1 or worker_rank(strategy) == 0
         if scope.take is None and (not scope.on_chief or is_chief):
             return original(self, *args, **kwargs)
