@@ -10,7 +10,8 @@ import pytest
 import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.sharded_optimizer.cut_kinds import is_container, kind_of
+from tfdist.keras_repairs.sharded_optimizer.cut_kinds import kind_of
+from tfdist.keras_repairs.sharding.optimizer_policy import is_container
 from tfdist.runtime.transport.part_sums import rows_of_part
 from tfdist.sharding import cut
 from tfdist.sharding.cut import Cut

@@ -16,8 +16,9 @@ their subject; in the order of a step:
 - `forward/`: layers, losses and metrics of a replica's piece of the batch
 - `distillation/`: a teacher's part of the loss of a `fit`
 - `optimizer/`: gradients reduced once, accumulated, and applied by each replica
-- `sharded_optimizer/`: optimizers of which each worker holds a part
-- `sharded_parameters/`: weights of which each worker holds a part, put together where they are read
+- `sharding/`: what workers have shards of, in words that do not say how
+- `sharded_optimizer/`: optimizers of which each worker holds a shard
+- `sharded_parameters/`: weights of which each worker holds a shard, put together where they are read
 - `recomputation/`: activations that are computed again in the backward pass
 - `sharded_embeddings/`: embedding tables of which each worker has some rows
 - `writes/`: what a step writes besides what it returns, once and of the global batch

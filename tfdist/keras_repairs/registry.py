@@ -81,9 +81,10 @@ from tfdist.keras_repairs.random_repairs import of_random_numbers
 from tfdist.keras_repairs.recomputation import copied_operations, recomputed_calls
 from tfdist.keras_repairs.repair import Function, Repair, RepairHooks
 from tfdist.keras_repairs.sharded_embeddings import embedding_layers, sparse_updates
-from tfdist.keras_repairs.sharded_optimizer import averages, clipping, slot_making, whole_slots
+from tfdist.keras_repairs.sharded_optimizer import averages, clipping, slot_making
 from tfdist.keras_repairs.sharded_parameters import layer_scopes, second_gathers, summed_gradients, weight_making
 from tfdist.keras_repairs.sharded_parameters.cut_variable import is_cut_variable
+from tfdist.keras_repairs.sharding import loaded_state
 from tfdist.keras_repairs.writes import write_functions, write_operations
 
 try:
@@ -330,10 +331,10 @@ def _of_files(hooks: RepairHooks) -> tuple[Repair, ...]:
     writer = functools.partial(model_saving.writer, listener=hooks.listener)
 
     def load_own_variables(original: Function) -> Function:
-        return accumulator_reduction.load_own_variables(whole_slots.load_own_variables(original))
+        return accumulator_reduction.load_own_variables(loaded_state.load_own_variables(original))
 
     def set_weights(original: Function) -> Function:
-        return accumulator_reduction.set_weights(whole_slots.set_weights(original))
+        return accumulator_reduction.set_weights(loaded_state.set_weights(original))
 
     return (
         Repair(saving_lib, "save_model", writer),

@@ -13,8 +13,8 @@ import keras
 import numpy as np
 
 import tfdist
-from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import updating_optimizers
-from tfdist.keras_repairs.sharded_optimizer.whole_slots import whole_state
+from tfdist.keras_repairs.sharding.full_state import full_state
+from tfdist.keras_repairs.sharding.optimizer_policy import updating_optimizers
 from tfdist.runtime.offload.disk_tensor import DiskTensor
 
 OPTIMIZERS: dict[str, Any] = {
@@ -28,7 +28,7 @@ OPTIMIZERS: dict[str, Any] = {
 
 def digest(model: Any) -> str:
     """Of all weights and of the optimizer's whole state."""
-    with whole_state(model):
+    with full_state(model):
         values = [*model.get_weights(), *(np.asarray(variable.numpy()) for variable in model.optimizer.variables)]
     return hashlib.sha256(b"".join(np.ascontiguousarray(value).tobytes() for value in values)).hexdigest()
 

@@ -18,7 +18,7 @@ from tfdist.keras_repairs.callbacks.callback_placement import runs_here
 from tfdist.keras_repairs.callbacks.chief_decisions import ChiefDecisions, DecisionPoints
 from tfdist.keras_repairs.loop.fit_listeners import CallbackProgress, FitListener
 from tfdist.keras_repairs.optimizer import accumulator_reduction
-from tfdist.keras_repairs.sharded_optimizer.wholes_on_demand import take_part
+from tfdist.keras_repairs.sharding.full_state import take_part
 from tfdist.runtime.collectives.decisions import all_gather
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.workers import worker_count, worker_rank

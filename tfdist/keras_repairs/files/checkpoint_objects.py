@@ -18,9 +18,8 @@ from tensorflow.python.training.saving import saveable_object
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.optimizer.variable_updates import is_of_metric
-from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
-from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import is_cut
-from tfdist.keras_repairs.sharded_parameters.cut_variable import is_cut_variable
+from tfdist.keras_repairs.sharding.optimizer_policy import is_sharded
+from tfdist.keras_repairs.sharding.shards import shard_of
 from tfdist.runtime.local_variables import local_variables
 from tfdist.runtime.workers import worker_count
 
@@ -52,12 +51,10 @@ def whole_alone(original: Function) -> Function:
 def _parts_of(saved: Any) -> Iterator[str]:
     """What there is of which each worker has a part, in words."""
     for found in graph_view.ObjectGraphView(saved).breadth_first_traversal()[0]:
-        if isinstance(found, keras.optimizers.Optimizer) and is_cut(found):
+        if isinstance(found, keras.optimizers.Optimizer) and is_sharded(found):
             yield f"the state of the optimizer {found.name!r} is cut"
-        elif isinstance(found, TableVariable):
-            yield f"the embedding {found.owner!r} is sharded"
-        elif isinstance(found, keras.Variable) and is_cut_variable(found):
-            yield f"the weight {found.path} is cut"
+        elif (shard := shard_of(found)) is not None:
+            yield shard.description
 
 
 def alone(original: Function) -> Function:

@@ -29,11 +29,9 @@ from tfdist.keras_repairs.files.arrays.late_arrays import late_values
 from tfdist.keras_repairs.files.hdf5_disk_file import errors_at_the_end
 from tfdist.keras_repairs.files.models_in_buckets import copied_here, is_in_bucket, write_through
 from tfdist.keras_repairs.loop.fit_listeners import FitListener
-from tfdist.keras_repairs.sharded_embeddings.table_variable import tables_of
-from tfdist.keras_repairs.sharded_optimizer.held_parts import held_parts
-from tfdist.keras_repairs.sharded_optimizer.whole_slots import whole_state
-from tfdist.keras_repairs.sharded_optimizer.wholes_on_demand import take_part, wholes_on_demand
-from tfdist.keras_repairs.sharded_parameters.whole_weights import cut_weights
+from tfdist.keras_repairs.sharding.full_state import full_on_demand, full_state, take_part
+from tfdist.keras_repairs.sharding.optimizer_policy import shards_of
+from tfdist.keras_repairs.sharding.shards import stored_shards
 from tfdist.rundir.directory_exchange import replace_directory
 from tfdist.rundir.temp_names import remove_abandoned, temp_path
 from tfdist.runtime import random_state
@@ -60,8 +58,8 @@ def writer(original: Function, listener: FitListener) -> Function:
                 take_part(model)
             return None
         # While it saves, Keras makes objects to compare with, which have variables; the other workers do not save.
-        wholes = whole_state(model) if is_in_memory else _read_one_by_one(model)
-        with listener.saving(), wholes, local_variables(), _unchanged_compile_config(model), errors_at_the_end():
+        full = full_state(model) if is_in_memory else _read_one_by_one(model)
+        with listener.saving(), full, local_variables(), _unchanged_compile_config(model), errors_at_the_end():
             return _write_whole(functools.partial(original, model), filepath, *args, **kwargs)
 
     return repaired
@@ -84,10 +82,10 @@ def unnoticed() -> Iterator[None]:
 @contextlib.contextmanager
 def _read_one_by_one(model: Any) -> Iterator[None]:
     """Inside, the chief reads of what workers hold parts of one variable after another, and writes it to the disk."""
-    if not held_parts(model):
+    if not shards_of(model):
         yield
         return
-    with wholes_on_demand(model), mock.patch.object(saving_lib, "is_memory_sufficient", _is_not):
+    with full_on_demand(model), mock.patch.object(saving_lib, "is_memory_sufficient", _is_not):
         yield
 
 
@@ -97,13 +95,11 @@ def _is_not(model: Any) -> bool:
 
 
 def _check_export(model: Any) -> None:
-    parts = [f"the embedding {table.owner!r} is sharded" for table in tables_of(model)]
-    parts += [f"the weight {weight.path} is cut" for weight in cut_weights(model)]
-    for part in parts:
+    for shard in stored_shards(model):
         raise UnsupportedError(
-            f"An export needs all weights as variables of one process, and {part} between workers. Save the model "
-            "(model.save), and export it where it is whole: tfdist export, or a script that loads and exports it on "
-            "one worker."
+            "An export needs all weights as variables of one process, and "
+            f"{shard.description} between workers. Save the model (model.save), and export it where it is whole: "
+            "tfdist export, or a script that loads and exports it on one worker."
         )
 
 

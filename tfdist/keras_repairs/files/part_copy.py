@@ -31,11 +31,10 @@ from tfdist.keras_repairs.files.weights_walk import (
     values_of,
     write_groups,
 )
-from tfdist.keras_repairs.sharded_optimizer.held_parts import held_parts
-from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import is_cut
+from tfdist.keras_repairs.sharding.optimizer_policy import is_sharded, shards_of
 from tfdist.runtime.transport.part_sums import cut_out
 from tfdist.runtime.workers import worker_count, worker_rank
-from tfdist.sharding.cut import Cut, evenly
+from tfdist.sharding.cut import evenly
 from tfdist.sharding.file_parts import FileParts, Segment, SharedValue
 from tfdist.sharding.sharding_mode import WHOLE_BELOW
 from tfdist.sharding.shared_writing import SharedWriting
@@ -43,7 +42,7 @@ from tfdist.sharding.shared_writing import SharedWriting
 
 def is_shared(model: Any, strategy: tf.distribute.Strategy) -> bool:
     """Whether workers hold parts of a built model or of its optimizers; the same on all of them."""
-    return worker_count(strategy) > 1 and bool(held_parts(model))
+    return worker_count(strategy) > 1 and bool(shards_of(model))
 
 
 def ids_of_alike(model: Any) -> set[int]:
@@ -56,7 +55,7 @@ def ids_of_alike(model: Any) -> set[int]:
     for optimizer in optimizers_of(model):
         found |= {id(variable) for variable in optimizer.variables}
     for optimizer in optimizers_of(model):
-        if not is_cut(optimizer):
+        if not is_sharded(optimizer):
             found -= {id(variable) for variable in getattr(optimizer, "_accumulated_gradients", None) or ()}
     return found
 
@@ -145,24 +144,18 @@ class PartCopy:
 
     def _shared(self, groups: Sequence[Group]) -> list[_Shared | None]:
         """For each value of the file how it is shared; None for one that the chief writes."""
-        held = {id(part.variable): part for part in held_parts(self._model)}
+        shards = {id(shard.variable): shard for shard in shards_of(self._model)}
         alike = ids_of_alike(self._model)
         found: list[_Shared | None] = []
         for value in values_of(groups):
-            part = held.get(id(value))
-            if part is not None and part.cut.size:
-                found.append(_Shared(self._writing(part.cut), _dtype(part.stored), part.stored.read_value))
-            elif part is None and id(value) in alike and _is_large(value):
+            shard = shards.get(id(value))
+            if shard is not None and 0 not in shard.full_shape:
+                found.append(_Shared(shard.writing(self._workers), _dtype(shard.stored), shard.stored.read_value))
+            elif shard is None and id(value) in alike and _is_large(value):
                 found.append(self._whole_on_all(value))
             else:
                 found.append(None)
         return found
-
-    def _writing(self, cut: Cut) -> SharedWriting:
-        """Groups of workers that have the same parts write as much as one another, of small values the first alone."""
-        if cut.size < WHOLE_BELOW:
-            return SharedWriting(cut.among(self._workers))
-        return SharedWriting(cut, self._workers // cut.workers)
 
     def _whole_on_all(self, variable: keras.Variable) -> _Shared:
         cut = evenly(tuple(variable.shape), self._workers)

@@ -21,9 +21,8 @@ from tfdist.keras_repairs.base.model_optimizers import optimizers_of
 from tfdist.keras_repairs.base.replica_copies import copies
 from tfdist.keras_repairs.forward.whole_metrics import is_whole
 from tfdist.keras_repairs.inputs.symbolic_build import build_parts
-from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
-from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import is_cut
-from tfdist.keras_repairs.sharded_parameters.cut_variable import CutVariable
+from tfdist.keras_repairs.sharding.optimizer_policy import is_sharded
+from tfdist.keras_repairs.sharding.shards import shard_of
 from tfdist.runtime.replica_values import ReplicaCopies
 from tfdist.runtime.workers import local_replicas
 
@@ -101,7 +100,7 @@ def _not_trained(model: keras.Model) -> list[keras.Variable]:
     """
     trained = {id(variable) for variable in model.trainable_weights}
     others = (variable for variable in model.weights if id(variable) not in trained)
-    return [variable for variable in others if not isinstance(variable, CutVariable | TableVariable)]
+    return [variable for variable in others if shard_of(variable) is None]
 
 
 def _seeds(model: keras.Model) -> list[keras.Variable]:
@@ -127,7 +126,7 @@ def _accumulators(model: keras.Model) -> list[keras.Variable]:
     return [
         variable
         for optimizer in optimizers_of(model)
-        if not is_cut(optimizer)
+        if not is_sharded(optimizer)
         for variable in getattr(optimizer, "_accumulated_gradients", None) or ()
     ]
 

@@ -25,7 +25,7 @@ from tfdist.keras_repairs.inputs.epoch_iterator import FetchedBatch
 from tfdist.keras_repairs.model_checks.user_overrides import is_users_step
 from tfdist.keras_repairs.optimizer.gradient_accumulation import inner_of
 from tfdist.keras_repairs.optimizer.gradient_reduction import build_optimizer
-from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import is_cut
+from tfdist.keras_repairs.sharding.optimizer_policy import is_sharded
 from tfdist.runtime.batches.distribute import GlobalBatch, ReplicaBatch
 from tfdist.runtime.collectives.decisions import all_reduce
 from tfdist.runtime.strategy_settings import settings_of
@@ -214,7 +214,7 @@ class CheckedStep:
         of_metrics = [variable for metric in self._model._metrics for variable in metric.variables]
         of_keras = [*self._model.variables, *self._model.metrics_variables, *of_metrics, *of_optimizers]
         # A worker that holds a part of an optimizer accumulates its part of sums, others what they add to sums.
-        adding = [inner_of(each) for each in optimizers if not is_cut(each)]
+        adding = [inner_of(each) for each in optimizers if not is_sharded(each)]
         sums = [one for each in adding for one in getattr(each, "_accumulated_gradients", ())]
         streams = self._sharing.streams
         drawn = [PerReplica(streams.copies)] if streams is not None and streams.copies else []

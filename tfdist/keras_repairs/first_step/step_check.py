@@ -35,7 +35,7 @@ from tfdist.keras_repairs.first_step.variable_values import (
 )
 from tfdist.keras_repairs.optimizer import gradient_accumulation
 from tfdist.keras_repairs.optimizer.gradient_accumulation import inner_of
-from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import is_cut
+from tfdist.keras_repairs.sharding.optimizer_policy import is_sharded
 from tfdist.keras_repairs.writes.writing_replica import writing_nothing
 from tfdist.runtime.collectives.decisions import all_reduce
 from tfdist.runtime.workers import local_replicas
@@ -384,7 +384,7 @@ def _spec_of(leaf: Any, any_size: bool) -> Any:
 def _needs_all(model: keras.Model) -> bool:
     """Whether replicas meet in a step that each of them makes whole: where each keeps a part of an optimizer."""
     optimizer = getattr(model, "optimizer", None)
-    return optimizer is not None and is_cut(optimizer)
+    return optimizer is not None and is_sharded(optimizer)
 
 
 def _by_name(outputs: Any, left_out: Collection[str]) -> dict[str, NDArray]:

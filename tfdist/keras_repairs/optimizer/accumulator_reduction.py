@@ -18,8 +18,8 @@ import tensorflow as tf
 from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.base.model_optimizers import optimizers_of
 from tfdist.keras_repairs.optimizer import gradient_accumulation
-from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import is_cut
 from tfdist.keras_repairs.sharded_optimizer.sharded_update import would_be_cut
+from tfdist.keras_repairs.sharding.optimizer_policy import is_sharded
 from tfdist.runtime.workers import local_replicas
 
 Function = Callable[..., Any]
@@ -42,7 +42,7 @@ def reduce_accumulators(model: Any) -> None:
         return
     for optimizer in optimizers_of(model):
         # Those of which workers hold parts accumulate sums over all replicas.
-        for accumulator in _accumulators(optimizer) if not is_cut(optimizer) and _is_under_way(optimizer) else ():
+        for accumulator in _accumulators(optimizer) if not is_sharded(optimizer) and _is_under_way(optimizer) else ():
             _sum_into_first(accumulator.value, strategy)
 
 
@@ -122,7 +122,7 @@ def _sum_into_first(value: Any, strategy: tf.distribute.Strategy) -> None:
 
 
 def _clear_other_replicas(optimizer: Any) -> None:
-    if is_cut(optimizer):
+    if is_sharded(optimizer):
         return
     for accumulator in _accumulators(optimizer):
         value = accumulator.value

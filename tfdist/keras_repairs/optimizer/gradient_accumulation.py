@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from tfdist.keras_repairs.base import replica_copies
 from tfdist.keras_repairs.base.context_variables import setting
-from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import is_cut
+from tfdist.keras_repairs.sharding.optimizer_policy import is_sharded
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport.compiled_sums import CompiledSums
 from tfdist.runtime.transport.part_sums import sum_small
@@ -102,7 +102,7 @@ def check_finite(original: Function) -> Function:
         if finite is not None:
             return finite
         own = original(self, grads)
-        if replica_copies.is_of_this_replica() and is_cut(self):
+        if replica_copies.is_of_this_replica() and is_sharded(self):
             return tf.equal(sum_small(tf.cast(tf.logical_not(own), tf.int32)), 0)
         return own
 

@@ -27,9 +27,9 @@ from tfdist.keras_repairs.gradients.gradient_sums import reduce_gradients, weigh
 from tfdist.keras_repairs.optimizer import given_gradients, gradient_accumulation
 from tfdist.keras_repairs.optimizer.first_averages import warn_of_plain_keras
 from tfdist.keras_repairs.sharded_optimizer import sharded_update
-from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import is_cut
 from tfdist.keras_repairs.sharded_parameters.cut_variable import is_cut_variable
 from tfdist.keras_repairs.sharded_parameters.summed_gradients import checked_sum, is_whole, keep_whole
+from tfdist.keras_repairs.sharding.optimizer_policy import is_sharded
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport import replica_sums
 
@@ -84,7 +84,7 @@ def _apply(
         _check_overwritten(variables or optimizer._trainable_variables)
     if _given_as_sums():
         grads = grads if _are_sums.get() else alike(grads)
-        if is_cut(optimizer):
+        if is_sharded(optimizer):
             _apply_cut(original, optimizer, grads, variables, observer, None)
             return
         if not gradient_accumulation.steps_of(optimizer) or gradient_accumulation.is_by_one_replica():
@@ -94,7 +94,7 @@ def _apply(
         grads = _summands(grads)
     else:
         grads = _weighted(optimizer, grads, variables)
-    if is_cut(optimizer):
+    if is_sharded(optimizer):
         _apply_cut(original, optimizer, grads, variables, observer, reduce_gradients)
         return
 

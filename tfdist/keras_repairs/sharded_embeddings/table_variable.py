@@ -12,9 +12,17 @@ from numpy.typing import NDArray
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.variables.variables_in_steps import outside_of_replicas
 from tfdist.keras_repairs.sharded_embeddings.initial_rows import initial_rows
-from tfdist.runtime.collectives.whole_arrays import joined_array
+from tfdist.keras_repairs.sharding.shards import FlatShard
 from tfdist.runtime.local_variables import local_variables
 from tfdist.sharding.cut import Cut
+
+
+class TableShard(FlatShard):
+    """A worker's rows of a table."""
+
+    @property
+    def description(self) -> str:
+        return f"the embedding {self.variable.owner!r} is sharded"
 
 
 class TableVariable(keras.Variable):
@@ -36,6 +44,11 @@ class TableVariable(keras.Variable):
         super().__init__(initializer, shape=cut.shape, **options)
 
     @property
+    def shard(self) -> TableShard:
+        """What this worker stores of it."""
+        return TableShard(self, self.cut, self.worker)
+
+    @property
     def first_row(self) -> int:
         """The first of this worker's rows."""
         return self.cut.span(self.worker)[0] // self.cut.row_size
@@ -55,7 +68,7 @@ class TableVariable(keras.Variable):
 
     @property
     def value(self) -> Any:
-        """The whole table, where somebody has put it together; see `whole_state`.
+        """The whole table, where somebody has put it together; see `full_state`.
 
         Raises:
             UnsupportedError: Nobody has.
@@ -73,7 +86,7 @@ class TableVariable(keras.Variable):
         """The whole table, put together in host memory; all workers call this together."""
         if not isinstance(self._value, tf.Variable):
             return np.asarray(self._value)
-        return joined_array(self._value.numpy(), self.cut, tf.distribute.get_strategy())
+        return self.shard.full()
 
     def __array__(self, dtype: Any = None) -> NDArray:
         return np.asarray(self.numpy(), dtype=dtype)

@@ -5,10 +5,8 @@ made for this worker's part of the variable from the start. A step gives it part
 and puts together what it has changed:
 
 - `cut_kinds`: which optimizers update element by element, which stay whole a variable, and which are refused
-- `optimizer_parts`: what this worker holds of each variable and of the state beside it
+- `optimizer_parts`: what this worker updates of each variable
 - `state_sizes`: what an optimizer will keep, and whether there is memory for it
 - `slot_making`: repairs of how an optimizer makes its state and finds it
 - `sharded_update`: a step; `clipping` by norms of which each worker has a part; `averages` of weights
-- `whole_slots`: the whole state, and its parts where it is loaded; `held_parts` lists what is cut
-- `wholes_on_demand`: the whole of one variable at a time, while the chief saves
 """

@@ -9,8 +9,7 @@ import tensorflow as tf
 
 from tfdist.keras_repairs.base.replica_copies import is_of_this_replica
 from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
-from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import OptimizerParts, parts_of, updated
-from tfdist.keras_repairs.sharded_optimizer.whole_slots import own_part, whole_value
+from tfdist.keras_repairs.sharding.optimizer_policy import OptimizerPolicy, policy_of
 
 Function = Callable[..., Any]
 
@@ -28,15 +27,15 @@ def overwrite(original: Function) -> Function:
     """Repairs `TFOptimizer._overwrite_model_variables_with_average_value`, in a step and at the end of `fit`."""
 
     def repaired(self: Any, trainable_variables: Sequence[Any]) -> None:
-        found = parts_of(self)
-        if found is None or is_of_this_replica():
+        policy = policy_of(self)
+        if policy is None or is_of_this_replica():
             original(self, _part_variables(self, trainable_variables))
             return
         for variable, average in zip(trainable_variables, self._model_variables_moving_average, strict=True):
-            if average is not None and _is_table(found, self, variable):
-                updated(found, self, variable).assign(average)
+            if average is not None and _is_table(policy, variable):
+                policy.updated(variable).assign(average)
             elif average is not None:
-                variable.assign(whole_value(self, average))
+                variable.assign(_full(policy, average))
 
     return repaired
 
@@ -45,20 +44,20 @@ def swap_all(original: Function) -> Function:
     """Repairs `SwapEMAWeights._tf_swap_variables`: all workers put each average together, and keep their parts."""
 
     def repaired(self: Any, optimizer: Any) -> None:
-        found = parts_of(optimizer)
-        if found is None:
+        policy = policy_of(optimizer)
+        if policy is None:
             original(self, optimizer)
             return
         for variable, average in _averaged(optimizer):
-            if _is_table(found, optimizer, variable):
-                own = updated(found, optimizer, variable)
+            if _is_table(policy, variable):
+                own = policy.updated(variable)
                 before = tf.identity(own.value)
                 own.assign(average)
                 average.assign(before)
                 continue
             before = tf.convert_to_tensor(variable)
-            variable.assign(whole_value(optimizer, average))
-            average.assign(own_part(found, average, before))
+            variable.assign(_full(policy, average))
+            average.assign(_own(policy, average, before))
 
     return repaired
 
@@ -67,15 +66,15 @@ def finalize_all(original: Function) -> Function:
     """Repairs `SwapEMAWeights._tf_finalize_ema_values`."""
 
     def repaired(self: Any, optimizer: Any) -> None:
-        found = parts_of(optimizer)
-        if found is None:
+        policy = policy_of(optimizer)
+        if policy is None:
             original(self, optimizer)
             return
         for variable, average in _averaged(optimizer):
-            if _is_table(found, optimizer, variable):
-                average.assign(updated(found, optimizer, variable))
+            if _is_table(policy, variable):
+                average.assign(policy.updated(variable))
             else:
-                average.assign(own_part(found, average, tf.convert_to_tensor(variable)))
+                average.assign(_own(policy, average, tf.convert_to_tensor(variable)))
 
     return repaired
 
@@ -86,12 +85,22 @@ def _averaged(optimizer: Any) -> list[tuple[Any, Any]]:
 
 
 def _part_variables(optimizer: Any, variables: Sequence[Any]) -> Sequence[Any]:
-    found: OptimizerParts | None = parts_of(optimizer)
-    if found is None:
-        return variables
-    return [updated(found, optimizer, variable) for variable in variables]
+    policy = policy_of(optimizer)
+    return variables if policy is None else [policy.updated(variable) for variable in variables]
 
 
-def _is_table(found: OptimizerParts, optimizer: Any, variable: Any) -> bool:
-    part = found.parts.get(optimizer._var_key(variable))
+def _is_table(policy: OptimizerPolicy, variable: Any) -> bool:
+    part = policy.of(variable)
     return part is not None and isinstance(part.whole, TableVariable)
+
+
+def _full(policy: OptimizerPolicy, average: Any) -> Any:
+    """The full value of an average. All workers call this together, outside of functions."""
+    shard = policy.shard_of(average)
+    return average.numpy() if shard is None else shard.full()
+
+
+def _own(policy: OptimizerPolicy, average: Any, full: Any) -> Any:
+    """What this worker has of a full value for an average."""
+    shard = policy.shard_of(average)
+    return full if shard is None else shard.of(full)

@@ -11,7 +11,7 @@ import tensorflow as tf
 from keras import ops
 
 from tfdist.keras_repairs.base.context_variables import setting
-from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import parts_of
+from tfdist.keras_repairs.sharding.optimizer_policy import policy_of
 from tfdist.runtime.transport.part_sums import sum_small
 
 Function = Callable[..., Any]
@@ -31,8 +31,8 @@ def clip_gradients(original: Function) -> Function:
 
     def repaired(self: Any, grads: Sequence[Gradient]) -> Any:
         by_each, by_all = (bool(limit and limit > 0) for limit in (self.clipnorm, self.global_clipnorm))
-        found = parts_of(self) if by_each or by_all else None
-        if found is None or found.workers == 1:
+        policy = policy_of(self) if by_each or by_all else None
+        if policy is None or policy.workers == 1:
             return original(self, grads)
         if by_each:
             return _by_norm(grads, self.clipnorm)

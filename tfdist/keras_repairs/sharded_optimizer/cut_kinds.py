@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import keras
 
-from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.sharded_embeddings.lazy_adam import LazyAdam
-
-CutKind = Literal["elements", "variables"]
+from tfdist.keras_repairs.sharding.optimizer_policy import Granularity, refusal
 
 _ELEMENTWISE: tuple[Any, ...] = tuple(
     getattr(keras.optimizers, name)
@@ -65,22 +63,13 @@ _KEPT = (
 )
 """What an optimizer must have from Keras: it is given parts, or computed over the workers."""
 
-_CONTAINERS: tuple[Any, ...] = (keras.optimizers.LossScaleOptimizer,) + tuple(
-    getattr(keras.optimizers, name) for name in ("MultiOptimizer",) if hasattr(keras.optimizers, name)
-)
-
-
-def is_container(optimizer: Any) -> bool:
-    """Whether an optimizer leaves updates to others inside of it."""
-    return isinstance(optimizer, _CONTAINERS)
-
 
 def is_of_keras(optimizer: Any) -> bool:
     """Whether an optimizer makes the state of one of Keras's own, which is known."""
     return any(type(optimizer).build is kind.build for kind in KNOWN)
 
 
-def kind_of(optimizer: Any) -> CutKind:
+def kind_of(optimizer: Any) -> Granularity:
     """How an optimizer is cut.
 
     Raises:
@@ -105,21 +94,6 @@ def is_linear(optimizer: Any) -> bool:
     limits = (inner.clipnorm, inner.global_clipnorm, inner.clipvalue)
     has_update = _has_update_of(type(inner), keras.optimizers.SGD) and kind_of(inner) == "elements"
     return has_update and not any(limit for limit in limits)
-
-
-def refusal(optimizer: Any, why: str) -> UnsupportedError:
-    """The error of an optimizer that cannot be cut.
-
-    Args:
-        optimizer: Which.
-        why: In words.
-    """
-    return UnsupportedError(
-        f"--shard cannot cut the optimizer {type(optimizer).__name__} ({optimizer.name}): {why}. Expected an optimizer "
-        "of Keras, or one whose build makes its state with add_variable_from_reference or in lists beside the "
-        "variables, and whose update_step of a variable needs that variable's state alone. Train with --shard none, or "
-        "with such an optimizer."
-    )
 
 
 def _has_update_of(kind: Any, known: Any) -> bool:

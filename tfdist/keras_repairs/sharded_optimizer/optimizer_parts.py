@@ -1,23 +1,28 @@
-"""What this worker holds of the variables that an optimizer trains, and of its state beside them."""
+"""What this worker updates of the variables that an optimizer trains."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable, part_view
-from tfdist.keras_repairs.sharded_optimizer.cut_kinds import CutKind, is_container, is_of_keras, kind_of, refusal
-from tfdist.keras_repairs.sharded_parameters.cut_variable import is_cut_variable, storage_of
-from tfdist.keras_repairs.sharded_parameters.part_storage import PartStorage
+from tfdist.keras_repairs.sharded_optimizer.cut_kinds import is_of_keras, kind_of
+from tfdist.keras_repairs.sharding.optimizer_policy import (
+    Granularity,
+    OptimizerPolicy,
+    is_container,
+    policy_while_built,
+    refusal,
+    set_policy,
+)
+from tfdist.keras_repairs.sharding.shards import FlatShard, Shard, shard_of
 from tfdist.runtime.local_variables import local_variables
 from tfdist.runtime.offload.offloading import Offloading, on_host
 from tfdist.runtime.strategy_settings import settings_of, shares_of
-from tfdist.runtime.transport.part_sums import cut_out
 from tfdist.sharding import cut as cuts
 from tfdist.sharding.cut import Cut
 
@@ -39,7 +44,14 @@ class VariablePart:
     cut: Cut
     worker: int
     variable: keras.Variable
-    storage: PartStorage | None = None
+    storage: FlatShard | None = None
+
+    def slot(self, variable: Any, shape: tuple[int, ...] | None = None) -> Shard:
+        """See `VariablePolicy`; state of another shape is with the worker that has the variable."""
+        if shape is None:
+            return FlatShard(variable, self.cut, self.worker)
+        owner = next(worker for worker in range(self.cut.workers) if self.cut.part_size(worker))
+        return FlatShard(variable, cuts.whole(shape, owner, self.cut.workers), self.worker)
 
     @property
     def is_stored(self) -> bool:
@@ -57,115 +69,18 @@ class VariablePart:
         return self.cut.part_size(self.worker) > 0
 
 
-@dataclass
-class Slot:
-    """A variable of an optimizer's state, of which this worker holds a part.
-
-    Attributes:
-        variable: The part.
-        cut: How the workers share the whole; None until it is known to which of the model's variables it belongs.
-        shape: Of the whole.
-        initializer: Makes its first value.
-    """
-
-    variable: keras.Variable
-    cut: Cut | None
-    shape: tuple[int, ...]
-    initializer: Any = None
-
-
-@dataclass
-class OptimizerParts:
-    """The parts of one optimizer.
-
-    Attributes:
-        kind: How it is cut. Variables without a part are whole on every worker, and so is their state.
-        worker: This one.
-        workers: How many share it.
-        parts: By the key of the model's variable.
-        keys: The key of a part's own variable -> that of the model's variable.
-        slots: Its state, in the order in which it was made.
-    """
-
-    kind: CutKind
-    worker: int
-    workers: int
-    parts: dict[Any, VariablePart] = field(default_factory=dict)
-    keys: dict[Any, Any] = field(default_factory=dict)
-    slots: list[Slot] = field(default_factory=list)
-
-
-_PARTS: AttachedValue[OptimizerParts] = AttachedValue("optimizer_parts")
-
-
-def parts_of(optimizer: Any) -> OptimizerParts | None:
-    """The parts of an optimizer that is built; None where every worker holds all of it, or for one with others inside.
-
-    Raises:
-        UnsupportedError: It has made state that cannot be cut.
-    """
-    found = _PARTS.get(optimizer)
-    if found is not None and any(slot.cut is None for slot in found.slots):
-        _settle(optimizer, found)
-    return found
-
-
-def parts_while_built(optimizer: Any) -> OptimizerParts | None:
-    """The parts of an optimizer that may still be making its state."""
-    return _PARTS.get(optimizer)
-
-
-def updating_optimizers(optimizer: Any) -> Iterator[Any]:
-    """The optimizers inside of one that update variables; the one itself where there are none."""
-    if not is_container(optimizer):
-        yield optimizer
-        return
-    inner = getattr(optimizer, "inner_optimizer", None)
-    for other in getattr(optimizer, "optimizers", ()) if inner is None else (inner,):
-        yield from updating_optimizers(other)
-
-
-def is_cut(optimizer: Any) -> bool:
-    """Whether workers hold parts of a built optimizer, or of those inside of it."""
-    return any(_PARTS.get(each) is not None for each in updating_optimizers(optimizer))
-
-
-def part_of(optimizer: Any, variable: Any) -> VariablePart | None:
-    """This worker's part of a variable of the model, which the optimizer, or one inside of it, trains.
-
-    None where every worker has it whole.
-    """
-    for each in updating_optimizers(optimizer):
-        found = _PARTS.get(each)
-        part = None if found is None else found.parts.get(each._var_key(variable))
-        if part is not None:
-            return part
-    return None
-
-
-def updated(found: OptimizerParts, optimizer: Any, variable: Any) -> Any:
-    """What an optimizer updates for a variable of the model: the variable of its part, or itself where it is whole."""
-    part = found.parts.get(optimizer._var_key(variable))
-    return variable if part is None else part.variable
-
-
 def holds(optimizer: Any, variable: Any) -> bool:
     """Whether an optimizer has anything of a variable, or of a part's variable, to update on this worker."""
-    found = _PARTS.get(optimizer)
-    if found is None or found.kind == "elements":
-        return True
-    part = found.parts.get(optimizer._var_key(variable))
+    policy = policy_while_built(optimizer)
+    part = None if policy is None or policy.granularity == "elements" else policy.of(variable)
     return part is None or part.is_held
 
 
 def fitting(optimizer: Any, variable: Any, value: Any) -> Any:
-    """What an optimizer assigns to a variable of its state while it is built: of a whole value this worker's part."""
-    found = _PARTS.get(optimizer)
-    slots = () if found is None else found.slots
-    slot = next((slot for slot in slots if slot.variable is variable), None)
-    if found is None or slot is None or slot.cut is None or tuple(value.shape) != slot.shape:
-        return value
-    return cut_out(tf.convert_to_tensor(value), slot.cut, found.worker)
+    """What an optimizer assigns to a variable of its state while it is built: of a full value this worker's shard."""
+    policy = policy_while_built(optimizer)
+    shard = None if policy is None else policy.shard_of(variable)
+    return value if shard is None or tuple(value.shape) != shard.full_shape else shard.of(value)
 
 
 def begin(optimizer: Any, variables: Sequence[Any]) -> None:
@@ -190,20 +105,17 @@ def begin(optimizer: Any, variables: Sequence[Any]) -> None:
     workers, worker = shares_of(strategy)
     if offload is not None and sharding is None:
         workers, worker = 1, 0  # Each worker has all parts there are.
-    made = OptimizerParts(kind, worker, workers)
+    made = OptimizerPolicy(optimizer, kind, workers, is_known=is_of_keras(optimizer))
     with tf.init_scope(), local_variables(), on_host(offload):
-        parts = [_part_of_table(table, strategy) for table in tables]
+        parts = [VariablePart(each, each.cut, each.worker, part_view(each), each.shard) for each in tables]
         if sharding is not None or offload is not None:
             shapes = [tuple(variable.shape) for variable in others]
             for variable, cut in zip(others, _cuts(kind, shapes, made.workers), strict=True):
-                storage = storage_of(variable) if is_cut_variable(variable) else None
-                own = _variable_for(variable, cut, made.worker)
-                parts.append(VariablePart(variable, cut, made.worker, own, storage))
+                own = _variable_for(variable, cut, worker)
+                parts.append(VariablePart(variable, cut, worker, own, _stored(variable)))
     for part in parts:
-        key = optimizer._var_key(part.whole)
-        made.parts[key] = part
-        made.keys[optimizer._var_key(part.variable)] = key
-    _PARTS.set(optimizer, made)
+        made.add(part)
+    set_policy(optimizer, made)
 
 
 def _has_all(offload: Offloading | None, strategy: tf.distribute.Strategy) -> bool:
@@ -211,12 +123,13 @@ def _has_all(offload: Offloading | None, strategy: tf.distribute.Strategy) -> bo
     return offload is not None and strategy.num_replicas_in_sync == 1
 
 
-def _part_of_table(table: TableVariable, strategy: tf.distribute.Strategy) -> VariablePart:
-    storage = PartStorage(table.part, table.cut, table.worker, strategy)
-    return VariablePart(table, table.cut, table.worker, part_view(table), storage)
+def _stored(variable: Any) -> FlatShard | None:
+    found = shard_of(variable)
+    assert found is None or isinstance(found, FlatShard), "weights are cut into ranges of their elements"
+    return found
 
 
-def _cuts(kind: CutKind, shapes: Sequence[tuple[int, ...]], workers: int) -> list[Cut]:
+def _cuts(kind: Granularity, shapes: Sequence[tuple[int, ...]], workers: int) -> list[Cut]:
     if kind == "elements" and workers > 1:
         return [cuts.evenly(shape, workers) for shape in shapes]
     sizes = [tf.TensorShape(shape).num_elements() for shape in shapes]
@@ -225,7 +138,7 @@ def _cuts(kind: CutKind, shapes: Sequence[tuple[int, ...]], workers: int) -> lis
 
 def _is_of_all_workers(variable: Any) -> bool:
     """Whether a variable is one that the strategy keeps the same on all workers."""
-    if is_cut_variable(variable):
+    if shard_of(variable) is not None:
         return True
     return isinstance(getattr(variable, "value", variable), tf.distribute.DistributedValues)
 
@@ -239,42 +152,9 @@ def _variable_for(variable: Any, cut: Cut, worker: int) -> keras.Variable:
     )
     part._path = getattr(variable, "path", variable.name)
     part._shape = shape
-    if is_cut_variable(variable) and storage_of(variable).cut == cut:
+    found = _stored(variable)
+    if found is not None and found.cut == cut:
         part._value = stored
         return part
     part._value = tf.Variable(tf.zeros([0] * len(shape), stored.dtype), trainable=True, shape=[None] * len(shape))
     return part
-
-
-def _settle(optimizer: Any, found: OptimizerParts) -> None:
-    """Finds out to which variables state belongs that was made without naming one: by its place in lists of the state.
-
-    Raises:
-        UnsupportedError: It belongs to none.
-    """
-    parts = list(found.parts.values())
-    lists = [value for value in vars(optimizer).values() if isinstance(value, list) and len(value) == len(parts)]
-    places = {id(entry): place for entries in lists for place, entry in enumerate(entries) if entry is not None}
-    for slot in found.slots:
-        if slot.cut is not None:
-            continue
-        place = places.get(id(slot.variable))
-        if place is None:
-            raise refusal(optimizer, f"its variable {slot.variable.path} belongs to no single variable of the model")
-        owner = next(worker for worker in range(found.workers) if parts[place].cut.part_size(worker))
-        slot.cut = cuts.whole(slot.shape, owner, found.workers)
-        if owner == found.worker:
-            offload = settings_of(optimizer._distribution_strategy).offload
-            with tf.init_scope(), local_variables(), on_host(offload):
-                slot.variable._shape = slot.shape
-                slot.variable._initialize_with_initializer(slot.initializer)
-                if offload is not None:
-                    offload.keep(slot.variable)
-    known = {id(slot.variable) for slot in found.slots} | {id(optimizer._iterations), id(optimizer._learning_rate)}
-    if not is_of_keras(optimizer):
-        _check_known(optimizer, (variable for variable in optimizer._variables if id(variable) not in known))
-
-
-def _check_known(optimizer: Any, others: Iterable[Any]) -> None:
-    for variable in others:
-        raise refusal(optimizer, f"its variable {variable.path} belongs to no single variable of the model")

@@ -8,6 +8,7 @@ same on all workers, whatever each of them holds.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
@@ -20,16 +21,15 @@ from tfdist.keras_repairs.sharded_embeddings.slice_exchange import own_slices, s
 from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
 from tfdist.keras_repairs.sharded_optimizer import clipping
 from tfdist.keras_repairs.sharded_optimizer.cut_kinds import is_linear
-from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import (
-    VariablePart,
-    is_cut,
-    part_of,
-    parts_of,
-    updated,
-    updating_optimizers,
-)
-from tfdist.keras_repairs.sharded_parameters.cut_variable import is_cut_variable, storage_of
+from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import VariablePart
 from tfdist.keras_repairs.sharded_parameters.summed_gradients import is_whole, whole_sum
+from tfdist.keras_repairs.sharding.optimizer_policy import (
+    is_sharded,
+    policy_of,
+    updating_optimizers,
+    variable_policy,
+)
+from tfdist.keras_repairs.sharding.shards import shard_of
 from tfdist.runtime.offload.offloading import on_host
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport import part_sums
@@ -56,7 +56,7 @@ def parts_of_sums(
         reduce_whole: Sums gradients over the workers for all of them: those of variables that all have, and sparse
             ones, whose rows are few. None where every worker has whole sums already.
     """
-    parts = [part_of(optimizer, variable) for variable in variables]
+    parts = [_part_of(optimizer, variable) for variable in variables]
     if reduce_whole is None:
         return [_own_part_of_gradient(gradient, part) for gradient, part in zip(grads, parts, strict=True)]
     found = [_of_stored(gradient, part, optimizer) for gradient, part in zip(grads, parts, strict=True)]
@@ -116,7 +116,7 @@ def wholes_of(optimizer: Any, reduced: Sequence[Gradient], variables: Sequence[A
     found: list[Gradient] = [None] * len(reduced)
     cuts = {}
     for i, (gradient, variable) in enumerate(zip(reduced, variables, strict=True)):
-        part = part_of(optimizer, variable)
+        part = _part_of(optimizer, variable)
         if part is None:
             found[i] = gradient
         elif isinstance(gradient, tf.Tensor) and not isinstance(part.whole, TableVariable):
@@ -153,37 +153,43 @@ def apply(original: Function, optimizer: Any, grads: Sequence[Gradient], variabl
 
 def apply_to_parts(original: Function, optimizer: Any, grads: Sequence[Gradient], variables: Any) -> None:
     """Keras's `apply` of an optimizer that updates variables, inside of `apply`."""
-    found = parts_of(optimizer)
-    if found is None:  # one with others inside
+    policy = policy_of(optimizer)
+    if policy is None:  # one with others inside
         original(optimizer, grads, variables)
         return
     chosen = optimizer._trainable_variables if variables is None else variables
     present = [variable for variable, gradient in zip(chosen, grads, strict=True) if gradient is not None]
-    is_part = [found.workers > 1 and optimizer._var_key(variable) in found.parts for variable in present]
+    is_part = [policy.workers > 1 and policy.of(variable) is not None for variable in present]
     with clipping.of_parts(is_part), on_host(settings_of(optimizer._distribution_strategy).offload):
-        original(optimizer, grads, [updated(found, optimizer, variable) for variable in chosen])
+        original(optimizer, grads, [policy.updated(variable) for variable in chosen])
 
 
 def would_be_cut(optimizer: Any) -> bool:
     """Whether workers hold parts of an optimizer, or will once it is built."""
     settings = settings_of(optimizer._distribution_strategy)
-    return settings.shard is not None or settings.offload is not None or is_cut(optimizer)
+    return settings.shard is not None or settings.offload is not None or is_sharded(optimizer)
+
+
+def _part_of(optimizer: Any, variable: Any) -> VariablePart | None:
+    found = variable_policy(optimizer, variable)
+    assert found is None or isinstance(found, VariablePart), "an optimizer is given no others"
+    return found
 
 
 def _say_what_is_held(optimizer: Any) -> None:
-    found = parts_of(optimizer)
-    if found is None or _IS_SAID.get(optimizer):
+    policy = policy_of(optimizer)
+    if policy is None or _IS_SAID.get(optimizer):
         return
     _IS_SAID.set(optimizer, True)
-    slots = [(slot.cut, tf.as_dtype(slot.variable.dtype).size) for slot in found.slots if slot.cut is not None]
-    held = sum(cut.part_size(found.worker) * size for cut, size in slots)
+    slots = [(shard, tf.as_dtype(shard.stored.dtype).size) for shard in policy.shards()]
+    held = sum(shard.size * size for shard, size in slots)
     offload = settings_of(optimizer._distribution_strategy).offload
     _log.info(
         "optimizer %s: its state is %s; this worker holds %.1f of %.1f MiB%s",
         optimizer.name,
-        f"cut between {found.kind}" if found.workers > 1 else "whole",
+        f"cut between {policy.granularity}" if policy.workers > 1 else "whole",
         held / 2**20,
-        sum(cut.size * size for cut, size in slots) / 2**20,
+        sum(math.prod(shard.full_shape) * size for shard, size in slots) / 2**20,
         "" if offload is None else f", {offload}",
     )
 
@@ -208,7 +214,7 @@ def _changed(optimizer: Any, present: Sequence[Any]) -> Iterator[Any]:
 
 def _parts_of_weights(optimizer: Any, variables: Iterable[Any]) -> list[VariablePart]:
     """The parts of those variables that have one, but for embeddings, of which nobody reads a whole."""
-    found = (part_of(optimizer, variable) for variable in variables)
+    found = (_part_of(optimizer, variable) for variable in variables)
     return [part for part in found if part is not None and not isinstance(part.whole, TableVariable)]
 
 
@@ -221,7 +227,7 @@ def _take_over(parts: Sequence[VariablePart]) -> None:
 def _whole_of(part: VariablePart) -> tf.Tensor:
     if part.storage is None:
         return tf.convert_to_tensor(own_copy(part.whole))
-    return part_sums.join_one(part.storage.variable.read_value(), part.storage.cut)
+    return part_sums.join_one(part.storage.stored.read_value(), part.storage.cut)
 
 
 def _hand_over(parts: Sequence[VariablePart]) -> None:
@@ -235,7 +241,7 @@ def _hand_over(parts: Sequence[VariablePart]) -> None:
             own_copy(part.whole).assign(whole, read_value=False)
         else:
             own = part_sums.cut_off(whole, part.storage.cut, part.worker)
-            part.storage.variable.assign(own, read_value=False)
+            part.storage.stored.assign(own, read_value=False)
 
 
 def _apart(parts: Sequence[VariablePart]) -> list[VariablePart]:
@@ -264,9 +270,6 @@ def _constrain(optimizer: Any, present: Sequence[Any], before: dict[int, tf.Tens
         is_applied = tf.not_equal(tf.identity(own_copy(each._iterations)), before[id(each)])
         for variable in bound:
             value = keras.ops.convert_to_tensor(variable.constraint(variable))
-            if is_cut_variable(variable):
-                storage = storage_of(variable)
-                copy, value = storage.variable, part_sums.cut_out(value, storage.cut, storage.worker)
-            else:
-                copy = own_copy(variable)
+            shard = shard_of(variable)
+            copy, value = (own_copy(variable), value) if shard is None else (shard.stored, shard.of(value))
             copy.assign(tf.where(is_applied, tf.cast(value, copy.dtype), copy), read_value=False)

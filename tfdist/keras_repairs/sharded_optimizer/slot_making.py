@@ -5,34 +5,27 @@ What belongs to a variable is made for this worker's part of it, never whole, an
 
 from __future__ import annotations
 
-import contextvars
 from collections.abc import Callable
 from typing import Any
 
-import keras
 import tensorflow as tf
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 
-from tfdist.keras_repairs.base.context_variables import setting
-from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
-from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import Slot, begin, parts_while_built
+from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import begin
 from tfdist.keras_repairs.sharded_optimizer.state_sizes import check_memory, is_asked, track_size
-from tfdist.keras_repairs.sharded_parameters.cut_variable import is_cut_variable
+from tfdist.keras_repairs.sharding.optimizer_policy import policy_while_built
+from tfdist.keras_repairs.sharding.shards import shard_of
 from tfdist.runtime.local_variables import local_variables
 from tfdist.runtime.offload.offloading import on_host
 from tfdist.runtime.strategy_settings import settings_of
-from tfdist.sharding.cut import Cut
 
 Function = Callable[..., Any]
-
-_cut: contextvars.ContextVar[Cut | None] = contextvars.ContextVar("tfdist_cut_of_slot", default=None)
-
 
 def build(original: Function) -> Function:
     """Repairs `BaseOptimizer.build`, which the `build` of every optimizer calls first."""
 
     def repaired(self: Any, variables: Any) -> None:
-        if not is_asked():
+        if not is_asked(self):
             check_memory(self, list(variables))
             begin(self, list(variables))
         original(self, variables)
@@ -44,20 +37,19 @@ def add_variable(original: Function) -> Function:
     """Repairs `BaseOptimizer.add_variable`."""
 
     def repaired(self: Any, shape: Any, initializer: Any = "zeros", *args: Any, **kwargs: Any) -> Any:
-        if is_asked():
+        if is_asked(self):
             return track_size(self, shape, args[0] if args else kwargs.get("dtype"))
-        parts = parts_while_built(self)
-        if parts is None or (parts.kind == "elements" and _cut.get() is None):
+        policy = policy_while_built(self)
+        if policy is None or (policy.granularity == "elements" and policy.reference is None):
             return original(self, shape, initializer, *args, **kwargs)
-        cut = _cut.get()
         offload = settings_of(self._distribution_strategy).offload
         with tf.init_scope(), local_variables(), on_host(offload):
             # To which variable it belongs may be known later; then it is made where it is held.
-            variable = original(self, (0,) if cut is None else shape, initializer, *args, **kwargs)
+            own = (0,) if policy.reference is None else shape
+            variable = original(self, own, initializer, *args, **kwargs)
             if offload is not None:
                 offload.keep(variable)
-        whole = tuple(shape) if cut is None else cut.shape
-        parts.slots.append(Slot(variable, cut, whole, keras.initializers.get(initializer)))
+        policy.add_slot(variable, tuple(shape), initializer)
         return variable
 
     return repaired
@@ -67,24 +59,23 @@ def add_variable_from_reference(original: Function) -> Function:
     """Repairs `TFOptimizer.add_variable_from_reference`."""
 
     def repaired(self: Any, reference_variable: Any, name: Any = None, initializer: Any = "zeros") -> Any:
-        parts = parts_while_built(self)
-        part = None if parts is None else parts.parts.get(self._var_key(reference_variable))
-        if part is None:
+        policy = policy_while_built(self)
+        reference = None if policy is None else policy.of(reference_variable)
+        if policy is None or reference is None:
             return original(self, reference_variable, name, initializer)
-        with setting(_cut, part.cut):
-            return BaseOptimizer.add_variable_from_reference(self, part.variable, name, initializer)
+        with policy.making_slot_of(reference):
+            return BaseOptimizer.add_variable_from_reference(self, reference.variable, name, initializer)
 
     return repaired
 
 
 def var_key(original: Function) -> Function:
-    """Repairs `TFOptimizer._var_key`: a part has the key of its whole, by which the state is found."""
+    """Repairs `TFOptimizer._var_key`: what is updated has the key of the model's variable, by which state is found."""
 
     def repaired(self: Any, variable: Any) -> Any:
-        # The value of a variable that is cut takes all workers to read.
-        is_part = is_cut_variable(variable) or isinstance(variable, TableVariable)
-        key = original(self, variable._value if is_part else variable)
-        parts = parts_while_built(self)
-        return key if parts is None else parts.keys.get(key, key)
+        # The value of a variable that is sharded takes all workers to read.
+        key = original(self, variable if shard_of(variable) is None else variable._value)
+        policy = policy_while_built(self)
+        return key if policy is None else policy.key_of_full(key)
 
     return repaired

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextvars
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,10 +10,10 @@ import keras
 import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
-from tfdist.keras_repairs.sharded_optimizer.cut_kinds import is_container, kind_of
-from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import updating_optimizers
+from tfdist.keras_repairs.sharded_optimizer.cut_kinds import kind_of
+from tfdist.keras_repairs.sharding.optimizer_policy import is_container, updating_optimizers
 from tfdist.plan.memory.held_state import held_states
 from tfdist.plan.memory.state_check import SharedMemorySize, Training, check_state_fits
 from tfdist.plan.memory.step_sizes import TensorSize, WeightSizes
@@ -23,7 +22,7 @@ from tfdist.runtime.strategy_settings import settings_of, shares_of
 _MOST_SLOTS = 8
 """No optimizer of Keras keeps as many tensors for a weight: below so many times the weights nothing is looked at."""
 
-_is_asked: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_sizes_of_state", default=False)
+_IS_ASKED: AttachedValue[bool] = AttachedValue("is_asked_for_sizes")
 
 
 def check_memory(optimizer: Any, variables: Sequence[Any]) -> None:
@@ -68,9 +67,9 @@ def trainings_of(model: Any) -> list[Training]:
     return [_training(optimizer, weight_sizes(optimizer, optimizer._trainable_variables)) for optimizer in built]
 
 
-def is_asked() -> bool:
-    """Whether an optimizer that is built now is one of which nothing but sizes is asked."""
-    return _is_asked.get()
+def is_asked(optimizer: Any) -> bool:
+    """Whether nothing but sizes is asked of an optimizer."""
+    return bool(_IS_ASKED.get(optimizer))
 
 
 def track_size(optimizer: Any, shape: Sequence[int], dtype: Any) -> keras.KerasTensor:
@@ -136,8 +135,8 @@ def _is_all(
 
 def _kept(optimizer: Any, variables: Sequence[keras.Variable]) -> tuple[TensorSize, ...]:
     before = len(optimizer.variables)
-    with setting(_is_asked, True):
-        optimizer.build(variables)
+    _IS_ASKED.set(optimizer, True)
+    optimizer.build(variables)
     return tuple(tensor_size(slot) for slot in optimizer.variables[before:])
 
 

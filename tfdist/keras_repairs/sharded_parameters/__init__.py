@@ -6,7 +6,7 @@ or where they are sent ahead for those of the layer before, and the backward pas
 
 - `cut_variable`: a Keras variable of which this worker holds a part
 - `weight_making`: cuts the weights of layers as they are made
-- `part_storage`: what a worker stores of a weight
+- `parameter_shard`: what a worker stores of a weight
 - `gathered_reads`: the whole of a weight where it is read, and its gradient
 - `whole_reads`: which weights a graph reads, in their order, and what each of them waits for
 - `layer_scopes`: which layer reads, what its weights wait for, and what it has read already
@@ -14,5 +14,4 @@ or where they are sent ahead for those of the layer before, and the backward pas
 - `second_gathers`: the backward pass reads a weight that is put together again
 - `eager_sums`: sums of gradients that a tape takes eagerly, all in one order
 - `summed_gradients`: a tape returns parts of sums, which an optimizer takes as they are
-- `whole_weights`: the whole of weights where they are saved
 """

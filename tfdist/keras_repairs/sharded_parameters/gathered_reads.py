@@ -14,7 +14,7 @@ from tfdist.keras_repairs.base.replica_step import is_alone
 from tfdist.keras_repairs.gradients.gradient_sums import reduce_gradients, weighted
 from tfdist.keras_repairs.sharded_parameters.eager_sums import current_sums, next_read
 from tfdist.keras_repairs.sharded_parameters.layer_scopes import LayerScope, reading_scope
-from tfdist.keras_repairs.sharded_parameters.part_storage import PartStorage
+from tfdist.keras_repairs.sharded_parameters.parameter_shard import ParameterShard
 from tfdist.keras_repairs.sharded_parameters.second_gathers import gather_again, is_gradient_taken, note_whole
 from tfdist.keras_repairs.sharded_parameters.summed_gradients import keep_slices
 from tfdist.keras_repairs.sharded_parameters.whole_reads import WholeRead, last_read, note_read
@@ -27,16 +27,16 @@ from tfdist.runtime.transport.shard_groups import memory_of_group
 Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
 
 
-def read(storage: PartStorage, dtype: tf.DType) -> tf.Tensor:
+def read(shard: ParameterShard, dtype: tf.DType) -> tf.Tensor:
     """The whole of a weight, in a dtype; all workers read it together.
 
     A layer that reads a weight twice in one call has the same tensor.
     """
     scope = reading_scope()
-    key = (id(storage), dtype)
+    key = (id(shard), dtype)
     found = None if scope.is_outside else scope.reads.get(key)
     if found is None:
-        found = scope.reads[key] = _read_in(scope, storage, dtype)
+        found = scope.reads[key] = _read_in(scope, shard, dtype)
     return found.whole
 
 
@@ -49,8 +49,8 @@ def is_sent_ahead() -> bool:
     return settings.sums is not None and memory_of_group(settings) is None
 
 
-def _read_in(scope: LayerScope, storage: PartStorage, dtype: tf.DType) -> WholeRead:
-    made = _noted(scope, WholeRead(lambda part: _joined(part, storage)))
+def _read_in(scope: LayerScope, shard: ParameterShard, dtype: tf.DType) -> WholeRead:
+    made = _noted(scope, WholeRead(lambda part: _joined(part, shard)))
     is_ahead = scope.graph is not None and is_sent_ahead()
     number = next_read()
     around = contextlib.nullcontext() if scope.graph is None else scope.graph.as_default()
@@ -60,17 +60,17 @@ def _read_in(scope: LayerScope, storage: PartStorage, dtype: tf.DType) -> WholeR
         def whole_of(part: tf.Tensor) -> tuple[tf.Tensor, Callable[[Gradient], Gradient | None]]:
             def gradient(upstream: Gradient) -> Gradient | None:
                 gather_again([made] if scope.is_outside else scope.reads.values(), made, is_ahead=is_ahead)
-                if not is_gradient_taken(storage.variable):
+                if not is_gradient_taken(shard.stored):
                     return None
                 sums = current_sums()
                 if sums is None:
-                    return _part_of_sum(upstream, storage)
-                return sums.put_off(storage.variable, number, lambda: _part_of_sum(upstream, storage))
+                    return _part_of_sum(upstream, shard)
+                return sums.put_off(shard.stored, number, lambda: _part_of_sum(upstream, shard))
 
             made.part = tf.cast(part, dtype)
-            return _joined(made.part, storage), gradient
+            return _joined(made.part, shard), gradient
 
-        made.whole = whole_of(storage.variable.read_value())
+        made.whole = whole_of(shard.stored.read_value())
         note_whole(made)
     return made
 
@@ -91,16 +91,16 @@ def _noted(scope: LayerScope, read: WholeRead) -> WholeRead:
     return read
 
 
-def _joined(part: tf.Tensor, storage: PartStorage) -> tf.Tensor:
+def _joined(part: tf.Tensor, shard: ParameterShard) -> tf.Tensor:
     if tf.executing_eagerly():
-        return tf.constant(joined_array(part.numpy(), storage.cut, storage.strategy))
-    return part_sums.join_one(part, storage.cut)
+        return tf.constant(joined_array(part.numpy(), shard.cut, shard.strategy))
+    return part_sums.join_one(part, shard.cut)
 
 
-def _part_of_sum(gradient: Gradient, storage: PartStorage) -> Gradient:
+def _part_of_sum(gradient: Gradient, shard: ParameterShard) -> Gradient:
     """This worker's part of the sum of a weight's gradients over the workers, in the dtype of the weight."""
-    cut, worker = storage.cut, storage.worker
-    gradient = _cast(gradient, storage.variable.dtype)
+    cut, worker = shard.cut, shard.worker
+    gradient = _cast(gradient, shard.stored.dtype)
     if is_alone() or emulated_replica() is not None:
         # Code that is tried out, whose gradients are looked at and not applied.
         return gradient

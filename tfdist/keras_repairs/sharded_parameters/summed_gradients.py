@@ -15,7 +15,7 @@ import tensorflow as tf
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.replica_step import is_alone
-from tfdist.keras_repairs.sharded_parameters.part_storage import PartStorage
+from tfdist.keras_repairs.sharding.shards import FlatShard
 from tfdist.runtime.transport import part_sums
 
 Function = Callable[..., Any]
@@ -76,22 +76,22 @@ def keep_slices(rows: tf.IndexedSlices, total: tf.IndexedSlices) -> tf.IndexedSl
     return rows
 
 
-def whole_sum(part: tf.Tensor | tf.IndexedSlices, storage: PartStorage) -> tf.Tensor | tf.IndexedSlices:
+def whole_sum(part: tf.Tensor | tf.IndexedSlices, shard: FlatShard) -> tf.Tensor | tf.IndexedSlices:
     """The whole of a sum of gradients, for an optimizer that updates whole variables.
 
     Args:
         part: This worker's, as a tape has returned it.
-        storage: What the worker has of the variable.
+        shard: What the worker has of the variable.
 
     Raises:
         UnsupportedError: It is sparse, and one of several sums of a variable.
     """
     if isinstance(part, tf.Tensor):
-        return part_sums.join_one(part, storage.cut)
+        return part_sums.join_one(part, shard.cut)
     total = _TOTAL.get(part.values)
     if total is None:
         raise UnsupportedError(
-            f"--shard zero3 cannot put together sparse gradients of {storage.variable.name}, which is looked up "
+            f"--shard zero3 cannot put together sparse gradients of {shard.stored.name}, which is looked up "
             "several times in a step, for an optimizer that updates whole variables. Train with --shard zero2."
         )
     return total

@@ -21,7 +21,7 @@ from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.files import training_state
 from tfdist.keras_repairs.files.part_copy import PartCopy, is_shared
 from tfdist.keras_repairs.files.weights_copy import WeightsCopy
-from tfdist.keras_repairs.sharded_optimizer.whole_slots import restore_accumulated, whole_shape
+from tfdist.keras_repairs.sharding.loaded_state import full_shape, restore_accumulated
 from tfdist.order.position import START, Position
 from tfdist.runtime import random_state, replica_values
 from tfdist.runtime.collectives.decisions import broadcast
@@ -120,7 +120,7 @@ class CheckpointCallback(keras.callbacks.Callback):
     def on_train_begin(self, logs: Logs = None) -> None:
         self._watched = WatchedAttributes(self._given)
         if self._resumed is not None:
-            shape_of = functools.partial(whole_shape, self.model.optimizer)
+            shape_of = functools.partial(full_shape, self.model.optimizer)
             self._checkpoints.restore_weights(self.model, self._resumed, shape_of)
             self._values = self._checkpoints.replica_values()
             with self._strategy.scope():
@@ -233,7 +233,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         return True
 
     def _summary(self, metrics: Mapping[str, float]) -> CheckpointSummary:
-        shape_of = functools.partial(whole_shape, self.model.optimizer)
+        shape_of = functools.partial(full_shape, self.model.optimizer)
         return dataclasses.replace(
             self._base_summary,
             epoch=self._position.epoch,

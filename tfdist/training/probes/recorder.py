@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 
 from tfdist.keras_repairs.model_checks.model_facts import model_facts
-from tfdist.keras_repairs.sharded_optimizer.whole_slots import whole_tables
+from tfdist.keras_repairs.sharding.full_state import full_weights
 from tfdist.launch.recording_request import RecordingRequest
 from tfdist.training.metric_values import loss_scale, metric_values
 from tfdist.training.probes.perturbation import perturb_weights
@@ -111,7 +111,7 @@ class Recorder:
         norm: float | None = None,
         data: float | None = None,
     ) -> None:
-        with whole_tables(model):
+        with full_weights(model):
             weights, differences = sample(model.weights, self._steps + 1, self._strategy)
         fit = len(self._models) - 1
         self._moments.append(Moment(self._step, fit, values or {}, norm, data, weights, differences))

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfdist.checkpoint.checkpoint_files import stored
-from tfdist.keras_repairs.sharded_optimizer.whole_slots import whole_state
+from tfdist.keras_repairs.sharding.full_state import full_state
 from tfdist.launch.environment import Assignment
 from tfdist.launch.trace_request import TraceRequest
 from tfdist.rundir import RunDir
@@ -91,7 +91,7 @@ class Tracer:
 
     def end_fit(self, model: keras.Model) -> None:
         """Writes the weights and the optimizer's state."""
-        with whole_state(model):
+        with full_state(model):
             variables = [*model.weights, *model.optimizer.variables]
             elements, _ = sample(variables, 1, self._strategy)
             # `sample` returns them in the order of `variables`.

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfdist.keras_repairs.files.model_saving import unnoticed
-from tfdist.keras_repairs.sharded_optimizer.held_parts import held_parts
+from tfdist.keras_repairs.sharding.optimizer_policy import shards_of
 from tfdist.rundir import RunDir
 from tfdist.rundir.bounded_disk import BoundedDisk
 from tfdist.runtime.collectives.decisions import broadcast
@@ -61,7 +61,7 @@ class ModelKeeper:
     def keep(self, model: keras.Model) -> None:
         """Saves the model of a `fit` that has ended, now or later."""
         is_due = self._spent <= _SHARE * (self._clock() - self._begun)
-        if held_parts(model):
+        if shards_of(model):
             # Each of them has a part of it, so that all must come.
             is_due = bool(broadcast(np.int64(is_due), strategy=self._strategy))
         self._waiting = None if is_due else model
@@ -75,11 +75,11 @@ class ModelKeeper:
             together: Whether all workers come here, as they do unless the script has failed.
         """
         model, self._waiting = self._waiting, None
-        if model is not None and (together or not held_parts(model)):
+        if model is not None and (together or not shards_of(model)):
             self._save(model)
 
     def _save(self, model: keras.Model) -> None:
-        begun, parts = self._clock(), bool(held_parts(model))
+        begun, parts = self._clock(), bool(shards_of(model))
         if not self._is_chief and not parts:
             return
         with self._saving(), unnoticed():

@@ -1,0 +1,11 @@
+"""What the workers share of a model and of its optimizer, in words that do not say how: for all who train and save.
+
+A variable is sharded where each worker stores a shard of it, and an optimizer where each worker updates shards. What
+these shards are, and how they become full values again, is known to the implementations alone: `sharded_optimizer` has
+those of ZeRO-1 and 2, `sharded_parameters` that of ZeRO-3, `sharded_embeddings` that of tables.
+
+- `shards`: what this worker stores of a variable
+- `optimizer_policy`: how an optimizer's variables and its state are sharded
+- `full_state`: full values of all that is sharded, where a model is saved
+- `loaded_state`: shards of an optimizer's state, where it is loaded
+"""

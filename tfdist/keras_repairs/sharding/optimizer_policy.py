@@ -1,0 +1,251 @@
+"""How an optimizer is sharded: what this worker updates of each variable, and keeps of the state beside it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import keras
+import tensorflow as tf
+
+from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.base.attached_value import AttachedValue
+from tfdist.keras_repairs.base.model_optimizers import optimizers_of
+from tfdist.keras_repairs.sharding.shards import Shard, stored_shards
+from tfdist.runtime.local_variables import local_variables
+from tfdist.runtime.offload.offloading import on_host
+from tfdist.runtime.strategy_settings import settings_of
+
+Granularity = Literal["elements", "variables"]
+"""Between what an optimizer can be cut: between any elements, or between variables, so that one worker has each."""
+
+_CONTAINERS: tuple[Any, ...] = (keras.optimizers.LossScaleOptimizer,) + tuple(
+    getattr(keras.optimizers, name) for name in ("MultiOptimizer",) if hasattr(keras.optimizers, name)
+)
+
+
+class VariablePolicy(Protocol):
+    """How the workers share the training of one variable."""
+
+    @property
+    def whole(self) -> Any:
+        """The model's variable."""
+
+    @property
+    def variable(self) -> keras.Variable:
+        """What the optimizer updates."""
+
+    @property
+    def is_held(self) -> bool:
+        """Whether this worker updates any of it."""
+
+    def slot(self, variable: Any, shape: tuple[int, ...] | None = None) -> Shard:
+        """What this worker stores of a variable of the optimizer's state beside it.
+
+        Args:
+            variable: The Keras variable, which has the shard or is going to.
+            shape: Of its full value; None where it is that of the model's variable.
+        """
+
+
+@dataclass
+class _Slot:
+    """A variable of an optimizer's state, of which this worker stores a shard: `None` until it is known whose it is."""
+
+    variable: keras.Variable
+    shape: tuple[int, ...]
+    initializer: Any
+    shard: Shard | None
+
+
+class OptimizerPolicy:
+    """How one optimizer is sharded.
+
+    Args:
+        optimizer: Which is about to make its state.
+        granularity: How it is cut. Variables without a policy are full on every worker, and so is their state.
+        workers: How many share it.
+        is_known: Whether all of its state is that of one of Keras's own.
+
+    Attributes:
+        reference: Whose the state is that is being made; None while the optimizer does not say so.
+    """
+
+    def __init__(self, optimizer: Any, granularity: Granularity, workers: int, *, is_known: bool) -> None:
+        self.granularity, self.workers = granularity, workers
+        self._optimizer, self._is_known = optimizer, is_known
+        self._policies: dict[Any, VariablePolicy] = {}
+        self._keys: dict[Any, Any] = {}
+        self._slots: list[_Slot] = []
+        self.reference: VariablePolicy | None = None
+
+    def add(self, policy: VariablePolicy) -> None:
+        """Adds that of a variable; all of them in the order of the optimizer's."""
+        key = self._optimizer._var_key(policy.whole)
+        self._policies[key] = policy
+        self._keys[self._optimizer._var_key(policy.variable)] = key
+
+    def key_of_full(self, key: Any) -> Any:
+        """The key by which an optimizer finds its state: that of the model's variable, also for what is updated."""
+        return self._keys.get(key, key)
+
+    def of(self, variable: Any) -> VariablePolicy | None:
+        """That of a model's variable, or of what is updated for one; None where every worker has it in full."""
+        return self._policies.get(self._optimizer._var_key(variable))
+
+    def updated(self, variable: Any) -> Any:
+        """What the optimizer updates for a variable of the model."""
+        policy = self.of(variable)
+        return variable if policy is None else policy.variable
+
+    @contextlib.contextmanager
+    def making_slot_of(self, reference: VariablePolicy) -> Iterator[None]:
+        """Inside, the optimizer makes state beside a variable."""
+        self.reference = reference
+        try:
+            yield
+        finally:
+            self.reference = None
+
+    def add_slot(self, variable: Any, shape: tuple[int, ...], initializer: Any) -> None:
+        """Adds a variable that the optimizer has made for its state.
+
+        Args:
+            variable: It has the shard; or nothing yet, where the optimizer does not say beside which variable it is.
+            shape: That which the optimizer has asked for.
+            initializer: Makes its first value.
+        """
+        shard = None if self.reference is None else self.reference.slot(variable)
+        self._slots.append(_Slot(variable, shape, keras.initializers.get(initializer), shard))
+
+    def shard_of(self, variable: Any) -> Shard | None:
+        """What this worker stores of a variable of the state; None where it is full, or not known yet what it is."""
+        return next((slot.shard for slot in self._slots if slot.variable is variable), None)
+
+    def shards(self) -> list[Shard]:
+        """Those of the state, in the order in which they were made.
+
+        Raises:
+            UnsupportedError: The optimizer has made state that cannot be cut.
+        """
+        if any(slot.shard is None for slot in self._slots):
+            self._settle()
+        return [slot.shard for slot in self._slots if slot.shard is not None]
+
+    def _settle(self) -> None:
+        """Finds out to which variables state belongs that was made without naming one: by its place in lists of it."""
+        optimizer, policies = self._optimizer, list(self._policies.values())
+        lists = [value for value in vars(optimizer).values() if isinstance(value, list) and len(value) == len(policies)]
+        places = {id(entry): place for entries in lists for place, entry in enumerate(entries) if entry is not None}
+        for slot in self._slots:
+            if slot.shard is not None:
+                continue
+            place = places.get(id(slot.variable))
+            if place is None:
+                raise _of_no_variable(optimizer, slot.variable)
+            slot.shard = policies[place].slot(slot.variable, slot.shape)
+            if policies[place].is_held:
+                _make(slot, optimizer)
+        known = {id(slot.variable) for slot in self._slots} | {id(optimizer._iterations), id(optimizer._learning_rate)}
+        others = [variable for variable in optimizer._variables if id(variable) not in known]
+        if others and not self._is_known:
+            raise _of_no_variable(optimizer, others[0])
+
+
+_POLICY: AttachedValue[OptimizerPolicy] = AttachedValue("optimizer_policy")
+
+
+def set_policy(optimizer: Any, policy: OptimizerPolicy) -> None:
+    """Has an optimizer sharded in this way."""
+    _POLICY.set(optimizer, policy)
+
+
+def policy_while_built(optimizer: Any) -> OptimizerPolicy | None:
+    """The policy of an optimizer that may still be making its state."""
+    return _POLICY.get(optimizer)
+
+
+def policy_of(optimizer: Any) -> OptimizerPolicy | None:
+    """The policy of an optimizer that is built; None where every worker has all of it, or for one with others inside.
+
+    Raises:
+        UnsupportedError: It has made state that cannot be cut.
+    """
+    found = _POLICY.get(optimizer)
+    if found is not None:
+        found.shards()
+    return found
+
+
+def variable_policy(optimizer: Any, variable: Any) -> VariablePolicy | None:
+    """How workers share the training of a model's variable by an optimizer, or by one inside of it; None if not."""
+    found = (policy.of(variable) for each in updating_optimizers(optimizer) if (policy := _POLICY.get(each)))
+    return next((policy for policy in found if policy is not None), None)
+
+
+def is_sharded(optimizer: Any) -> bool:
+    """Whether workers have shards of a built optimizer, or of those inside of it."""
+    return any(_POLICY.get(each) is not None for each in updating_optimizers(optimizer))
+
+
+def policies_of(optimizers: Any) -> Iterator[OptimizerPolicy]:
+    """Those of the optimizers among some that are built and sharded."""
+    for optimizer in optimizers:
+        found = policy_of(optimizer) if optimizer.built else None
+        if found is not None:
+            yield found
+
+
+def shards_of(model: Any) -> list[Shard]:
+    """All shards of a model's weights, and of the state of its optimizers: the same list on every worker.
+
+    Args:
+        model: Built and compiled, with its optimizer.
+    """
+    of_optimizers = (shard for policy in policies_of(optimizers_of(model)) for shard in policy.shards())
+    return [*stored_shards(model), *of_optimizers]
+
+
+def is_container(optimizer: Any) -> bool:
+    """Whether an optimizer leaves updates to others inside of it."""
+    return isinstance(optimizer, _CONTAINERS)
+
+
+def updating_optimizers(optimizer: Any) -> Iterator[Any]:
+    """The optimizers inside of one that update variables; the one itself where there are none."""
+    if not is_container(optimizer):
+        yield optimizer
+        return
+    inner = getattr(optimizer, "inner_optimizer", None)
+    for other in getattr(optimizer, "optimizers", ()) if inner is None else (inner,):
+        yield from updating_optimizers(other)
+
+
+def refusal(optimizer: Any, why: str) -> UnsupportedError:
+    """The error of an optimizer that cannot be cut.
+
+    Args:
+        optimizer: Which.
+        why: In words.
+    """
+    return UnsupportedError(
+        f"--shard cannot cut the optimizer {type(optimizer).__name__} ({optimizer.name}): {why}. Expected an optimizer "
+        "of Keras, or one whose build makes its state with add_variable_from_reference or in lists beside the "
+        "variables, and whose update_step of a variable needs that variable's state alone. Train with --shard none, or "
+        "with such an optimizer."
+    )
+
+
+def _of_no_variable(optimizer: Any, variable: Any) -> UnsupportedError:
+    return refusal(optimizer, f"its variable {variable.path} belongs to no single variable of the model")
+
+
+def _make(slot: _Slot, optimizer: Any) -> None:
+    offload = settings_of(optimizer._distribution_strategy).offload
+    with tf.init_scope(), local_variables(), on_host(offload):
+        slot.variable._shape = slot.shape
+        slot.variable._initialize_with_initializer(slot.initializer)
+        if offload is not None:
+            offload.keep(slot.variable)
