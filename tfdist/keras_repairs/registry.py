@@ -71,6 +71,8 @@ from tfdist.keras_repairs.loop import (
 from tfdist.keras_repairs.model_checks import own_loops
 from tfdist.keras_repairs.optimizer import (
     accumulator_reduction,
+    averages,
+    clipping,
     first_averages,
     fused_sgd,
     gradient_accumulation,
@@ -81,9 +83,8 @@ from tfdist.keras_repairs.random_repairs import of_random_numbers
 from tfdist.keras_repairs.recomputation import copied_operations, recomputed_calls
 from tfdist.keras_repairs.repair import Function, Repair, RepairHooks
 from tfdist.keras_repairs.sharded_embeddings import embedding_layers, sparse_updates
-from tfdist.keras_repairs.sharded_optimizer import averages, clipping, slot_making
+from tfdist.keras_repairs.sharded_optimizer import slot_making
 from tfdist.keras_repairs.sharded_parameters import layer_scopes, second_gathers, summed_gradients, weight_making
-from tfdist.keras_repairs.sharded_parameters.cut_variable import is_cut_variable
 from tfdist.keras_repairs.sharding import loaded_state
 from tfdist.keras_repairs.writes import write_functions, write_operations
 
@@ -274,7 +275,7 @@ def _of_gradients(hooks: RepairHooks) -> tuple[Repair, ...]:
 
 def _gradient(original: Function) -> Function:
     passed = second_gathers.gradient(copied_operations.gradient(step_capture.gradient(original)))
-    return gradient_reduction.sums_at_tape(summed_gradients.gradient(passed, is_cut_variable))
+    return gradient_reduction.sums_at_tape(summed_gradients.gradient(passed))
 
 
 def _overwrite(original: Function) -> Function:

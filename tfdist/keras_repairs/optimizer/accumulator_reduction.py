@@ -18,8 +18,7 @@ import tensorflow as tf
 from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.base.model_optimizers import optimizers_of
 from tfdist.keras_repairs.optimizer import gradient_accumulation
-from tfdist.keras_repairs.sharded_optimizer.sharded_update import would_be_cut
-from tfdist.keras_repairs.sharding.optimizer_policy import is_sharded
+from tfdist.keras_repairs.sharding.optimizer_policy import is_sharded, would_be_sharded
 from tfdist.runtime.workers import local_replicas
 
 Function = Callable[..., Any]
@@ -70,7 +69,7 @@ def is_needed(model: Any) -> bool:
     if model.distribute_strategy.num_replicas_in_sync == 1:
         return False
     return any(
-        optimizer.gradient_accumulation_steps and not would_be_cut(optimizer) for optimizer in optimizers_of(model)
+        optimizer.gradient_accumulation_steps and not would_be_sharded(optimizer) for optimizer in optimizers_of(model)
     )
 
 

@@ -13,8 +13,7 @@ import tensorflow as tf
 from tensorflow.python.distribute.values import PerReplica
 
 from tfdist.keras_repairs.base.replica_copies import is_first_replica
-from tfdist.keras_repairs.sharded_parameters.cut_variable import is_cut_variable
-from tfdist.keras_repairs.sharded_parameters.summed_gradients import keep_whole
+from tfdist.keras_repairs.sharding.shards import shard_of
 
 Gradient = Any
 """What TensorFlow makes a tensor of, a tensor, slices, one of these for each replica, or None."""
@@ -39,8 +38,9 @@ def apply(apply_on_replica: Callable[..., None], optimizer: Any, grads: Sequence
     def on_replica(own: Sequence[Gradient]) -> None:
         parts = [_part(*each) for each in zip(own, is_summed, strict=True)]
         for part, variable in zip(parts, chosen, strict=True):
-            if part is not None and is_cut_variable(variable):
-                keep_whole(part)
+            shard = None if part is None else shard_of(variable)
+            if shard is not None:
+                shard.keep_full(part)
         apply_on_replica(optimizer, parts, None if variables is None else chosen)
 
     tf.distribute.get_strategy().extended.call_for_each_replica(on_replica, args=(grads,))

@@ -24,12 +24,10 @@ from tfdist.keras_repairs.base.variables.variables_in_steps import outside_of_re
 from tfdist.keras_repairs.coupling.trials.steps.step_capture import captures_update
 from tfdist.keras_repairs.gradients.alike_gradients import alike
 from tfdist.keras_repairs.gradients.gradient_sums import reduce_gradients, weighted
-from tfdist.keras_repairs.optimizer import given_gradients, gradient_accumulation
+from tfdist.keras_repairs.optimizer import given_gradients, gradient_accumulation, sharded_step
 from tfdist.keras_repairs.optimizer.first_averages import warn_of_plain_keras
-from tfdist.keras_repairs.sharded_optimizer import sharded_update
-from tfdist.keras_repairs.sharded_parameters.cut_variable import is_cut_variable
-from tfdist.keras_repairs.sharded_parameters.summed_gradients import checked_sum, is_whole, keep_whole
 from tfdist.keras_repairs.sharding.optimizer_policy import is_sharded
+from tfdist.keras_repairs.sharding.shards import Shard, shard_of
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport import replica_sums
 
@@ -56,7 +54,7 @@ def apply(original: Function, observer: Observer | None = None) -> Function:
             return
         if _applying.get():
             # The optimizer inside of another one.
-            sharded_update.apply_to_parts(original, self, grads, trainable_variables)
+            sharded_step.apply_to_shards(original, self, grads, trainable_variables)
             return
         if tf.distribute.in_cross_replica_context():
             given_gradients.apply(repaired, self, grads, trainable_variables)
@@ -64,7 +62,7 @@ def apply(original: Function, observer: Observer | None = None) -> Function:
         with setting(_applying, True):
             if not is_one_of_several() and settings_of(self._distribution_strategy).offload is not None:
                 build_optimizer(self, None if trainable_variables is None else list(trainable_variables))
-                _apply_cut(original, self, grads, trainable_variables, observer, None)
+                _apply_sharded(original, self, grads, trainable_variables, observer, None)
             elif is_one_of_several() or whole_step() is not None:
                 _apply(original, self, grads, trainable_variables, observer)
             else:
@@ -85,7 +83,7 @@ def _apply(
     if _given_as_sums():
         grads = grads if _are_sums.get() else alike(grads)
         if is_sharded(optimizer):
-            _apply_cut(original, optimizer, grads, variables, observer, None)
+            _apply_sharded(original, optimizer, grads, variables, observer, None)
             return
         if not gradient_accumulation.steps_of(optimizer) or gradient_accumulation.is_by_one_replica():
             _update(original, optimizer, grads, variables, observer)
@@ -95,7 +93,7 @@ def _apply(
     else:
         grads = _weighted(optimizer, grads, variables)
     if is_sharded(optimizer):
-        _apply_cut(original, optimizer, grads, variables, observer, reduce_gradients)
+        _apply_sharded(original, optimizer, grads, variables, observer, reduce_gradients)
         return
 
     def reduce(grads: Sequence[Gradient]) -> list[Gradient]:
@@ -215,7 +213,8 @@ def _with_sums(optimizer: Any, grads: list[Gradient], variables: list[Any] | Non
 
 def _sums_of(optimizer: Any, grads: list[Gradient], variables: list[Any] | None) -> list[Gradient]:
     chosen = optimizer._trainable_variables if variables is None else variables
-    if any(is_cut_variable(variable) for variable in chosen):
+    shards = (shard_of(variable) for variable in chosen)
+    if any(shard is not None and shard.sums_at_tape for shard in shards):
         raise UnsupportedError(
             f"{type(optimizer).__qualname__} has an apply of its own, which takes whole gradients, and with --shard "
             "zero3 each worker has parts of them. Train with --shard zero2, which cuts gradients after that."
@@ -224,35 +223,36 @@ def _sums_of(optimizer: Any, grads: list[Gradient], variables: list[Any] | None)
 
 
 def _weighted(optimizer: Any, grads: Sequence[Gradient], variables: Sequence[Any] | None) -> list[Gradient]:
-    """The gradients, weighted by samples; those of variables that are cut are summed already, and checked."""
+    """The gradients, weighted by samples; those that tapes have summed already as they are."""
     chosen = optimizer._trainable_variables if variables is None else variables
-    is_sum = [is_cut_variable(variable) and not is_whole(g) for g, variable in zip(grads, chosen, strict=True)]
+    shards = [shard_of(variable) for variable in chosen]
+    is_sum = [shard is not None and shard.is_summed(g) for g, shard in zip(grads, shards, strict=True)]
     rest = iter(weighted([g for g, summed in zip(grads, is_sum, strict=True) if not summed]))
 
-    def of(gradient: Gradient, variable: Any, summed: bool) -> Gradient:
+    def of(gradient: Gradient, shard: Shard | None, summed: bool) -> Gradient:
         if summed:
-            return checked_sum(gradient, variable)
+            return gradient
         found = next(rest)
-        return keep_whole(found) if is_whole(gradient) else found
+        return found if found is None or shard is None else shard.keep_full(found)
 
-    return [of(*each) for each in zip(grads, chosen, is_sum, strict=True)]
+    return [of(*each) for each in zip(grads, shards, is_sum, strict=True)]
 
 
-def _apply_cut(
+def _apply_sharded(
     original: Function,
     optimizer: Any,
     grads: Sequence[Gradient],
     variables: Any,
     observer: Observer | None,
-    reduce: sharded_update.Reduce | None,
+    reduce: sharded_step.Reduce | None,
 ) -> None:
-    """Where each worker holds a part of the optimizer, or offloads it: it gets and accumulates its parts of sums."""
+    """Where each worker has a shard of the optimizer, or offloads it: it gets and accumulates its shards of sums."""
     chosen = optimizer._trainable_variables if variables is None else variables
     with setting(_applying, True), replica_copies.of_this_replica():
-        parts = sharded_update.parts_of_sums(optimizer, grads, chosen, reduce)
+        shards = sharded_step.shards_of_sums(optimizer, grads, chosen, reduce)
         if observer is not None:
-            observer(sharded_update.wholes_of(optimizer, parts, chosen))
-        sharded_update.apply(original, optimizer, parts, chosen)
+            observer(sharded_step.full_gradients(optimizer, shards, chosen))
+        sharded_step.apply(original, optimizer, shards, chosen)
 
 
 def build_optimizer(optimizer: Any, variables: Sequence[Any] | None) -> None:

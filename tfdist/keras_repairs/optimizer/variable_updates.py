@@ -25,7 +25,7 @@ from tfdist.keras_repairs.base.replica_copies import (
 )
 from tfdist.keras_repairs.base.replica_step import current_step, is_alone, replica_count
 from tfdist.keras_repairs.base.variables.variables_in_steps import outside_of_replicas, value_outside
-from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import fitting, holds
+from tfdist.keras_repairs.sharding.optimizer_policy import own_of_state, updates
 from tfdist.runtime.offload.offloading import Disk
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport.compiled_sums import CompiledSums
@@ -161,7 +161,7 @@ def assign(original: Function) -> Function:
         if is_of_this_replica():
             original(self, own_copy(variable), value)
         else:
-            original(self, variable, fitting(self, variable, value))
+            original(self, variable, own_of_state(self, variable, value))
 
     return repaired
 
@@ -173,16 +173,16 @@ def update_step(original: Function) -> Function:
         if not is_of_this_replica():
             original(self, grads, trainable_variables, learning_rate)
             return
-        pairs = [pair for pair in zip(grads, trainable_variables, strict=True) if holds(self, pair[1])]
+        pairs = [pair for pair in zip(grads, trainable_variables, strict=True) if updates(self, pair[1])]
         disk = _disk_of(self)
         if disk is None:
             for gradient, variable in pairs:
                 self.update_step(gradient, own_copy(variable), learning_rate)
             return
-        with disk.turns.updates() as updates:
+        with disk.turns.updates() as turns:
             # What comes last in a model has its gradient first, which is in memory until then.
             for gradient, variable in reversed(pairs):
-                with updates.of_variable():
+                with turns.of_variable():
                     self.update_step(gradient, own_copy(variable), learning_rate)
 
     return repaired

@@ -1,12 +1,10 @@
-"""Optimizers of which each worker holds a part: ZeRO-1 and ZeRO-2 (Rajbhandari et al., 2020, arXiv:1910.02054).
+"""Optimizers of which each worker holds a shard: ZeRO-1 and ZeRO-2 (Rajbhandari et al., 2020, arXiv:1910.02054).
 
 The optimizer is Keras's own and unmodified. It is built for the model's variables, and its state for each of them is
-made for this worker's part of the variable from the start. A step gives it parts of the gradients and of the variables,
-and puts together what it has changed:
+made for this worker's shard of the variable from the start.
 
-- `cut_kinds`: which optimizers update element by element, which stay whole a variable, and which are refused
-- `optimizer_parts`: what this worker updates of each variable
+- `cut_kinds`: which optimizers update element by element, which stay full a variable, and which are refused
+- `policy_choice`: which of the `variable_policies` each variable has
 - `state_sizes`: what an optimizer will keep, and whether there is memory for it
 - `slot_making`: repairs of how an optimizer makes its state and finds it
-- `sharded_update`: a step; `clipping` by norms of which each worker has a part; `averages` of weights
 """

@@ -11,10 +11,11 @@ from typing import Any
 import tensorflow as tf
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 
-from tfdist.keras_repairs.sharded_optimizer.optimizer_parts import begin
+from tfdist.keras_repairs.sharded_optimizer.policy_choice import choose_policies
 from tfdist.keras_repairs.sharded_optimizer.state_sizes import check_memory, is_asked, track_size
 from tfdist.keras_repairs.sharding.optimizer_policy import policy_while_built
 from tfdist.keras_repairs.sharding.shards import shard_of
+from tfdist.keras_repairs.sharding.variable_policy import Replicated
 from tfdist.runtime.local_variables import local_variables
 from tfdist.runtime.offload.offloading import on_host
 from tfdist.runtime.strategy_settings import settings_of
@@ -27,7 +28,7 @@ def build(original: Function) -> Function:
     def repaired(self: Any, variables: Any) -> None:
         if not is_asked(self):
             check_memory(self, list(variables))
-            begin(self, list(variables))
+            choose_policies(self, list(variables))
         original(self, variables)
 
     return repaired
@@ -60,11 +61,11 @@ def add_variable_from_reference(original: Function) -> Function:
 
     def repaired(self: Any, reference_variable: Any, name: Any = None, initializer: Any = "zeros") -> Any:
         policy = policy_while_built(self)
-        reference = None if policy is None else policy.of(reference_variable)
-        if policy is None or reference is None:
+        reference = Replicated(reference_variable) if policy is None else policy.of(reference_variable)
+        if policy is None or isinstance(reference, Replicated):
             return original(self, reference_variable, name, initializer)
         with policy.making_slot_of(reference):
-            return BaseOptimizer.add_variable_from_reference(self, reference.variable, name, initializer)
+            return BaseOptimizer.add_variable_from_reference(self, reference.updated, name, initializer)
 
     return repaired
 

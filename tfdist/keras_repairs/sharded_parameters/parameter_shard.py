@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfdist.keras_repairs.base.attached_value import AttachedValue
+from tfdist.keras_repairs.sharded_parameters.summed_gradients import is_sum_of, is_whole, keep_whole
 from tfdist.keras_repairs.sharding.shards import FlatShard, FullOnDemand
 from tfdist.runtime.collectives.whole_arrays import joined_array
 
@@ -25,6 +27,7 @@ class ParameterShard(FlatShard):
     """
 
     strategy: tf.distribute.Strategy
+    sums_at_tape = True
 
     @property
     def description(self) -> str:
@@ -38,6 +41,12 @@ class ParameterShard(FlatShard):
 
     def full(self) -> NDArray:
         return joined_array(self.stored.numpy(), self.cut, self.strategy)
+
+    def is_summed(self, gradient: Any) -> bool:
+        return not is_whole(gradient) and is_sum_of(gradient, self.variable)
+
+    def keep_full(self, gradient: Any) -> Any:
+        return keep_whole(gradient)
 
     @contextlib.contextmanager
     def showing(self, full: tf.Tensor | FullOnDemand) -> Iterator[None]:

@@ -15,7 +15,7 @@ import tensorflow as tf
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.replica_step import is_alone
-from tfdist.keras_repairs.sharding.shards import FlatShard
+from tfdist.keras_repairs.sharding.shards import FlatShard, shard_of
 from tfdist.runtime.transport import part_sums
 
 Function = Callable[..., Any]
@@ -25,32 +25,28 @@ _IS_SUMMED: AttachedValue[bool] = AttachedValue("is_part_of_sum")
 _IS_WHOLE: AttachedValue[bool] = AttachedValue("is_whole_gradient")
 
 
-def gradient(original: Function, is_cut: Callable[[Any], bool]) -> Function:
-    """Repairs `tf.GradientTape.gradient`: what it returns for weights that are cut is marked.
-
-    Args:
-        original: The method.
-        is_cut: Says which sources are such weights.
-    """
+def gradient(original: Function) -> Function:
+    """Repairs `tf.GradientTape.gradient`: what it returns for weights that are cut is marked."""
 
     def repaired(self: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
         gradients = original(self, target, sources, *args, **kwargs)
         for source, found in zip(_flat(sources), _flat(gradients), strict=True):
-            if found is not None and is_cut(source):
+            shard = None if found is None else shard_of(source)
+            if shard is not None and shard.sums_at_tape:
                 (_IS_WHOLE if is_alone() else _IS_SUMMED).set(_marked(found), True)
         return gradients
 
     return repaired
 
 
-def checked_sum(gradient: Any, variable: Any) -> Any:
-    """A gradient by a weight that is cut, which a tape has returned.
+def is_sum_of(gradient: Any, variable: Any) -> bool:
+    """Whether a gradient by a weight that is cut is what a tape has returned.
 
     Raises:
         UnsupportedError: Something was done to it since.
     """
     if gradient is None or _IS_SUMMED.get(_marked(gradient)):
-        return gradient
+        return gradient is not None
     raise UnsupportedError(
         f"With --shard zero3 the gradient by {variable.path} is summed in parts where a tape takes it, and an "
         "optimizer expects what tape.gradient has returned. Received: another tensor. Let the optimizer clip it "

@@ -5,7 +5,8 @@ these shards are, and how they become full values again, is known to the impleme
 those of ZeRO-1 and 2, `sharded_parameters` that of ZeRO-3, `sharded_embeddings` that of tables.
 
 - `shards`: what this worker stores of a variable
-- `optimizer_policy`: how an optimizer's variables and its state are sharded
+- `variable_policy`: how the workers share the training of one variable
+- `optimizer_policy`: which policies an optimizer's variables have, and the state that it keeps beside them
 - `full_state`: full values of all that is sharded, where a model is saved
 - `loaded_state`: shards of an optimizer's state, where it is loaded
 """

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import keras
 import tensorflow as tf
@@ -14,6 +14,7 @@ from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.model_optimizers import optimizers_of
 from tfdist.keras_repairs.sharding.shards import Shard, stored_shards
+from tfdist.keras_repairs.sharding.variable_policy import Replicated, VariablePolicy
 from tfdist.runtime.local_variables import local_variables
 from tfdist.runtime.offload.offloading import on_host
 from tfdist.runtime.strategy_settings import settings_of
@@ -24,30 +25,6 @@ Granularity = Literal["elements", "variables"]
 _CONTAINERS: tuple[Any, ...] = (keras.optimizers.LossScaleOptimizer,) + tuple(
     getattr(keras.optimizers, name) for name in ("MultiOptimizer",) if hasattr(keras.optimizers, name)
 )
-
-
-class VariablePolicy(Protocol):
-    """How the workers share the training of one variable."""
-
-    @property
-    def whole(self) -> Any:
-        """The model's variable."""
-
-    @property
-    def variable(self) -> keras.Variable:
-        """What the optimizer updates."""
-
-    @property
-    def is_held(self) -> bool:
-        """Whether this worker updates any of it."""
-
-    def slot(self, variable: Any, shape: tuple[int, ...] | None = None) -> Shard:
-        """What this worker stores of a variable of the optimizer's state beside it.
-
-        Args:
-            variable: The Keras variable, which has the shard or is going to.
-            shape: Of its full value; None where it is that of the model's variable.
-        """
 
 
 @dataclass
@@ -71,6 +48,7 @@ class OptimizerPolicy:
 
     Attributes:
         reference: Whose the state is that is being made; None while the optimizer does not say so.
+        present: Whose gradients the optimizer has been given.
     """
 
     def __init__(self, optimizer: Any, granularity: Granularity, workers: int, *, is_known: bool) -> None:
@@ -80,25 +58,30 @@ class OptimizerPolicy:
         self._keys: dict[Any, Any] = {}
         self._slots: list[_Slot] = []
         self.reference: VariablePolicy | None = None
+        self.present: Sequence[VariablePolicy] = []
 
     def add(self, policy: VariablePolicy) -> None:
         """Adds that of a variable; all of them in the order of the optimizer's."""
-        key = self._optimizer._var_key(policy.whole)
+        key = self._optimizer._var_key(policy.variable)
         self._policies[key] = policy
-        self._keys[self._optimizer._var_key(policy.variable)] = key
+        self._keys[self._optimizer._var_key(policy.updated)] = key
 
     def key_of_full(self, key: Any) -> Any:
         """The key by which an optimizer finds its state: that of the model's variable, also for what is updated."""
         return self._keys.get(key, key)
 
-    def of(self, variable: Any) -> VariablePolicy | None:
-        """That of a model's variable, or of what is updated for one; None where every worker has it in full."""
-        return self._policies.get(self._optimizer._var_key(variable))
+    def of(self, variable: Any) -> VariablePolicy:
+        """That of a model's variable, or of what is updated for one."""
+        return self._policies.get(self._optimizer._var_key(variable)) or Replicated(variable)
 
-    def updated(self, variable: Any) -> Any:
-        """What the optimizer updates for a variable of the model."""
-        policy = self.of(variable)
-        return variable if policy is None else policy.variable
+    @contextlib.contextmanager
+    def updating(self, variables: Sequence[Any]) -> Iterator[None]:
+        """Inside, the optimizer is given gradients of these variables."""
+        self.present = [self.of(variable) for variable in variables]
+        try:
+            yield
+        finally:
+            self.present = []
 
     @contextlib.contextmanager
     def making_slot_of(self, reference: VariablePolicy) -> Iterator[None]:
@@ -179,15 +162,34 @@ def policy_of(optimizer: Any) -> OptimizerPolicy | None:
     return found
 
 
-def variable_policy(optimizer: Any, variable: Any) -> VariablePolicy | None:
-    """How workers share the training of a model's variable by an optimizer, or by one inside of it; None if not."""
+def variable_policy(optimizer: Any, variable: Any) -> VariablePolicy:
+    """How workers share the training of a model's variable by an optimizer, or by one inside of it."""
     found = (policy.of(variable) for each in updating_optimizers(optimizer) if (policy := _POLICY.get(each)))
-    return next((policy for policy in found if policy is not None), None)
+    return next((policy for policy in found if not isinstance(policy, Replicated)), Replicated(variable))
+
+
+def updates(optimizer: Any, variable: Any) -> bool:
+    """Whether an optimizer has anything of what it updates for a variable on this worker."""
+    policy = _POLICY.get(optimizer)
+    return policy is None or policy.granularity == "elements" or policy.of(variable).is_held
+
+
+def own_of_state(optimizer: Any, variable: Any, value: Any) -> Any:
+    """What an optimizer assigns to a variable of its state while it is built: of a full value this worker's shard."""
+    policy = _POLICY.get(optimizer)
+    shard = None if policy is None else policy.shard_of(variable)
+    return value if shard is None or tuple(value.shape) != shard.full_shape else shard.of(value)
 
 
 def is_sharded(optimizer: Any) -> bool:
     """Whether workers have shards of a built optimizer, or of those inside of it."""
     return any(_POLICY.get(each) is not None for each in updating_optimizers(optimizer))
+
+
+def would_be_sharded(optimizer: Any) -> bool:
+    """Whether workers have shards of an optimizer, or will once it is built."""
+    settings = settings_of(optimizer._distribution_strategy)
+    return settings.shard is not None or settings.offload is not None or is_sharded(optimizer)
 
 
 def policies_of(optimizers: Any) -> Iterator[OptimizerPolicy]:

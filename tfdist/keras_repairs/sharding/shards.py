@@ -51,9 +51,11 @@ class Shard(ABC):
 
     Attributes:
         variable: The Keras variable.
+        sums_at_tape: Whether a gradient by the variable is this worker's shard of a sum where a tape returns it.
     """
 
     variable: Any
+    sums_at_tape = False
 
     @property
     @abstractmethod
@@ -90,6 +92,18 @@ class Shard(ABC):
     @abstractmethod
     def writing(self, workers: int) -> SharedWriting:
         """Who of all workers of a job writes what of the shard that it has."""
+
+    def is_summed(self, gradient: Any) -> bool:
+        """Whether a gradient is such a sum, and not this replica's own, of the full variable.
+
+        Raises:
+            UnsupportedError: It is what somebody has made of one.
+        """
+        return False
+
+    def keep_full(self, gradient: Any) -> Any:
+        """A gradient of the full variable, which is still to be summed; marked as that."""
+        return gradient
 
     @contextlib.contextmanager
     def showing(self, full: tf.Tensor | FullOnDemand) -> Iterator[None]:

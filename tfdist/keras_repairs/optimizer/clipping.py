@@ -1,29 +1,18 @@
-"""Clipping of gradients by norms of which each worker has a part: squares are summed over the workers."""
+"""Clipping of gradients by norms, also of those of which each worker has a shard: squares are summed over these."""
 
 from __future__ import annotations
 
-import contextlib
-import contextvars
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import tensorflow as tf
 from keras import ops
 
-from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.sharding.optimizer_policy import policy_of
-from tfdist.runtime.transport.part_sums import sum_small
+from tfdist.keras_repairs.sharding.variable_policy import VariablePolicy
 
 Function = Callable[..., Any]
 Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
-
-
-_is_part: contextvars.ContextVar[Sequence[bool]] = contextvars.ContextVar("tfdist_gradients_of_parts", default=())
-
-
-def of_parts(is_part: Sequence[bool]) -> contextlib.AbstractContextManager[None]:
-    """Says for each gradient that an optimizer updates with inside whether it is of a part, or every worker's."""
-    return setting(_is_part, is_part)
 
 
 def clip_gradients(original: Function) -> Function:
@@ -32,19 +21,19 @@ def clip_gradients(original: Function) -> Function:
     def repaired(self: Any, grads: Sequence[Gradient]) -> Any:
         by_each, by_all = (bool(limit and limit > 0) for limit in (self.clipnorm, self.global_clipnorm))
         policy = policy_of(self) if by_each or by_all else None
-        if policy is None or policy.workers == 1:
+        if policy is None or all(each.sum_over_shards is None for each in policy.present):
             return original(self, grads)
+        squares = _squares(grads, policy.present)
         if by_each:
-            return _by_norm(grads, self.clipnorm)
-        return _by_global_norm(grads, self.global_clipnorm)
+            return _by_norm(grads, squares, self.clipnorm)
+        return _by_global_norm(grads, squares, self.global_clipnorm)
 
     return repaired
 
 
-def _by_norm(grads: Sequence[Gradient], most: float) -> list[Gradient]:
+def _by_norm(grads: Sequence[Gradient], squares: tf.Tensor, most: float) -> list[Gradient]:
     """As `tf.clip_by_norm` does with whole gradients."""
-    squares = tf.unstack(_squares(grads), len(grads))
-    pairs = zip(grads, squares, strict=True)
+    pairs = zip(grads, tf.unstack(squares, len(grads)), strict=True)
     return [_clipped(gradient, tf.cast(square, gradient.dtype), most) for gradient, square in pairs]
 
 
@@ -61,18 +50,22 @@ def _clipped(gradient: Gradient, square: tf.Tensor, most: float) -> Gradient:
     return clipped(gradient)
 
 
-def _by_global_norm(grads: Sequence[Gradient], most: float) -> list[Any]:
+def _by_global_norm(grads: Sequence[Gradient], squares: tf.Tensor, most: float) -> list[Any]:
     """As Keras's `clip_by_global_norm` does with whole gradients."""
-    norm = ops.sqrt(ops.sum(_squares(grads)))
+    norm = ops.sqrt(ops.sum(squares))
     finite = most * ops.minimum(1.0 / norm, 1.0 / most)
     # An infinite norm makes everything NaN, as on one device.
     scale = finite + (norm - norm)
     return [gradient * scale for gradient in grads]
 
 
-def _squares(grads: Sequence[Gradient]) -> tf.Tensor:
-    """The squared norm of each whole gradient."""
+def _squares(grads: Sequence[Gradient], policies: Sequence[VariablePolicy]) -> tf.Tensor:
+    """The squared norm of each full gradient."""
     values = [gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient for gradient in grads]
     squares = ops.stack([ops.sum(ops.square(value)) for value in values])
-    is_part = tf.constant(list(_is_part.get()))
-    return tf.where(is_part, sum_small(tf.where(is_part, squares, tf.zeros_like(squares))), squares)
+    sums = [policy.sum_over_shards for policy in policies]
+    for sum_ in dict.fromkeys(sums):
+        if sum_ is not None:
+            is_shard = tf.constant([each is sum_ for each in sums])
+            squares = tf.where(is_shard, sum_(tf.where(is_shard, squares, tf.zeros_like(squares))), squares)
+    return squares

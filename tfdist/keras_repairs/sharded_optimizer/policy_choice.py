@@ -1,0 +1,97 @@
+"""Which policy each variable of an optimizer has, as the run's settings say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable, part_view
+from tfdist.keras_repairs.sharded_optimizer.cut_kinds import is_of_keras, kind_of
+from tfdist.keras_repairs.sharded_optimizer.variable_policies import ParameterPolicy, TablePolicy, ZeroPolicy
+from tfdist.keras_repairs.sharded_parameters.cut_variable import is_cut_variable
+from tfdist.keras_repairs.sharding.optimizer_policy import (
+    Granularity,
+    OptimizerPolicy,
+    is_container,
+    refusal,
+    set_policy,
+)
+from tfdist.keras_repairs.sharding.shards import shard_of
+from tfdist.keras_repairs.sharding.variable_policy import VariablePolicy
+from tfdist.runtime.local_variables import local_variables
+from tfdist.runtime.offload.offloading import Offloading, on_host
+from tfdist.runtime.strategy_settings import settings_of, shares_of
+from tfdist.sharding import cut as cuts
+from tfdist.sharding.cut import Cut
+
+
+def choose_policies(optimizer: Any, variables: Sequence[Any]) -> None:
+    """Decides how an optimizer is sharded that is about to make its state for these variables of a model.
+
+    Raises:
+        UnsupportedError: It cannot be.
+    """
+    strategy = optimizer._distribution_strategy
+    sharding = settings_of(strategy).shard
+    tables = [variable for variable in variables if isinstance(variable, TableVariable)]
+    others = [variable for variable in variables if not isinstance(variable, TableVariable)]
+    offload = settings_of(strategy).offload
+    is_shared = all(map(_is_of_all_workers, others))
+    if is_container(optimizer) or not (sharding or tables or offload) or not (is_shared or _has_all(offload, strategy)):
+        return
+    kind = kind_of(optimizer)
+    if offload is not None and tables and sharding is None:
+        raise refusal(optimizer, "--offload optimizer and sharded embeddings expect --shard zero1, zero2 or zero3, too")
+    if tables and kind != "elements":
+        raise refusal(optimizer, f"it may need the whole table of the embedding {tables[0].owner!r} to update a row")
+    workers, worker = shares_of(strategy)
+    if offload is not None and sharding is None:
+        workers, worker = 1, 0  # Each worker has all parts there are.
+    policy = OptimizerPolicy(optimizer, kind, workers, is_known=is_of_keras(optimizer))
+    with tf.init_scope(), local_variables(), on_host(offload):
+        for table in tables:
+            policy.add(TablePolicy(table, table.cut, table.worker, part_view(table)))
+        if sharding is not None or offload is not None:
+            shapes = [tuple(variable.shape) for variable in others]
+            for variable, cut in zip(others, _cuts(kind, shapes, workers), strict=True):
+                policy.add(_policy_for(variable, cut, worker))
+    set_policy(optimizer, policy)
+
+
+def _has_all(offload: Offloading | None, strategy: tf.distribute.Strategy) -> bool:
+    """Whether a run of one replica offloads, whose variables are no strategy's."""
+    return offload is not None and strategy.num_replicas_in_sync == 1
+
+
+def _cuts(kind: Granularity, shapes: Sequence[tuple[int, ...]], workers: int) -> list[Cut]:
+    if kind == "elements" and workers > 1:
+        return [cuts.evenly(shape, workers) for shape in shapes]
+    sizes = [tf.TensorShape(shape).num_elements() for shape in shapes]
+    return [cuts.whole(shape, owner, workers) for shape, owner in zip(shapes, cuts.owners(sizes, workers), strict=True)]
+
+
+def _is_of_all_workers(variable: Any) -> bool:
+    """Whether a variable is one that the strategy keeps the same on all workers."""
+    if shard_of(variable) is not None:
+        return True
+    return isinstance(getattr(variable, "value", variable), tf.distribute.DistributedValues)
+
+
+def _policy_for(variable: Any, cut: Cut, worker: int) -> VariablePolicy:
+    """That of a variable which is no table. What is updated has memory of its own in a step, or is what is stored."""
+    shape = cut.part_shape(worker)
+    stored = variable._value if isinstance(variable, keras.Variable) else variable
+    updated = keras.Variable(
+        "zeros", shape=(0,) * len(shape), dtype=stored.dtype.name, trainable=True, name=variable.name.split("/")[-1]
+    )
+    updated._path, updated._shape = getattr(variable, "path", variable.name), shape
+    made = (ParameterPolicy if is_cut_variable(variable) else ZeroPolicy)(variable, cut, worker, updated)
+    if isinstance(made, ParameterPolicy) and made.is_stored:
+        updated._value = stored
+    else:
+        none = tf.zeros([0] * len(shape), stored.dtype)
+        updated._value = tf.Variable(none, trainable=True, shape=[None] * len(shape))
+    return made

@@ -1,0 +1,205 @@
+"""Policies of variables beside which state is cut: those of ZeRO-1 and 2, of ZeRO-3, and of tables of embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfdist.keras_repairs.base.replica_copies import own_copy
+from tfdist.keras_repairs.sharded_embeddings.slice_exchange import own_slices, slices_for_owner
+from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
+from tfdist.keras_repairs.sharded_optimizer.cut_kinds import is_linear
+from tfdist.keras_repairs.sharded_parameters.cut_variable import CutVariable
+from tfdist.keras_repairs.sharded_parameters.summed_gradients import is_whole, whole_sum
+from tfdist.keras_repairs.sharding.shards import FlatShard, Shard
+from tfdist.keras_repairs.sharding.variable_policy import Exchange, Gradient, VariablePolicy
+from tfdist.runtime.transport import part_sums
+from tfdist.sharding import cut as cuts
+from tfdist.sharding.cut import Cut
+
+
+@dataclass(frozen=True, eq=False)
+class _CutPolicy(VariablePolicy):
+    """A variable of which each worker updates a range of the elements.
+
+    Attributes:
+        variable: The model's.
+        cut: How the workers share the update.
+        worker: This one's place among them.
+        updated: Has the shard while a step updates it, under the name of the model's variable.
+    """
+
+    variable: Any
+    cut: Cut
+    worker: int
+    updated: keras.Variable
+
+    @property
+    def is_held(self) -> bool:
+        return self.cut.part_size(self.worker) > 0
+
+    @property
+    def sum_over_shards(self) -> Callable[[tf.Tensor], tf.Tensor] | None:
+        return part_sums.sum_small if self.cut.workers > 1 else None
+
+    def slot(self, variable: Any, shape: tuple[int, ...] | None = None) -> Shard:
+        """See `VariablePolicy`; state of another shape is with the worker that has the variable."""
+        if shape is None:
+            return FlatShard(variable, self.cut, self.worker)
+        owner = next(worker for worker in range(self.cut.workers) if self.cut.part_size(worker))
+        return FlatShard(variable, cuts.whole(shape, owner, self.cut.workers), self.worker)
+
+    def of_sum(self, total: Any) -> Gradient:
+        if isinstance(total, tf.IndexedSlices):
+            return part_sums.rows_of_part(total, self.cut, self.worker)
+        return part_sums.cut_out(total, self.cut, self.worker)
+
+
+class ZeroPolicy(_CutPolicy):
+    """A variable that every worker has in full and updates in part: ZeRO-1 and 2, and offloading."""
+
+    constrains_full = True
+
+    @property
+    def gathering(self) -> Exchange:
+        return _gathered
+
+    @property
+    def handing_over(self) -> Callable[[Sequence[Any]], None] | None:
+        return _hand_over
+
+    def reduction(self, gradient: Any, optimizer: Any) -> Exchange | None:
+        is_scattered = self.cut.workers > 1 and isinstance(gradient, tf.Tensor)
+        return _scattered if is_scattered else None
+
+    def take_over(self) -> None:
+        value = part_sums.cut_out(self.full_value(), self.cut, self.worker)
+        self.updated._value.assign(value, read_value=False)
+
+    def release(self) -> None:
+        variable = self.updated._value
+        variable.assign(tf.zeros([0] * variable.shape.rank, variable.dtype), read_value=False)
+
+    def constrain(self, is_applied: tf.Tensor) -> None:
+        value, copy = self.stored_of(keras.ops.convert_to_tensor(self.variable.constraint(self.variable))), self.stored
+        copy.assign(tf.where(is_applied, tf.cast(value, copy.dtype), copy), read_value=False)
+
+    def own_value(self) -> tf.Tensor:
+        return part_sums.cut_out(tf.convert_to_tensor(self.variable), self.cut, self.worker)
+
+    def assign_slot(self, slot: Any) -> None:
+        self.variable.assign(self.slot(slot).full())
+
+    @property
+    def stored(self) -> Any:
+        """The `tf.Variable` in which this worker has the model's variable."""
+        return own_copy(self.variable)
+
+    def stored_of(self, full: tf.Tensor) -> tf.Tensor:
+        """What this worker stores of a full value."""
+        return full
+
+    def full_value(self) -> tf.Tensor:
+        """The full value; all workers call it."""
+        return tf.convert_to_tensor(self.stored)
+
+
+class ParameterPolicy(ZeroPolicy):
+    """A variable of which each worker stores a shard, and updates that, or where an optimizer needs it all of some."""
+
+    variable: CutVariable
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether what this worker updates is what it stores."""
+        return self.variable.shard.cut == self.cut
+
+    @property
+    def handing_over(self) -> Callable[[Sequence[Any]], None] | None:
+        return None if self.is_stored else _hand_over
+
+    def reduction(self, gradient: Any, optimizer: Any) -> Exchange | None:
+        """Tapes return shards of sums; of variables that code in `tfdist.gathered` takes gradients by, full ones."""
+        return None if is_whole(gradient) else _summed_by_tapes
+
+    def take_over(self) -> None:
+        if not self.is_stored:
+            super().take_over()
+
+    def release(self) -> None:
+        if not self.is_stored:
+            super().release()
+
+    @property
+    def stored(self) -> Any:
+        return self.variable.shard.stored
+
+    def stored_of(self, full: tf.Tensor) -> tf.Tensor:
+        return part_sums.cut_off(full, self.variable.shard.cut, self.worker)
+
+    def full_value(self) -> tf.Tensor:
+        return part_sums.join_one(self.stored.read_value(), self.variable.shard.cut)
+
+
+class TablePolicy(_CutPolicy):
+    """A table of which each worker stores and updates some rows; nobody reads all of them."""
+
+    variable: TableVariable
+
+    @property
+    def gathering(self) -> Exchange:
+        return _norms
+
+    def reduction(self, gradient: Any, optimizer: Any) -> Exchange | None:
+        if not isinstance(gradient, tf.IndexedSlices):
+            return None
+        linear = is_linear(optimizer)
+        return lambda policies, gradients: [slices_for_owner(gradient, self.variable, is_linear=linear)]
+
+    def of_sum(self, total: Any) -> Gradient:
+        return own_slices(total, self.variable) if isinstance(total, tf.IndexedSlices) else super().of_sum(total)
+
+    def own_value(self) -> tf.Tensor:
+        return tf.identity(self.updated.value)
+
+    def assign_slot(self, slot: Any) -> None:
+        self.updated.assign(slot)
+
+
+def _scattered(policies: Sequence[ZeroPolicy], gradients: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    flat = part_sums.sum_gradients_into_parts(gradients, [policy.cut for policy in policies])
+    return [tf.reshape(sum_, each.cut.part_shape(each.worker)) for sum_, each in zip(flat, policies, strict=True)]
+
+
+def _summed_by_tapes(policies: Sequence[ParameterPolicy], gradients: Sequence[Any]) -> list[Gradient]:
+    return [
+        gradient if policy.is_stored else policy.of_sum(whole_sum(gradient, policy.variable.shard))
+        for policy, gradient in zip(policies, gradients, strict=True)
+    ]
+
+
+def _gathered(policies: Sequence[ZeroPolicy], gradients: Sequence[Any]) -> list[tf.Tensor]:
+    """Dense ones in full; of sparse ones the norms."""
+    is_dense = [isinstance(gradient, tf.Tensor) for gradient in gradients]
+    dense = [place for place, dense in enumerate(is_dense) if dense]
+    norms = iter(_norms(policies, [each for each, dense in zip(gradients, is_dense, strict=True) if not dense]))
+    full = iter(part_sums.join([gradients[i] for i in dense], [policies[i].cut for i in dense]))
+    return [next(full if dense else norms) for dense in is_dense]
+
+
+def _norms(policies: Sequence[Any], gradients: Sequence[Any]) -> list[tf.Tensor]:
+    squares = (tf.reduce_sum(tf.square(tf.convert_to_tensor(gradient))) for gradient in gradients)
+    return [tf.sqrt(part_sums.sum_small(square)) for square in squares]
+
+
+def _hand_over(policies: Sequence[ZeroPolicy]) -> None:
+    shards = [
+        tf.ensure_shape(tf.reshape(each.updated._value.read_value(), [-1]), [each.cut.part_size(each.worker)])
+        for each in policies
+    ]
+    for policy, full in zip(policies, part_sums.join(shards, [each.cut for each in policies]), strict=True):
+        policy.stored.assign(policy.stored_of(full), read_value=False)
