@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfdist.keras_repairs.sharded_parameters.eager_sums import EagerSums, current_sums, next_read, take_eagerly
+from tfdist.keras_repairs.sharded_parameters.tape_calls import EagerSums, current_sums, next_read, take_eagerly
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2, 3], [3, 2, 1, 0], [2, 0, 3, 1]])
@@ -36,12 +36,13 @@ def test_sums_come_in_the_order_of_the_sources_and_of_their_reads(order: list[in
 
 @pytest.mark.parametrize("with_dense", [False, True])
 def test_sparse_sums_stay_sparse_unless_one_is_dense(with_dense: bool) -> None:
-    table, sums = tf.Variable(tf.zeros([4, 2])), EagerSums()
+    table = tf.Variable(tf.zeros([4, 2]))
+    sums = EagerSums(table)
     rows = [tf.IndexedSlices(tf.ones([1, 2]), tf.constant([row]), tf.constant([4, 2])) for row in (1, 3)]
     parts = [*rows, *([tf.ones([4, 2])] if with_dense else [])]
     for part in parts:
         stand_in = sums.put_off(table, next_read(), lambda part=part: part)
-    found = sums.taken(table, stand_in)
+    found = sums.taken(stand_in)
     assert isinstance(found, tf.Tensor if with_dense else tf.IndexedSlices)
     expected = np.array([[0, 0], [1, 1], [0, 0], [1, 1]]) + with_dense
     np.testing.assert_array_equal(tf.convert_to_tensor(found), expected)

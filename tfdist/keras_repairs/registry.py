@@ -84,7 +84,7 @@ from tfdist.keras_repairs.recomputation import copied_operations, recomputed_cal
 from tfdist.keras_repairs.repair import Function, Repair, RepairHooks
 from tfdist.keras_repairs.sharded_embeddings import embedding_layers, sparse_updates
 from tfdist.keras_repairs.sharded_optimizer import slot_making
-from tfdist.keras_repairs.sharded_parameters import layer_scopes, second_gathers, summed_gradients, weight_making
+from tfdist.keras_repairs.sharded_parameters import cut_variable, layer_scopes, second_gathers, summed_gradients
 from tfdist.keras_repairs.sharding import loaded_state
 from tfdist.keras_repairs.writes import write_functions, write_operations
 
@@ -167,7 +167,7 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
     return (
         Repair(layer_module.Layer, "__call__", _layer_call),
         Repair(core, "remat", recomputed_calls.remat),
-        Repair(layer_module.Layer, "add_weight", weight_making.add_weight, is_checked=False),
+        Repair(layer_module.Layer, "add_weight", cut_variable.add_weight, is_checked=False),
         Repair(layer_module.Layer, "add_loss", added_losses.add_loss),
         Repair(layer_module.Layer, "_get_own_losses", added_losses.get_own_losses),
         Repair(layer_module.Layer, "_clear_losses", added_losses.clear_losses),
@@ -257,7 +257,7 @@ def _of_gradients(hooks: RepairHooks) -> tuple[Repair, ...]:
         Repair(scaler, "apply", apply),
         Repair(scaler, "_tf_apply", variable_updates.scaled_apply),
         Repair(scaler, "check_finite", gradient_accumulation.check_finite),
-        Repair(core.Variable, "_deferred_initialize", weight_making.deferred_initialize, is_checked=False),
+        Repair(core.Variable, "_deferred_initialize", cut_variable.deferred_initialize, is_checked=False),
         Repair(core.Variable, "_initialize", variable_updates.initialize),
         Repair(core.Variable, "_direct_assign", variable_updates.direct_assign),
         Repair(optimizer, "assign", variable_updates.assign),

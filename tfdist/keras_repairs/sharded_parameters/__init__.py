@@ -4,14 +4,12 @@ A weight is put together where it is read, so that whatever reads it is right; i
 it is complete. That no more than a layer is whole at a time is a matter of when: a layer's weights wait for its inputs,
 or where they are sent ahead for those of the layer before, and the backward pass has them put together again.
 
-- `cut_variable`: a Keras variable of which this worker holds a part
-- `weight_making`: cuts the weights of layers as they are made
+- `cut_variable`: a Keras variable of which this worker holds a shard, and how weights of layers become ones
 - `parameter_shard`: what a worker stores of a weight
 - `gathered_reads`: the whole of a weight where it is read, and its gradient
 - `whole_reads`: which weights a graph reads, in their order, and what each of them waits for
 - `layer_scopes`: which layer reads, what its weights wait for, and what it has read already
-- `gradient_sources`: what a backward pass takes gradients by
 - `second_gathers`: the backward pass reads a weight that is put together again
-- `eager_sums`: sums of gradients that a tape takes eagerly, all in one order
+- `tape_calls`: what tapes take gradients by, and the sums of those that they take eagerly, all in one order
 - `summed_gradients`: a tape returns parts of sums, which an optimizer takes as they are
 """

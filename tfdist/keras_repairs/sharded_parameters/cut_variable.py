@@ -1,11 +1,13 @@
 """A Keras variable of which this worker holds a part.
 
 It has the shape of the whole and is read, assigned, saved and counted as any other. To read it takes all workers: in a
-function as an operation of the graph, outside of one in host memory.
+function as an operation of the graph, outside of one in host memory. Weights of layers are cut as they are made, each
+right after it has its first value: no more than one is full.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeGuard
 
 import keras
@@ -14,14 +16,19 @@ import tensorflow as tf
 from keras.src.backend.common import stateless_scope, variables
 
 from tfdist.keras_repairs.base.attached_value import AttachedValue
+from tfdist.keras_repairs.base.variables.variables_in_steps import outside_of_replicas
 from tfdist.keras_repairs.files.arrays.late_arrays import LateArray
 from tfdist.keras_repairs.sharded_parameters.gathered_reads import read
 from tfdist.keras_repairs.sharded_parameters.parameter_shard import ParameterShard
+from tfdist.keras_repairs.sharding.shards import cuts_parameters
 from tfdist.runtime.local_variables import local_variables
-from tfdist.runtime.strategy_settings import shares_of
+from tfdist.runtime.strategy_settings import settings_of, shares_of
 from tfdist.runtime.transport.part_sums import cut_off
 from tfdist.sharding.cut import evenly
 
+Function = Callable[..., Any]
+
+_IS_WEIGHT: AttachedValue[bool] = AttachedValue("is_weight_to_be_cut")
 _SHARD: AttachedValue[ParameterShard] = AttachedValue("parameter_shard")
 
 
@@ -94,6 +101,45 @@ def cut_variable(variable: keras.Variable, strategy: tf.distribute.Strategy) -> 
 def read_whole(variable: CutVariable) -> tf.Tensor:
     """The whole, whatever a scope says of the variable."""
     return read(variable.shard, variable._value.dtype)
+
+
+def add_weight(original: Function) -> Function:
+    """Repairs `Layer.add_weight`."""
+
+    def repaired(self: Any, *args: Any, **kwargs: Any) -> Any:
+        variable = original(self, *args, **kwargs)
+        if cuts_parameters() and not isinstance(self, keras.metrics.Metric):
+            if variable._value is None:
+                _IS_WEIGHT.set(variable, True)
+            else:
+                outside_of_replicas(lambda: _cut(variable))
+        return variable
+
+    return repaired
+
+
+def deferred_initialize(original: Function) -> Function:
+    """Repairs `keras.Variable._deferred_initialize`, by which a weight that was made in a trace has its first value."""
+
+    def repaired(self: Any) -> None:
+        original(self)
+        if _IS_WEIGHT.get(self):
+            outside_of_replicas(lambda: _cut(self))
+
+    return repaired
+
+
+def _cut(variable: Any) -> None:
+    strategy = tf.distribute.get_strategy()
+    shard = settings_of(strategy).shard
+    value = variable._value
+    if shard is None or is_cut_variable(variable) or variable.overwrite_with_gradient:
+        return
+    # What the chief makes for itself while it saves no other worker has.
+    is_of_all = isinstance(value, tf.distribute.DistributedValues)
+    is_large = int(value.shape.num_elements()) >= shard.whole_below
+    if is_of_all and variable.trainable and value.dtype.is_floating and is_large:
+        cut_variable(variable, strategy)
 
 
 def _dtype_of_reads(variable: keras.Variable) -> tf.DType:

@@ -12,11 +12,11 @@ from tensorflow.python.eager import record
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.replica_step import is_alone
 from tfdist.keras_repairs.gradients.gradient_sums import reduce_gradients, weighted
-from tfdist.keras_repairs.sharded_parameters.eager_sums import current_sums, next_read
 from tfdist.keras_repairs.sharded_parameters.layer_scopes import LayerScope, reading_scope
 from tfdist.keras_repairs.sharded_parameters.parameter_shard import ParameterShard
 from tfdist.keras_repairs.sharded_parameters.second_gathers import gather_again, is_gradient_taken, note_whole
 from tfdist.keras_repairs.sharded_parameters.summed_gradients import keep_slices
+from tfdist.keras_repairs.sharded_parameters.tape_calls import current_sums, next_read
 from tfdist.keras_repairs.sharded_parameters.whole_reads import WholeRead, last_read, note_read
 from tfdist.runtime.collectives.whole_arrays import joined_array
 from tfdist.runtime.strategy_settings import settings_of

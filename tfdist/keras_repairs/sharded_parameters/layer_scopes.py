@@ -13,7 +13,7 @@ from tensorflow.python.ops.control_flow_v2_func_graphs import ControlFlowFuncGra
 
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.context_variables import setting
-from tfdist.runtime.strategy_settings import settings_of
+from tfdist.keras_repairs.sharding.shards import cuts_parameters
 
 Function = Callable[..., Any]
 
@@ -63,12 +63,6 @@ def call(original: Function) -> Function:
         return outputs
 
     return repaired
-
-
-def cuts_parameters() -> bool:
-    """Whether the strategy in force has each worker hold parts of weights."""
-    shard = settings_of(tf.distribute.get_strategy()).shard
-    return shard is not None and shard.cuts("parameters")
 
 
 def current_graph() -> Any:

@@ -9,19 +9,15 @@ one, has its turn likewise where a gradient flows through its layer to others, a
 
 from __future__ import annotations
 
-import contextvars
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import tensorflow as tf
 
 from tfdist.keras_repairs.base.attached_value import AttachedValue
-from tfdist.keras_repairs.base.context_variables import setting
-from tfdist.keras_repairs.sharded_parameters.eager_sums import take_eagerly
-from tfdist.keras_repairs.sharded_parameters.gradient_sources import GradientSources
+from tfdist.keras_repairs.sharded_parameters.tape_calls import TapeCall, current_call, inside, take_eagerly
 from tfdist.keras_repairs.sharded_parameters.whole_reads import WholeRead, note_read
 
 Function = Callable[..., Any]
@@ -36,30 +32,33 @@ _HARMLESS = frozenset({"ReadVariableOp"})
 """Operations with a state that do not wait for other workers."""
 
 
-@dataclass
-class _BackwardPass:
+class _BackwardPass(TapeCall):
     """A backward pass that is being traced.
+
+    Args:
+        sources: What it takes gradients by.
 
     Attributes:
         graph: In which.
         begin: The number of the last operation before it.
-        sources: What it takes gradients by.
         copied: The reads of weights that were put together again for operations that are computed again.
         over: The reads that were put together again, and those whose gradient is complete.
         ahead: The one that is put together for a layer to which the pass has not come yet, and its whole.
     """
 
-    graph: Any
-    begin: int
-    sources: GradientSources
-    copied: list[WholeRead] = field(default_factory=list)
-    over: set[WholeRead] = field(default_factory=set)
-    ahead: tuple[WholeRead, tf.Tensor] | None = None
+    def __init__(self, sources: Any) -> None:
+        super().__init__(sources)
+        self.graph: Any = tf.compat.v1.get_default_graph()
+        operations = self.graph.get_operations()
+        self.begin: int = operations[-1]._id if operations else -1
+        self.copied: list[WholeRead] = []
+        self.over: set[WholeRead] = set()
+        self.ahead: tuple[WholeRead, tf.Tensor] | None = None
 
     @functools.cached_property
     def reached(self) -> frozenset[int]:
         """The numbers of the operations of the forward pass through which gradients flow to the sources."""
-        return self.sources.reached(self.graph, self.begin)
+        return self.reached_in(self.graph, self.begin)
 
     def needs(self, read: WholeRead) -> bool:
         """Whether gradients that flow to the sources are computed of the weight that was read."""
@@ -73,12 +72,6 @@ class _BackwardPass:
             tensor is not weight and tensor.op._id in self.reached for tensor in op.inputs
         )
 
-
-_pass: contextvars.ContextVar[_BackwardPass | None] = contextvars.ContextVar("tfdist_backward_pass", default=None)
-
-
-_sources: contextvars.ContextVar[GradientSources | None] = contextvars.ContextVar("tfdist_sources", default=None)
-"""What the innermost tape takes gradients by, in a graph or eagerly."""
 
 _READS: AttachedValue[dict[tuple[int, int], WholeRead]] = AttachedValue("reads_of_weights")
 """Of a graph: the weights that were put together there, by the number of the operation and which output it is."""
@@ -105,7 +98,7 @@ def is_of_weight_alone(op: Any) -> bool:
 
 def gather_for_copy(read: WholeRead) -> tf.Tensor:
     """A weight, put together again in the backward pass that is traced, for all who read it there."""
-    now = _pass.get()
+    now = _current_pass()
     assert now is not None, "operations are computed again in a backward pass"
     now.copied.append(read)
     now.over.add(read)
@@ -119,30 +112,32 @@ def gradient(original: Function) -> Function:
     """Repairs `tf.GradientTape.gradient`: what is traced inside is a backward pass."""
 
     def repaired(self: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
-        by = GradientSources(sources)
-        with setting(_sources, by):
-            if tf.executing_eagerly():
-                return take_eagerly(functools.partial(original, self), target, sources, *args, **kwargs)
-            graph = tf.compat.v1.get_default_graph()
-            operations = graph.get_operations()
-            with setting(_pass, _BackwardPass(graph, operations[-1]._id if operations else -1, by)):
-                try:
-                    return original(self, target, sources, *args, **kwargs)
-                finally:
-                    note_read(graph, None)
+        if tf.executing_eagerly():
+            return take_eagerly(functools.partial(original, self), target, sources, *args, **kwargs)
+        call = _BackwardPass(sources)
+        with inside(call):
+            try:
+                return original(self, target, sources, *args, **kwargs)
+            finally:
+                note_read(call.graph, None)
 
     return repaired
 
 
 def is_gradient_taken(variable: tf.Variable) -> bool:
     """Whether the innermost tape takes a gradient by a variable; True where no tape does, but TensorFlow by itself."""
-    sources = _sources.get()
-    return sources is None or sources.has(variable)
+    call = current_call()
+    return call is None or call.has(variable)
+
+
+def _current_pass() -> _BackwardPass | None:
+    call = current_call()
+    return call if isinstance(call, _BackwardPass) else None
 
 
 def leads_to_sources(tensors: Iterable[tf.Tensor]) -> bool:
     """Whether the backward pass that is traced takes gradients by what tensors of its forward pass were computed of."""
-    now = _pass.get()
+    now = _current_pass()
     return now is None or any(tensor.op._id in now.reached for tensor in tensors)
 
 
@@ -155,7 +150,7 @@ def gather_again(reads: Iterable[WholeRead], complete: WholeRead, *, is_ahead: b
         is_ahead: Whether the weight to which the pass comes next is put together while it computes with these. That is
             traced here, before the sum of this gradient, as workers meet in the order in which it is traced.
     """
-    now = _pass.get()
+    now = _current_pass()
     if now is None:
         return
     here = [read for read in reads if getattr(read.whole, "graph", None) is now.graph and read not in now.copied]

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from tfdist.keras_repairs.files.arrays.stored_values import read_part
 from tfdist.runtime.collectives.whole_arrays import joined_array
+from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport.part_sums import cut_out
 from tfdist.sharding.cut import Cut
 from tfdist.sharding.sharding_mode import WHOLE_BELOW
@@ -175,3 +176,9 @@ def stored_shards(model: Any) -> list[Shard]:
     # What Keras writes an export by is no model.
     found = (shard_of(variable) for variable in getattr(model, "weights", ()))
     return [shard for shard in found if shard is not None]
+
+
+def cuts_parameters() -> bool:
+    """Whether the strategy in force has each worker store shards of weights."""
+    shard = settings_of(tf.distribute.get_strategy()).shard
+    return shard is not None and shard.cuts("parameters")
