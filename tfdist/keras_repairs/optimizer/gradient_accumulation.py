@@ -8,7 +8,6 @@ it is decided once, outside of them: all must take a branch in which replicas me
 from __future__ import annotations
 
 import contextlib
-import contextvars
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,7 +15,7 @@ import keras
 import tensorflow as tf
 
 from tfdist.keras_repairs.base import replica_copies
-from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.optimizer.apply_scope import apply_scope, applying
 from tfdist.keras_repairs.sharding.optimizer_policy import is_sharded
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport.compiled_sums import CompiledSums
@@ -26,19 +25,10 @@ from tfdist.runtime.transport.replica_sums import sum_over_replicas
 Function = Callable[..., Any]
 Gradients = Sequence[Any]
 
-_is_by_one: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_accumulates_by_one", default=False)
-
-_finite: contextvars.ContextVar[tf.Tensor | None] = contextvars.ContextVar("tfdist_gradients_finite", default=None)
-
 
 def by_one_replica() -> contextlib.AbstractContextManager[None]:
     """Inside, a replica that runs a whole step alone accumulates as Keras does; its accumulators hold whole sums."""
-    return setting(_is_by_one, True)
-
-
-def is_by_one_replica() -> bool:
-    """Whether a replica accumulates alone; see `by_one_replica`."""
-    return _is_by_one.get()
+    return applying(is_by_one=True)
 
 
 def steps_of(optimizer: Any) -> int | None:
@@ -73,12 +63,12 @@ def apply(
     targets = [v for v, gone in zip(variables or optimizer._trainable_variables, absent, strict=True) if not gone]
 
     def on_replica(is_update: bool, finite: tf.Tensor | None, *present: Any) -> None:
-        with setting(_finite, finite), replica_copies.of_this_replica():
+        with applying(finite=finite), replica_copies.of_this_replica():
             mine = _taken_out(optimizer, present, targets) if is_update else present
         if is_update:
             mine = reduce(mine)
         rest = iter(mine)
-        with setting(_finite, finite):
+        with applying(finite=finite):
             update([None if gone else next(rest) for gone in absent])
 
     def merged(strategy: tf.distribute.Strategy, due: Any, *args: Any) -> None:
@@ -98,7 +88,7 @@ def check_finite(original: Function) -> Function:
     """Repairs `LossScaleOptimizer.check_finite`: all replicas count where each has gradients, or parts, of its own."""
 
     def repaired(self: Any, grads: Gradients) -> tf.Tensor:
-        finite = _finite.get()
+        finite = apply_scope().finite
         if finite is not None:
             return finite
         own = original(self, grads)
