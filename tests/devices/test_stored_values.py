@@ -18,7 +18,7 @@ from tfdist.keras_repairs.files.arrays.stored_values import read_part, stored_va
 from tfdist.keras_repairs.files.part_copy import ids_of_alike
 from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
 from tfdist.keras_repairs.sharded_parameters import cut_variable
-from tfdist.keras_repairs.sharded_parameters.parameter_shard import ParameterShard
+from tfdist.keras_repairs.sharded_parameters.flat_weights import FlatParameterShard
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.sharding import cut as cuts
 from tfdist.sharding.cut import Cut
@@ -127,7 +127,7 @@ def test_a_weight_in_parts_takes_its_part(worker: int, shape: tuple[int, ...], t
     cut = cuts.evenly(shape, 3)
     part = tf.Variable(tf.zeros(cut.part_shape(worker)))
     variable._value = part
-    cut_variable._SHARD.set(variable, ParameterShard(variable, cut, worker, strategy))
+    cut_variable._SHARD.set(variable, FlatParameterShard(variable, cut, worker, strategy))
     with h5py.File(tmp_path / "a.h5", "w") as file:
         whole = np.arange(cut.size, dtype=np.float64).reshape(shape)
         file["a"], file["b"] = whole, whole[1:]

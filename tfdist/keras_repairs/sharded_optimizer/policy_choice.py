@@ -11,7 +11,7 @@ import tensorflow as tf
 from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable, part_view
 from tfdist.keras_repairs.sharded_optimizer.cut_kinds import is_of_keras, kind_of
 from tfdist.keras_repairs.sharded_optimizer.variable_policies import ParameterPolicy, TablePolicy, ZeroPolicy
-from tfdist.keras_repairs.sharded_parameters.cut_variable import is_cut_variable
+from tfdist.keras_repairs.sharded_parameters.flat_weights import FlatParameterShard
 from tfdist.keras_repairs.sharding.optimizer_policy import (
     Granularity,
     OptimizerPolicy,
@@ -88,7 +88,10 @@ def _policy_for(variable: Any, cut: Cut, worker: int) -> VariablePolicy:
         "zeros", shape=(0,) * len(shape), dtype=stored.dtype.name, trainable=True, name=variable.name.split("/")[-1]
     )
     updated._path, updated._shape = getattr(variable, "path", variable.name), shape
-    made = (ParameterPolicy if is_cut_variable(variable) else ZeroPolicy)(variable, cut, worker, updated)
+    shard = shard_of(variable)
+    made = ZeroPolicy(variable, cut, worker, updated)
+    if isinstance(shard, FlatParameterShard):
+        made = ParameterPolicy(variable, cut, worker, updated, shard)
     if isinstance(made, ParameterPolicy) and made.is_stored:
         updated._value = stored
     else:

@@ -13,8 +13,8 @@ from tfdist.keras_repairs.base.replica_copies import own_copy
 from tfdist.keras_repairs.sharded_embeddings.slice_exchange import own_slices, slices_for_owner
 from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
 from tfdist.keras_repairs.sharded_optimizer.cut_kinds import is_linear
-from tfdist.keras_repairs.sharded_parameters.cut_variable import CutVariable
-from tfdist.keras_repairs.sharded_parameters.summed_gradients import is_whole, whole_sum
+from tfdist.keras_repairs.sharded_parameters.flat_weights import FlatParameterShard
+from tfdist.keras_repairs.sharded_parameters.summed_gradients import is_whole
 from tfdist.keras_repairs.sharding.shards import FlatShard, Shard
 from tfdist.keras_repairs.sharding.variable_policy import Exchange, Gradient, VariablePolicy
 from tfdist.runtime.transport import part_sums
@@ -108,15 +108,16 @@ class ZeroPolicy(_CutPolicy):
         return tf.convert_to_tensor(self.stored)
 
 
+@dataclass(frozen=True, eq=False)
 class ParameterPolicy(ZeroPolicy):
     """A variable of which each worker stores a shard, and updates that, or where an optimizer needs it all of some."""
 
-    variable: CutVariable
+    stored_shard: FlatParameterShard
 
     @property
     def is_stored(self) -> bool:
         """Whether what this worker updates is what it stores."""
-        return self.variable.shard.cut == self.cut
+        return self.stored_shard.cut == self.cut
 
     @property
     def handing_over(self) -> Callable[[Sequence[Any]], None] | None:
@@ -136,13 +137,13 @@ class ParameterPolicy(ZeroPolicy):
 
     @property
     def stored(self) -> Any:
-        return self.variable.shard.stored
+        return self.stored_shard.stored
 
     def stored_of(self, full: tf.Tensor) -> tf.Tensor:
-        return part_sums.cut_off(full, self.variable.shard.cut, self.worker)
+        return self.stored_shard.stored_of(full)
 
     def full_value(self) -> tf.Tensor:
-        return part_sums.join_one(self.stored.read_value(), self.variable.shard.cut)
+        return self.stored_shard.join(self.stored.read_value())
 
 
 class TablePolicy(_CutPolicy):
@@ -177,7 +178,7 @@ def _scattered(policies: Sequence[ZeroPolicy], gradients: Sequence[tf.Tensor]) -
 
 def _summed_by_tapes(policies: Sequence[ParameterPolicy], gradients: Sequence[Any]) -> list[Gradient]:
     return [
-        gradient if policy.is_stored else policy.of_sum(whole_sum(gradient, policy.variable.shard))
+        gradient if policy.is_stored else policy.of_sum(policy.stored_shard.full_sum(gradient))
         for policy, gradient in zip(policies, gradients, strict=True)
     ]
 

@@ -18,12 +18,12 @@ from keras.src.backend.common import stateless_scope, variables
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.variables.variables_in_steps import outside_of_replicas
 from tfdist.keras_repairs.files.arrays.late_arrays import LateArray
+from tfdist.keras_repairs.sharded_parameters.flat_weights import FlatParameterShard
 from tfdist.keras_repairs.sharded_parameters.gathered_reads import read
 from tfdist.keras_repairs.sharded_parameters.parameter_shard import ParameterShard
 from tfdist.keras_repairs.sharding.shards import cuts_parameters
 from tfdist.runtime.local_variables import local_variables
 from tfdist.runtime.strategy_settings import settings_of, shares_of
-from tfdist.runtime.transport.part_sums import cut_off
 from tfdist.sharding.cut import evenly
 
 Function = Callable[..., Any]
@@ -72,13 +72,11 @@ class CutVariable(keras.Variable):
         return own
 
     def _direct_assign(self, value: Any) -> None:
-        own = cut_off(tf.cast(value, self._value.dtype), self.shard.cut, self.shard.worker)
-        self._value.assign(own, read_value=False)
+        self._value.assign(self.shard.stored_of(tf.cast(value, self._value.dtype)), read_value=False)
 
     def __repr__(self) -> str:
         """Without its value, which no worker has alone."""
-        parts = self.shard.cut.workers
-        return f"<Variable path={self.path}, shape={self.shape}, dtype={self.dtype}, in {parts} parts>"
+        return f"<Variable path={self.path}, shape={self.shape}, dtype={self.dtype}, sharded>"
 
 
 def is_cut_variable(variable: Any) -> TypeGuard[CutVariable]:
@@ -87,14 +85,17 @@ def is_cut_variable(variable: Any) -> TypeGuard[CutVariable]:
 
 
 def cut_variable(variable: keras.Variable, strategy: tf.distribute.Strategy) -> None:
-    """Makes a variable, which has its first value on all workers, one of which each worker holds a shard."""
-    whole = tf.convert_to_tensor(variable._value)
+    """Makes a variable, which has its first value on all workers, one of which each worker stores a range."""
     shares, worker = shares_of(strategy)
-    cut = evenly(tuple(whole.shape), shares)
+    store_shard(variable, FlatParameterShard(variable, evenly(tuple(variable.shape), shares), worker, strategy))
+
+
+def store_shard(variable: keras.Variable, shard: ParameterShard) -> None:
+    """Has a worker store of a variable, which has its first value on all of them, nothing but its shard."""
+    own = shard.stored_of(tf.convert_to_tensor(variable._value))
     with tf.init_scope(), local_variables():
-        part = tf.Variable(cut_off(whole, cut, worker), trainable=True, name=variable.name)
-    variable._value = part
-    _SHARD.set(variable, ParameterShard(variable, cut, worker, strategy))
+        variable._value = tf.Variable(own, trainable=True, name=variable.name)
+    _SHARD.set(variable, shard)
     variable.__class__ = CutVariable
 
 

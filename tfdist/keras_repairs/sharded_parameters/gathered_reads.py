@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any, TypeAlias
 
 import tensorflow as tf
 from tensorflow.python.eager import record
 
-from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.replica_step import is_alone
-from tfdist.keras_repairs.gradients.gradient_sums import reduce_gradients, weighted
+from tfdist.keras_repairs.gradients.gradient_sums import weighted
 from tfdist.keras_repairs.sharded_parameters.layer_scopes import LayerScope, reading_scope
-from tfdist.keras_repairs.sharded_parameters.parameter_shard import ParameterShard
+from tfdist.keras_repairs.sharded_parameters.parameter_shard import Gradient, ParameterShard
 from tfdist.keras_repairs.sharded_parameters.second_gathers import gather_again, is_gradient_taken, note_whole
-from tfdist.keras_repairs.sharded_parameters.summed_gradients import keep_slices
 from tfdist.keras_repairs.sharded_parameters.tape_calls import current_sums, next_read
 from tfdist.keras_repairs.sharded_parameters.whole_reads import WholeRead, last_read, note_read
-from tfdist.runtime.collectives.whole_arrays import joined_array
 from tfdist.runtime.strategy_settings import settings_of
-from tfdist.runtime.transport import part_sums
 from tfdist.runtime.transport.emulated_replicas import emulated_replica
 from tfdist.runtime.transport.shard_groups import memory_of_group
-
-Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
 
 
 def read(shard: ParameterShard, dtype: tf.DType) -> tf.Tensor:
@@ -50,7 +43,7 @@ def is_sent_ahead() -> bool:
 
 
 def _read_in(scope: LayerScope, shard: ParameterShard, dtype: tf.DType) -> WholeRead:
-    made = _noted(scope, WholeRead(lambda part: _joined(part, shard)))
+    made = _noted(scope, WholeRead(shard.join))
     is_ahead = scope.graph is not None and is_sent_ahead()
     number = next_read()
     around = contextlib.nullcontext() if scope.graph is None else scope.graph.as_default()
@@ -64,11 +57,11 @@ def _read_in(scope: LayerScope, shard: ParameterShard, dtype: tf.DType) -> Whole
                     return None
                 sums = current_sums()
                 if sums is None:
-                    return _part_of_sum(upstream, shard)
-                return sums.put_off(shard.stored, number, lambda: _part_of_sum(upstream, shard))
+                    return _shard_of_sum(upstream, shard)
+                return sums.put_off(shard.stored, number, lambda: _shard_of_sum(upstream, shard))
 
             made.part = tf.cast(part, dtype)
-            return _joined(made.part, shard), gradient
+            return shard.join(made.part), gradient
 
         made.whole = whole_of(shard.stored.read_value())
         note_whole(made)
@@ -91,41 +84,17 @@ def _noted(scope: LayerScope, read: WholeRead) -> WholeRead:
     return read
 
 
-def _joined(part: tf.Tensor, shard: ParameterShard) -> tf.Tensor:
-    if tf.executing_eagerly():
-        return tf.constant(joined_array(part.numpy(), shard.cut, shard.strategy))
-    return part_sums.join_one(part, shard.cut)
-
-
-def _part_of_sum(gradient: Gradient, shard: ParameterShard) -> Gradient:
-    """This worker's part of the sum of a weight's gradients over the workers, in the dtype of the weight."""
-    cut, worker = shard.cut, shard.worker
+def _shard_of_sum(gradient: Gradient, shard: ParameterShard) -> Gradient:
+    """This worker's shard of the sum of a weight's gradients over the workers, in the dtype of the weight."""
     gradient = _cast(gradient, shard.stored.dtype)
     if is_alone() or emulated_replica() is not None:
         # Code that is tried out, whose gradients are looked at and not applied.
         return gradient
     (gradient,) = weighted([gradient])
-    if isinstance(gradient, tf.IndexedSlices):
-        (total,) = reduce_gradients([gradient])
-        assert isinstance(total, tf.IndexedSlices), "sparse ones stay sparse"
-        total = tf.IndexedSlices(_differentiated_once(total.values), total.indices, total.dense_shape)
-        return keep_slices(part_sums.rows_of_part(total, cut, worker), total)
-    (part,) = part_sums.sum_gradients_into_parts([gradient], [cut])
-    return _differentiated_once(tf.reshape(part, cut.part_shape(worker)))
+    return shard.sum_of(gradient)
 
 
 def _cast(gradient: Gradient, dtype: tf.DType) -> Gradient:
     if isinstance(gradient, tf.IndexedSlices):
         return tf.IndexedSlices(tf.cast(gradient.values, dtype), gradient.indices, gradient.dense_shape)
     return tf.cast(gradient, dtype)
-
-
-@tf.custom_gradient
-def _differentiated_once(part: tf.Tensor) -> tuple[tf.Tensor, Callable[..., Any]]:
-    def refuse(*_: Any) -> Any:
-        raise UnsupportedError(
-            "--shard zero3 sums the gradients of weights between the workers where they are taken, and has no gradient "
-            "of that. Received: a gradient of a gradient by the weights of a model. Train with --shard zero2, or none."
-        )
-
-    return tf.identity(part), refuse

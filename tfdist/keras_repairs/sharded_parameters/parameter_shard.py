@@ -1,33 +1,47 @@
-"""What a worker stores of a weight."""
+"""What a worker stores of a weight, for all who read it, assign it and sum its gradient."""
 
 from __future__ import annotations
 
 import contextlib
+from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import tensorflow as tf
-from numpy.typing import NDArray
 
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.sharded_parameters.summed_gradients import is_sum_of, is_whole, keep_whole
-from tfdist.keras_repairs.sharding.shards import FlatShard, FullOnDemand
-from tfdist.runtime.collectives.whole_arrays import joined_array
+from tfdist.keras_repairs.sharding.shards import FullOnDemand, Shard
+
+Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
 
 _FULL: AttachedValue[tf.Tensor | FullOnDemand] = AttachedValue("full_weight_to_be_saved")
 
 
-@dataclass(frozen=True, eq=False)
-class ParameterShard(FlatShard):
-    """A worker's shard of a weight.
+class ParameterShard(Shard):
+    """A worker's shard of a weight, which has that as its value."""
 
-    Attributes:
-        strategy: Whose workers share it, also in threads in which it is not in force.
-    """
-
-    strategy: tf.distribute.Strategy
     sums_at_tape = True
+
+    @abstractmethod
+    def join(self, shard: tf.Tensor) -> tf.Tensor:
+        """The full weight, of which each worker gives its shard in some dtype. All workers call this together."""
+
+    @abstractmethod
+    def stored_of(self, full: tf.Tensor) -> tf.Tensor:
+        """This worker's shard of a full value, in memory of its own."""
+
+    @abstractmethod
+    def sum_of(self, gradient: Gradient) -> Gradient:
+        """This worker's shard of the sum of all workers' gradients, of which nobody takes a gradient again."""
+
+    @abstractmethod
+    def full_sum(self, total: Gradient) -> Gradient:
+        """The full sum of gradients, of which `sum_of` has returned this worker's shard.
+
+        Raises:
+            UnsupportedError: It is sparse, and one of several sums of a variable.
+        """
 
     @property
     def description(self) -> str:
@@ -38,9 +52,6 @@ class ParameterShard(FlatShard):
         """The full value inside of `showing`."""
         found = _FULL.get(self.variable)
         return found.on_host() if isinstance(found, FullOnDemand) else found
-
-    def full(self) -> NDArray:
-        return joined_array(self.stored.numpy(), self.cut, self.strategy)
 
     def is_summed(self, gradient: Any) -> bool:
         return not is_whole(gradient) and is_sum_of(gradient, self.variable)

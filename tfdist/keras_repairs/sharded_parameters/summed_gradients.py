@@ -15,12 +15,10 @@ import tensorflow as tf
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.replica_step import is_alone
-from tfdist.keras_repairs.sharding.shards import FlatShard, shard_of
-from tfdist.runtime.transport import part_sums
+from tfdist.keras_repairs.sharding.shards import shard_of
 
 Function = Callable[..., Any]
 
-_TOTAL: AttachedValue[tf.IndexedSlices] = AttachedValue("total_of_slices")
 _IS_SUMMED: AttachedValue[bool] = AttachedValue("is_part_of_sum")
 _IS_WHOLE: AttachedValue[bool] = AttachedValue("is_whole_gradient")
 
@@ -64,33 +62,6 @@ def keep_whole(gradient: Any) -> Any:
     """A gradient made of one that is whole, marked as that."""
     _IS_WHOLE.set(_marked(gradient), True)
     return gradient
-
-
-def keep_slices(rows: tf.IndexedSlices, total: tf.IndexedSlices) -> tf.IndexedSlices:
-    """This worker's rows of a sum of sparse gradients, with the sum beside them."""
-    _TOTAL.set(rows.values, total)
-    return rows
-
-
-def whole_sum(part: tf.Tensor | tf.IndexedSlices, shard: FlatShard) -> tf.Tensor | tf.IndexedSlices:
-    """The whole of a sum of gradients, for an optimizer that updates whole variables.
-
-    Args:
-        part: This worker's, as a tape has returned it.
-        shard: What the worker has of the variable.
-
-    Raises:
-        UnsupportedError: It is sparse, and one of several sums of a variable.
-    """
-    if isinstance(part, tf.Tensor):
-        return part_sums.join_one(part, shard.cut)
-    total = _TOTAL.get(part.values)
-    if total is None:
-        raise UnsupportedError(
-            f"--shard zero3 cannot put together sparse gradients of {shard.stored.name}, which is looked up "
-            "several times in a step, for an optimizer that updates whole variables. Train with --shard zero2."
-        )
-    return total
 
 
 def _marked(gradient: Any) -> tf.Tensor:

@@ -1,0 +1,76 @@
+"""Weights of which each worker stores a range of the elements: ZeRO-3."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.base.attached_value import AttachedValue
+from tfdist.keras_repairs.gradients.gradient_sums import reduce_gradients
+from tfdist.keras_repairs.sharded_parameters.parameter_shard import Gradient, ParameterShard
+from tfdist.keras_repairs.sharding.shards import FlatShard
+from tfdist.runtime.collectives.whole_arrays import joined_array
+from tfdist.runtime.transport import part_sums
+
+_TOTAL: AttachedValue[tf.IndexedSlices] = AttachedValue("total_of_slices")
+
+
+@dataclass(frozen=True, eq=False)
+class FlatParameterShard(ParameterShard, FlatShard):
+    """A worker's range of the elements of a weight.
+
+    Attributes:
+        strategy: Whose workers share it, also in threads in which it is not in force.
+    """
+
+    strategy: tf.distribute.Strategy
+
+    def full(self) -> NDArray:
+        return joined_array(self.stored.numpy(), self.cut, self.strategy)
+
+    def join(self, shard: tf.Tensor) -> tf.Tensor:
+        """In a function an operation of the graph, outside of one in host memory."""
+        if tf.executing_eagerly():
+            return tf.constant(joined_array(shard.numpy(), self.cut, self.strategy))
+        return part_sums.join_one(shard, self.cut)
+
+    def stored_of(self, full: tf.Tensor) -> tf.Tensor:
+        return part_sums.cut_off(full, self.cut, self.worker)
+
+    def sum_of(self, gradient: Gradient) -> Gradient:
+        if isinstance(gradient, tf.IndexedSlices):
+            (total,) = reduce_gradients([gradient])
+            assert isinstance(total, tf.IndexedSlices), "sparse ones stay sparse"
+            total = tf.IndexedSlices(_differentiated_once(total.values), total.indices, total.dense_shape)
+            rows = part_sums.rows_of_part(total, self.cut, self.worker)
+            _TOTAL.set(rows.values, total)
+            return rows
+        (own,) = part_sums.sum_gradients_into_parts([gradient], [self.cut])
+        return _differentiated_once(tf.reshape(own, self.cut.part_shape(self.worker)))
+
+    def full_sum(self, total: Gradient) -> Gradient:
+        if isinstance(total, tf.Tensor):
+            return part_sums.join_one(total, self.cut)
+        found = _TOTAL.get(total.values)
+        if found is None:
+            raise UnsupportedError(
+                f"--shard zero3 cannot put together sparse gradients of {self.stored.name}, which is looked up "
+                "several times in a step, for an optimizer that updates whole variables. Train with --shard zero2."
+            )
+        return found
+
+
+@tf.custom_gradient
+def _differentiated_once(total: tf.Tensor) -> tuple[tf.Tensor, Callable[..., Any]]:
+    def refuse(*_: Any) -> Any:
+        raise UnsupportedError(
+            "--shard zero3 sums the gradients of weights between the workers where they are taken, and has no gradient "
+            "of that. Received: a gradient of a gradient by the weights of a model. Train with --shard zero2, or none."
+        )
+
+    return tf.identity(total), refuse
