@@ -74,15 +74,15 @@ from tfdist.keras_repairs.optimizer import (
     averages,
     clipping,
     first_averages,
-    fused_sgd,
     gradient_accumulation,
     gradient_reduction,
+    update_steps,
     variable_updates,
 )
 from tfdist.keras_repairs.random_repairs import of_random_numbers
 from tfdist.keras_repairs.recomputation import copied_operations, recomputed_calls
 from tfdist.keras_repairs.repair import Function, Repair, RepairHooks
-from tfdist.keras_repairs.sharded_embeddings import embedding_layers, sparse_updates
+from tfdist.keras_repairs.sharded_embeddings import embedding_layers
 from tfdist.keras_repairs.sharded_optimizer import slot_making
 from tfdist.keras_repairs.sharded_parameters import cut_variable, layer_scopes, second_gathers, summed_gradients
 from tfdist.keras_repairs.sharding import loaded_state
@@ -265,8 +265,8 @@ def _of_gradients(hooks: RepairHooks) -> tuple[Repair, ...]:
         Repair(optimizer, "assign_sub", variable_updates.assign),
         Repair(optimizer, "_backend_update_step", variable_updates.update_step),
         *(Repair(kind, "build", first_averages.build) for kind in first_averages.SCHEDULE_FREE),
-        Repair(keras.optimizers.SGD, "update_step", fused_sgd.sgd),
-        Repair(keras.optimizers.Adagrad, "update_step", sparse_updates.adagrad),
+        Repair(keras.optimizers.SGD, "update_step", update_steps.sgd),
+        Repair(keras.optimizers.Adagrad, "update_step", update_steps.adagrad),
         Repair(optimizer, "_apply_weight_decay", variable_updates.as_without_strategy),
         Repair(optimizer, _OVERWRITE, _overwrite),
         Repair(optimizer, _ACCUMULATE, variable_updates.as_without_strategy),

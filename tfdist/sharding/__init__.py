@@ -2,8 +2,7 @@
 
 `sharding_mode` has the modes of `--shard`, what each of them cuts, and a run's choice; `mesh` arranges the workers
 along axes, so that those of one group share what is cut, and `shard_groups` chooses the groups of `--shard-over`; `cut`
-says which elements of a tensor each of them holds, `shared_writing` which of these it writes, and `file_parts` which
-bytes of a file.
+says which elements of a tensor each of them holds, `file_parts` which of these it writes, and to which bytes of a file.
 """
 
 from tfdist.sharding.mesh import Mesh

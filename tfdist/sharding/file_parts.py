@@ -7,9 +7,12 @@ and keeps its ranges one after another in a file of its own. All other bytes, th
 from __future__ import annotations
 
 import itertools
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from tfdist.sharding.cut import Cut
 
 _MOST = 1 << 62
 
@@ -34,6 +37,68 @@ class SharedValue:
     def part_size(self, worker: int) -> int:
         """Bytes of a worker's range."""
         return self.bounds[worker + 1] - self.bounds[worker]
+
+
+class Writing(ABC):
+    """How the workers of a job write a tensor: each a range of the shard that it has, in the order of its elements."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """The tensor's."""
+
+    @abstractmethod
+    def span(self, worker: int) -> tuple[int, int]:
+        """Where what a worker writes begins and ends in its shard, in elements."""
+
+    @abstractmethod
+    def values(self, begin: int, itemsize: int) -> list[SharedValue]:
+        """The values of a file that the tensor is, one after another.
+
+        Args:
+            begin: The place of its first byte in the file.
+            itemsize: Bytes of an element.
+        """
+
+    def size(self, worker: int) -> int:
+        """Elements that a worker writes."""
+        start, stop = self.span(worker)
+        return stop - start
+
+
+@dataclass(frozen=True)
+class SharedWriting(Writing):
+    """How a tensor is written of which each worker has a range of the elements.
+
+    Attributes:
+        cut: How the workers of a group share the tensor.
+        groups: How many groups there are, one after another: each writes as much of a shard as the others.
+    """
+
+    cut: Cut
+    groups: int = 1
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.cut.shape
+
+    def span(self, worker: int) -> tuple[int, int]:
+        group, share = divmod(worker, self.cut.workers)
+        size = self.cut.part_size(share)
+        return size * group // self.groups, size * (group + 1) // self.groups
+
+    def values(self, begin: int, itemsize: int) -> list[SharedValue]:
+        """The tensor itself, or one for each shard, of which each group writes a range."""
+        if self.groups == 1:
+            return [SharedValue(begin, tuple(bound * itemsize for bound in self.cut.bounds))]
+        return [self._of_part(share, begin, itemsize) for share in range(self.cut.workers) if self.cut.part_size(share)]
+
+    def _of_part(self, share: int, begin: int, itemsize: int) -> SharedValue:
+        bounds = [0]
+        for worker in range(self.groups * self.cut.workers):
+            written = self.size(worker) if worker % self.cut.workers == share else 0
+            bounds.append(bounds[-1] + written * itemsize)
+        return SharedValue(begin + self.cut.bounds[share] * itemsize, tuple(bounds))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@
 - `arrays/`: values of a file of weights, before they are read
 - `part_copy`, `hdf5_sparse_file`: the same where each worker writes its part; `weights_walk` says what is where
 - `training_state`: the variables of a checkpoint that differ from replica to replica
-- `nested_policies`: what the file of a quantized model says of layers inside of layers
-- `calibrated_weights`: the zeros of layers that GPTQ or AWQ has quantized
+- `quantized_layers`: what the file of a quantized model lacks
 - `downloads`: `keras.utils.get_file`, one worker of a machine at a time
 """

@@ -35,9 +35,8 @@ from tfdist.keras_repairs.sharding.optimizer_policy import is_sharded, shards_of
 from tfdist.runtime.transport.part_sums import cut_out
 from tfdist.runtime.workers import worker_count, worker_rank
 from tfdist.sharding.cut import evenly
-from tfdist.sharding.file_parts import FileParts, Segment, SharedValue
+from tfdist.sharding.file_parts import FileParts, Segment, SharedValue, SharedWriting, Writing
 from tfdist.sharding.sharding_mode import WHOLE_BELOW
-from tfdist.sharding.shared_writing import SharedWriting
 
 
 def is_shared(model: Any, strategy: tf.distribute.Strategy) -> bool:
@@ -70,13 +69,13 @@ class _Shared:
         read: This worker's part, as a tensor.
     """
 
-    writing: SharedWriting
+    writing: Writing
     dtype: np.dtype
     read: Callable[[], tf.Tensor]
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.writing.cut.shape
+        return self.writing.shape
 
     def size(self, worker: int) -> int:
         """Bytes that a worker writes."""

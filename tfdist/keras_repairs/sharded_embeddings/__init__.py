@@ -7,6 +7,6 @@ gradients; the owners update what they hold. Rows, and the optimizer's state bes
 - `sharded_embedding`: the layer that always is
 - `table_variable`: a table as its model sees it, of which this worker has some rows; `initial_rows`: what they begin as
 - `row_lookup`: vectors of rows, with their gradients; `slice_exchange`: these gradients, on their way to the owners
-- `row_penalties`, `row_constraints`: regularizers and constraints, as far as each worker can compute them for its rows
-- `sparse_updates`: updates that touch the rows of a batch alone; `lazy_adam`: Adam that does, another optimizer
+- `row_penalties`: regularizers, as far as each worker can compute them for its rows
+- `lazy_adam`: Adam that touches the rows of a batch alone, another optimizer
 """

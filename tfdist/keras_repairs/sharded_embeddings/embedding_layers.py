@@ -12,7 +12,6 @@ from keras.src import backend
 
 from tfdist.errors import UnsupportedError, UsageError
 from tfdist.keras_repairs.base.warn_once import warn_once
-from tfdist.keras_repairs.sharded_embeddings.row_constraints import check_constraint
 from tfdist.keras_repairs.sharded_embeddings.row_lookup import look_up, no_vectors
 from tfdist.keras_repairs.sharded_embeddings.row_penalties import penalty_of
 from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
@@ -23,6 +22,8 @@ from tfdist.sharding.cut import rows_evenly
 _log = logging.getLogger("tfdist")
 
 Function = Callable[..., Any]
+
+_NORMS = (keras.constraints.MaxNorm, keras.constraints.MinMaxNorm, keras.constraints.UnitNorm)
 
 
 def build(original: Function) -> Function:
@@ -64,6 +65,28 @@ def is_sharded_by(layer: keras.layers.Embedding, most: int | None) -> bool:
     if getattr(layer, "is_always_sharded", False):
         return True
     return most is not None and layer.input_dim > most and type(layer) is keras.layers.Embedding
+
+
+def check_constraint(constraint: Any, owner: str) -> None:
+    """Refuses a constraint that needs other rows.
+
+    Args:
+        constraint: Of a layer, or None.
+        owner: The layer's name.
+
+    Raises:
+        UnsupportedError: It may need all rows at once.
+    """
+    if constraint is None or type(constraint) is keras.constraints.NonNeg:
+        return
+    if type(constraint) in _NORMS and _axes(constraint) in ([1], [-1]):
+        return
+    axis = f"(axis={constraint.axis})" if type(constraint) in _NORMS else ""
+    raise UnsupportedError(
+        f"The embedding {owner!r} is sharded, and its constraint {type(constraint).__name__}{axis} may need all rows "
+        "at once. Expected NonNeg, or MaxNorm, MinMaxNorm or UnitNorm with axis=1, the norm of each row. Train it "
+        "whole, by --shard-embeddings with more rows than it has, or keras.layers.Embedding."
+    )
 
 
 def _is_to_be_sharded(layer: Any) -> bool:
@@ -136,3 +159,8 @@ def _table_for(layer: Any) -> TableVariable:
         layer.input_dim,
     )
     return table
+
+
+def _axes(constraint: Any) -> list[int]:
+    axis = constraint.axis
+    return list(axis) if isinstance(axis, list | tuple) else [axis]

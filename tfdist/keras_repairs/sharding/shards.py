@@ -17,8 +17,8 @@ from tfdist.runtime.collectives.whole_arrays import joined_array
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport.part_sums import cut_out
 from tfdist.sharding.cut import Cut
+from tfdist.sharding.file_parts import SharedWriting, Writing
 from tfdist.sharding.sharding_mode import WHOLE_BELOW
-from tfdist.sharding.shared_writing import SharedWriting
 
 
 class FullOnDemand:
@@ -91,7 +91,7 @@ class Shard(ABC):
         """This worker's shard of an array, or of a dataset of a file, of which little else is read then."""
 
     @abstractmethod
-    def writing(self, workers: int) -> SharedWriting:
+    def writing(self, workers: int) -> Writing:
         """Who of all workers of a job writes what of the shard that it has."""
 
     def is_summed(self, gradient: Any) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import keras
 import tensorflow as tf
 
-from tfdist.keras_repairs.files.nested_policies import record_nested_policies, walk
+from tfdist.keras_repairs.files.quantized_layers import record_nested_policies, walk
 from tfdist.training.quantization.quantization_method import QuantizationMethod
 
 

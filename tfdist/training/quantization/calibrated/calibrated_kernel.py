@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.files.calibrated_weights import save_all_weights
+from tfdist.keras_repairs.files.quantized_layers import save_all_weights
 from tfdist.training.quantization.calibrated.awq_scaling import awq_round
 from tfdist.training.quantization.calibrated.gptq_rounding import gptq_round
 from tfdist.training.quantization.calibrated.input_moments import InputMoments

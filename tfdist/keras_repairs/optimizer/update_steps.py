@@ -1,8 +1,9 @@
-"""Updates of SGD in one pass over memory, by TensorFlow's kernels for Keras's formulas.
+"""Update steps that compute Keras's numbers with less work: in one pass over memory, or of the rows of a batch alone.
 
 Keras writes an update as a dozen operations, each of which reads and writes arrays of the model's size. On the CPU that
 is a good part of a large model's step. (TensorFlow's kernel for Adam takes 1 - beta in the precision of the variable,
-which in float32 is off by 1e-5 from Keras's: too far from one replica's numbers.)
+which in float32 is off by 1e-5 from Keras's: too far from one replica's numbers.) Keras's Adagrad computes with its
+whole state in each step, and changes some rows where a gradient is sparse.
 """
 
 from __future__ import annotations
@@ -42,6 +43,26 @@ def sgd(original: Function) -> Function:
                 momentum=tf.cast(self.momentum, target.dtype),
                 use_nesterov=self.nesterov,
             )
+
+    return repaired
+
+
+def adagrad(original: Function) -> Function:
+    """Repairs `Adagrad.update_step` (Duchi et al., 2011) for sparse gradients of several replicas."""
+
+    def repaired(self: Any, gradient: Any, variable: Any, learning_rate: Any) -> None:
+        if not is_of_this_replica() or not isinstance(gradient, tf.IndexedSlices):
+            original(self, gradient, variable, learning_rate)
+            return
+        target = own_copy(variable)
+        sums = own_copy(self._accumulators[self._get_variable_index(variable)])
+        values, rows = tf.cast(gradient.values, target.dtype), gradient.indices
+        # A row that comes twice counts each slice's square, as with Keras.
+        sums.scatter_add(tf.IndexedSlices(tf.square(values), rows))
+        rate, epsilon = (tf.constant(number, target.dtype) if isinstance(number, float) else number
+                         for number in (learning_rate, self.epsilon))  # fmt: skip
+        steps = tf.cast(rate, target.dtype) * values / tf.sqrt(tf.gather(sums, rows) + epsilon)
+        target.scatter_sub(tf.IndexedSlices(steps, rows))
 
     return repaired
 
