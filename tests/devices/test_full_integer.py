@@ -18,7 +18,7 @@ from tfdist.training.export.export_request import ExportRequest
 from tfdist.training.export.export_steps import export
 from tfdist.training.export.full_integer import integer_writer
 from tfdist.training.export.full_integer.calibration_request import CalibrationRequest
-from tfdist.training.export.full_integer.integer_forms import integer_forms
+from tfdist.training.export.full_integer.integer_writer import integer_forms
 from tfdist.training.export.full_integer.labelled_samples import LabelledSamples
 from tfdist.training.export.input_signature import parse_signature
 from tfdist.training.export.serving_function import serving_function

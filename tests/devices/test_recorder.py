@@ -12,8 +12,7 @@ import tensorflow as tf
 
 from tests.devices.mirrored import mirrored
 from tfdist.launch.recording_request import RecordingRequest
-from tfdist.training.probes.perturbation import perturb_weights
-from tfdist.training.probes.recorder import Recorder, RecordingComplete
+from tfdist.training.probes.recorder import Recorder, RecordingComplete, perturb_weights
 from tfdist.training.probes.recording_file import Recording
 from tfdist.training.probes.weight_samples import MOST_ELEMENTS
 

@@ -12,8 +12,7 @@ import tensorflow as tf
 from tests.exactness.table import classifier, numbers
 from tfdist.errors import RunDirError
 from tfdist.rundir import RunDir
-from tfdist.training.run_record_callback import RunRecordCallback
-from tfdist.training.tensorboard_events import EventFile
+from tfdist.training.run_record_callback import EventFile, RunRecordCallback
 
 
 def fit(run: RunDir, epochs: int) -> dict[str, list[float]]:

@@ -18,7 +18,7 @@ from tfdist.errors import UnsupportedError, UsageError
 from tfdist.keras_repairs.loop.predictions import taking_predictions
 from tfdist.order.position import Position
 from tfdist.training.inference.part_store import PartStore
-from tfdist.training.inference.prediction_sink import PART_SECONDS, PredictionSink
+from tfdist.training.inference.prediction_run import PART_SECONDS, PredictionSink
 from tfdist.training.model_outputs.step_outputs import arrays_of
 
 pytestmark = pytest.mark.usefixtures("repaired")

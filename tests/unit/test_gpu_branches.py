@@ -107,7 +107,7 @@ DECIDES_NOTHING = {
     "training/config_run/run_summary.py::_waiting": "advice in words",
     "training/probes/recorder.py::write": "counts GPUs for a report",
     "training/rehearsal/fit_facts.py::peak_memory": "tells how much memory was used",
-    "training/session/device_memory.py::memory_of": "tells how much memory there is",
+    "training/session/session_setup.py::memory_of": "tells how much memory there is",
     "training/session/session_description.py::describe": "names devices",
     "training/session/session_setup.py::_set_up_recording": "counts GPUs",
     "training/session/session_setup.py::_warn_of_idle_options": "hands on what devices are",

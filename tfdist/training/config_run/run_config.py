@@ -1,12 +1,16 @@
-"""A run from a config: strategy, data, model, fit, saved model."""
+"""A run from a config: strategy, data, model, fit, saved model.
+
+Reports of a run's progress to the launcher, from a thread of their own: no step waits for them.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import logging
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -38,7 +42,6 @@ from tfdist.training.checkpoints.run_checkpoint_callback import RunCheckpointCal
 from tfdist.training.config_objects.objects import ConfigObjects, checked_objects
 from tfdist.training.config_objects.sample_shapes import naming_misfits
 from tfdist.training.config_run.progress_callback import ProgressCallback
-from tfdist.training.config_run.progress_reports import reporting
 from tfdist.training.config_run.run_resume import (
     RunStart,
     check_same_order,
@@ -56,6 +59,13 @@ from tfdist.training.supervision.stop_requests import saved_words
 from tfdist.training.weights_file import load_initial_weights
 
 _log = logging.getLogger("tfdist")
+REPORT_SECONDS = 0.25
+"""Between two reports."""
+
+_JOIN_SECONDS = 5.0
+"""How long the end of a training waits for the last report."""
+
+Tell = Callable[[Mapping[str, Any] | None], None]
 
 
 def run_config(assignment: Assignment) -> None:
@@ -265,3 +275,34 @@ def _fit(
             shuffle=False,
             verbose=0,
         )
+
+
+@contextlib.contextmanager
+def reporting(
+    progress: Callable[[], RunProgress | None], tell: Tell, seconds: float = REPORT_SECONDS
+) -> Iterator[None]:
+    """Reports progress while entered, and then that the training has ended.
+
+    Args:
+        progress: How far the run is now; None where there is nothing to report. Called in another thread.
+        tell: Passes it on; must not wait.
+        seconds: Between two reports.
+    """
+    over = threading.Event()
+
+    def report() -> None:
+        is_over = False
+        while not is_over:
+            is_over = over.wait(seconds)
+            now = progress()
+            if now is not None:
+                tell(now.to_dict())
+
+    thread = threading.Thread(target=report, name="tfdist-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(_JOIN_SECONDS)
+        tell(None)

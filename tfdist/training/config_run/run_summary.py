@@ -1,15 +1,19 @@
-"""Summaries that a run from a config prints when it starts and when it ends."""
+"""Summaries that a run from a config prints when it starts and when it ends.
+
+The best epoch of a history.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tfdist.config import RunConfig
 from tfdist.config.data_sections import SourceConfig
 from tfdist.rundir.completion import trained_text
 from tfdist.text import format_count, format_duration
 from tfdist.training.checkpoints.resume_log import change_of, place_of
-from tfdist.training.config_run.best_epoch import best_epoch
 from tfdist.training.config_run.input_description import describe_input
 from tfdist.training.config_run.input_remedy import remedy
 from tfdist.training.config_run.input_wait import InputWait
@@ -82,3 +86,21 @@ def _waiting(session: LaunchedSession, section: SourceConfig, wait: InputWait | 
         gpus = sum(name.startswith("/device:GPU") for name in session.devices)
         advice = remedy(describe_input(section, gpus), wait)
         yield f"  input    {100 * wait.share:.0f} % of the steps' time waited for data. {advice}"
+
+
+def best_epoch(
+    history: Mapping[str, Sequence[float]], validated: Callable[[int], bool] = lambda epoch: True
+) -> Iterator[str]:
+    """`epoch 8, val_loss 0.0911`: the lowest loss of the validation, or without one of the training; else nothing.
+
+    Args:
+        history: Metric -> one float an epoch, of a validation for each epoch that had one.
+        validated: Whether an epoch, counted from 0, was to have one.
+    """
+    name = next((name for name in ("val_loss", "loss") if name in history), "")
+    numbers = (epoch for epoch in itertools.count() if name == "loss" or validated(epoch))
+    values = zip(numbers, history.get(name, ()), strict=False)
+    finite = {epoch: value for epoch, value in values if math.isfinite(value)}
+    if finite:
+        best = min(finite, key=lambda epoch: finite[epoch])
+        yield f"epoch {best + 1}, {metrics_line({name: finite[best]})}"

@@ -1,4 +1,7 @@
-"""The running epoch of a run from a config: how far it is, as another thread may ask at any time."""
+"""The running epoch of a run from a config: how far it is, as another thread may ask at any time.
+
+Time that is left of an epoch and of a run, from the pace so far.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,6 @@ from dataclasses import dataclass
 from tfdist.launch.progress.run_progress import RunProgress
 from tfdist.training.config_run.input_wait import InputWait
 from tfdist.training.config_run.metric_texts import metric_texts
-from tfdist.training.config_run.time_left import Pace, TimeLeft, time_left
 from tfdist.training.metric_values import numbers
 from tfdist.training.supervision.activity_tracker import ActivitySnapshot
 
@@ -96,3 +98,44 @@ def _left(size: EpochSize, state: EpochState, activity: ActivitySnapshot, done: 
         epochs_after=size.epochs - state.epoch - 1,
         resting=resting,
     )
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How fast a run is.
+
+    Attributes:
+        step: Seconds of a step, over the last steps.
+        rest: Seconds of an epoch besides its steps: the validation, saves and callbacks at its end; 0 until an epoch
+            has ended.
+    """
+
+    step: float
+    rest: float = 0.0
+
+
+@dataclass(frozen=True)
+class TimeLeft:
+    """What is left, in seconds.
+
+    Attributes:
+        epoch: Of the epoch.
+        run: Of the run.
+    """
+
+    epoch: float
+    run: float
+
+
+def time_left(pace: Pace, *, steps: int, done: int, epochs_after: int, resting: float = 0.0) -> TimeLeft:
+    """The time that is left.
+
+    Args:
+        pace: How fast the run is.
+        steps: Steps of an epoch.
+        done: Those of this epoch that are done.
+        epochs_after: Epochs after this one.
+        resting: Seconds since the last step of this epoch; 0 while there are steps to do.
+    """
+    epoch = max(0, steps - done) * pace.step + max(0.0, pace.rest - resting)
+    return TimeLeft(epoch, epoch + epochs_after * (steps * pace.step + pace.rest))

@@ -1,4 +1,7 @@
-"""The steps of an export: the model, its samples, the artefact, and the comparison of both."""
+"""The steps of an export: the model, its samples, the artefact, and the comparison of both.
+
+What Keras itself computes, which an artefact is compared with, and how long it takes.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
@@ -21,7 +25,8 @@ from tfdist.config.section import build
 from tfdist.errors import UnsupportedError, UsageError
 from tfdist.training.artifacts.artifact_formats import FORMATS, ArtifactFormat
 from tfdist.training.artifacts.artifact_run import run_artifact
-from tfdist.training.artifacts.output_comparison import shows_nothing
+from tfdist.training.artifacts.call_times import Arrays, CallTimes, batches_of, take_times
+from tfdist.training.artifacts.output_comparison import compare_output, shows_nothing
 from tfdist.training.export.artifact_judgement import compare_outputs, default_tolerance, described, half_precision
 from tfdist.training.export.export_request import ExportRequest
 from tfdist.training.export.full_integer.calibration_samples import calibration_samples
@@ -31,21 +36,22 @@ from tfdist.training.export.full_integer.metric_comparison import compare_metric
 from tfdist.training.export.litert_writer import write_litert
 from tfdist.training.export.onnx_writer import write_onnx
 from tfdist.training.export.openvino_writer import MODEL_FILE, write_openvino
-from tfdist.training.export.reference_outputs import keras_times, reference_outputs
 from tfdist.training.export.sample_inputs import filled, first_batch, flat_inputs, made_inputs, sample_arrays
 from tfdist.training.export.saved_model_writer import write_saved_model
-from tfdist.training.export.serving_function import ServingFunction, serving_function
+from tfdist.training.export.serving_function import ServingFunction, packed, serving_function
 from tfdist.training.export.tensorrt_writer import write_tensorrt
 from tfdist.training.export.unsupported_layers import refuse_python
 from tfdist.training.export.warmup_file import write_warmup
 from tfdist.training.inference.inference_model import load_model
 from tfdist.training.libraries import check_libraries
+from tfdist.training.model_outputs.step_outputs import arrays_of
 from tfdist.training.requests.inference_request import InferenceRequest, Verb
 
 BATCH_SIZE = 32
 """Samples of a batch in the comparison, where the signature does not fix it."""
 
 Say = Callable[[str], None]
+_REPEATED = 1e-6
 
 
 def export(request: ExportRequest, say: Say) -> dict[str, Any]:
@@ -216,3 +222,51 @@ def _write(
 
 def _inputs(serving: ServingFunction) -> list[dict[str, Any]]:
     return [vars(entry) | {"shape": list(entry.shape)} for entry in serving.inputs]
+
+
+def reference_outputs(serving: ServingFunction, inputs: Arrays, batch_size: int) -> dict[str, NDArray]:
+    """The outputs of the model's `call` without training, step by step and not as the graph that is exported.
+
+    Args:
+        serving: The model.
+        inputs: Name -> [samples, ...].
+        batch_size: Samples of a call.
+
+    Returns:
+        Name -> [samples, ...]; texts as bytes, bfloat16 as float32.
+
+    Raises:
+        UnsupportedError: The model gives other outputs each time, or an output without a row for each sample.
+    """
+    batches = batches_of(inputs, batch_size)
+    found = [_outputs(serving, batch) for batch in batches]
+    for name, again in _outputs(serving, batches[0]).items():
+        apart = compare_output(name, found[0][name], again).difference
+        if apart > _REPEATED:
+            raise UnsupportedError(
+                f"The model draws at random: two calls of Keras with the same samples differ by {apart:.2g} in the "
+                f"output {name!r}, so that nothing can be compared with it. Expected the same outputs for the same "
+                "samples. Draw outside of the model, or only while it trains."
+            )
+    return {name: np.concatenate([one[name] for one in found]) for name in found[0]}
+
+
+def keras_times(serving: ServingFunction, inputs: Arrays, batch_size: int) -> CallTimes:
+    """How long Keras takes: the model as a `tf.function`, as `predict` calls it, without the work around that."""
+
+    def forward(*flat: tf.Tensor) -> Any:
+        return serving.model(packed(serving.structure, iter(flat)), training=False)
+
+    function = tf.function(forward, reduce_retracing=True, autograph=False)
+
+    def call(batch: Arrays) -> Any:
+        return tf.nest.map_structure(lambda value: value.numpy(), function(*map(tf.constant, batch.values())))
+
+    return take_times(call, inputs, batch_size, is_fixed=serving.fixed_batch is not None)
+
+
+def _outputs(serving: ServingFunction, batch: Arrays) -> dict[str, NDArray]:
+    samples = len(next(iter(batch.values())))
+    found = serving(*map(tf.constant, batch.values()))
+    arrays = {name: arrays_of(value, (), samples)["output"] for name, value in found.items()}
+    return {name: array.astype(np.bytes_) if array.dtype.hasobject else array for name, array in arrays.items()}

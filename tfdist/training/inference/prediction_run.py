@@ -1,15 +1,22 @@
-"""A prediction: all samples once, in the order of the data, over all workers, and one file of them at the end."""
+"""A prediction: all samples once, in the order of the data, over all workers, and one file of them at the end.
+
+Throughput of predictions: a line now and then that says how far they are, and how fast.
+
+Sink of predictions: takes the outputs of each step, and keeps them on the disk part by part.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
+from numpy.typing import NDArray
 
 from tfdist.data.pipeline import OpenedDataset
 from tfdist.errors import UsageError
@@ -18,19 +25,30 @@ from tfdist.order.position import Position
 from tfdist.rundir import State, atomic_files
 from tfdist.rundir.directory_exchange import making_directory
 from tfdist.runtime.collectives.decisions import broadcast
+from tfdist.text import format_count, format_countdown
 from tfdist.training.announcements import Announce
 from tfdist.training.config_objects.sample_shapes import naming_misfits
 from tfdist.training.inference.outputs.kept_outputs import MANIFEST_FILE, KeptOutputs, identity
 from tfdist.training.inference.outputs.output_formats import output_format
 from tfdist.training.inference.outputs.sharded_output import shard_count, write_shards
 from tfdist.training.inference.part_store import PartStore, parts_folder
-from tfdist.training.inference.prediction_sink import PredictionSink
-from tfdist.training.inference.throughput import Throughput
 from tfdist.training.model_outputs.output_activations import gives
-from tfdist.training.model_outputs.step_outputs import names_of
+from tfdist.training.model_outputs.output_columns import OutputColumn, column_of
+from tfdist.training.model_outputs.step_outputs import arrays_of, names_of
 from tfdist.training.requests.inference_request import InferenceRequest, PredictionRequest
 from tfdist.training.session.session import LaunchedSession
 from tfdist.training.weights_file import digest_of
+
+LINE_SECONDS = 10.0
+"""Between two lines."""
+PART_BYTES = 32 << 20
+"""What is kept in memory until a part is written, about."""
+
+PART_SECONDS = 30.0
+"""How long predictions are kept in memory alone: what a kill may cost, besides a step."""
+
+_TEXT_BYTES = 64
+"""Memory of a text, about."""
 
 
 def predict(
@@ -199,3 +217,110 @@ def _make_folder(
         atomic_files.write_json(temporary / MANIFEST_FILE, kept.to_json(), named_by="--output")
     lossy = ", ".join(column.name for column in store.columns if column.dtype == "float64")
     return sum(file.size for file in files), [f"float64 is float32 in a TFRecord file: {lossy}"] if lossy else []
+
+
+class Throughput:
+    """Says how far predictions are.
+
+    Args:
+        samples: All samples.
+        done: Those that an earlier start has predicted.
+        announce: Says a line.
+        clock: Seconds, never going back.
+    """
+
+    def __init__(
+        self, samples: int, done: int, announce: Announce, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._samples, self._before, self._announce, self._clock = samples, done, announce, clock
+        self._begun = self._said = clock()
+        self._done = done
+
+    def reach(self, done: int) -> None:
+        """So many samples have been predicted, from the first one on."""
+        self._done, now = done, self._clock()
+        if now - self._said >= LINE_SECONDS and done < self._samples:
+            self._said = now
+            left = format_countdown((self._samples - done) / max(self.rate, 1e-9))
+            share = f"{done:,} of {format_count(self._samples, 'sample')} ({done / self._samples:.0%})"
+            self._announce(f"{share}, {self.rate:,.0f} samples/s, {left} left")
+
+    @property
+    def predicted(self) -> int:
+        """The samples that this start has predicted."""
+        return self._done - self._before
+
+    @property
+    def rate(self) -> float:
+        """Samples a second, of this start."""
+        return self.predicted / max(self.seconds, 1e-9)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the beginning of this start."""
+        return self._clock() - self._begun
+
+
+def _bytes_of(array: NDArray) -> int:
+    return array.size * _TEXT_BYTES if array.dtype.hasobject else array.nbytes
+
+
+class PredictionSink:
+    """Takes predictions in the order of the samples.
+
+    Args:
+        store: Where they are kept; those of the samples before are there.
+        names: The names of the outputs; see `arrays_of`.
+        sizes: The samples of the next execution, by the samples before it.
+        part_samples: After how many samples a part is complete; None for as many as take `PART_BYTES`.
+        taken: Called after each step with the samples that have been predicted, from the first one on.
+        check: Called with the outputs before any are kept; what it raises refuses them.
+        clock: Seconds, never going back.
+    """
+
+    def __init__(
+        self,
+        store: PartStore,
+        names: Sequence[str],
+        sizes: Callable[[int], int],
+        part_samples: int | None,
+        taken: Callable[[int], None],
+        check: Callable[[Sequence[OutputColumn]], None] = lambda columns: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store, self._names, self._sizes, self._part_samples = store, names, sizes, part_samples
+        self._taken, self._check, self._clock = taken, check, clock
+        self._steps: list[Mapping[str, NDArray]] = []
+        self._done = store.done
+        self._bytes, self._begun = 0, clock()
+
+    def take(self, outputs: Any) -> None:
+        """Takes the outputs of the next execution.
+
+        Raises:
+            TfdistError: They cannot be kept: see `arrays_of` and `PartStore.add`.
+        """
+        samples = self._sizes(self._done)
+        if not self._steps:
+            self._begun = self._clock()
+        arrays = arrays_of(outputs, self._names, samples)
+        if self._done == self._store.done:
+            self._check([column_of(name, array) for name, array in arrays.items()])
+        self._steps.append(arrays)
+        self._done += samples
+        self._bytes += sum(map(_bytes_of, arrays.values()))
+        if self._is_complete():
+            self.flush()
+        self._taken(self._done)
+
+    def flush(self) -> None:
+        """Keeps what has been taken."""
+        if self._steps:
+            steps, self._steps, self._bytes = self._steps, [], 0
+            self._store.add({name: np.concatenate([step[name] for step in steps]) for name in steps[0]})
+
+    def _is_complete(self) -> bool:
+        if self._part_samples is not None and self._done - self._store.done >= self._part_samples:
+            return True
+        is_large = self._part_samples is None and self._bytes >= PART_BYTES
+        return is_large or self._clock() - self._begun >= PART_SECONDS

@@ -1,4 +1,7 @@
-"""Recorder of a run for `tfdist verify`: loss, metrics, gradients and weights, step by step."""
+"""Recorder of a run for `tfdist verify`: loss, metrics, gradients and weights, step by step.
+
+Perturbation of a model's weights by about a rounding error, to see what rounding alone does to its training.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,16 @@ from tfdist.keras_repairs.model_checks.model_facts import model_facts
 from tfdist.keras_repairs.sharding.full_state import full_weights
 from tfdist.launch.recording_request import RecordingRequest
 from tfdist.training.metric_values import loss_scale, metric_values
-from tfdist.training.probes.perturbation import perturb_weights
 from tfdist.training.probes.recording_file import Moment, Recording
 from tfdist.training.probes.step_fingerprints import StepFingerprints
 from tfdist.training.probes.step_observer import StepObserverCallback
 from tfdist.training.probes.weight_samples import sample
+
+_SEED = 11
+_SPACING = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+"""Distance of neighbouring numbers of a dtype, relative to them."""
+
+_HALF = ("float16", "bfloat16")
 
 
 class RecordingComplete(SystemExit):
@@ -115,3 +123,22 @@ class Recorder:
             weights, differences = sample(model.weights, self._steps + 1, self._strategy)
         fit = len(self._models) - 1
         self._moments.append(Moment(self._step, fit, values or {}, norm, data, weights, differences))
+
+
+def perturb_weights(model: keras.Model) -> None:
+    """Multiplies every element of the trainable weights with 1 + e or 1 - e, the same ones in every run.
+
+    e is four times the spacing of numbers in the weight's dtype, relative to them; or half of that in the dtype that
+    the model computes in, where it has 16 bits.
+
+    Args:
+        model: Built, on one replica.
+    """
+    half = [_SPACING[dtype] for dtype in {str(layer.compute_dtype) for layer in model.layers} if dtype in _HALF]
+    for number, weight in enumerate(model.trainable_weights):
+        if weight.dtype not in _SPACING:
+            continue
+        value = tf.convert_to_tensor(weight.value)
+        up = tf.random.stateless_uniform(value.shape, [_SEED, number]) < 0.5
+        e = max([4 * _SPACING[weight.dtype], *(spacing / 2 for spacing in half)])
+        weight.assign(tf.where(up, value * (1 + e), value * (1 - e)))

@@ -1,17 +1,26 @@
-"""A quantization: measured before, quantized on the chief, and measured again by all workers."""
+"""A quantization: measured before, quantized on the chief, and measured again by all workers.
+
+The calibration of a quantization: all workers run the float model, and the chief rounds its kernels.
+
+Result of a quantization, in JSON's types.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import shutil
-from collections.abc import Callable, Set
-from dataclasses import replace
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import keras
 import tensorflow as tf
 
+from tfdist import data
+from tfdist.config.data_sections import SourceConfig
+from tfdist.config.section import build
 from tfdist.data.pipeline import OpenedDataset
 from tfdist.errors import UnsupportedError
 from tfdist.rundir import atomic_files
@@ -19,17 +28,19 @@ from tfdist.rundir.temp_names import temporary_folder
 from tfdist.runtime.collectives.chief_broadcast import text_from_chief
 from tfdist.runtime.outside_strategy import outside_strategy
 from tfdist.training.announcements import Announce
-from tfdist.training.quantization.calibration_run import calibrate
-from tfdist.training.quantization.drop_budget import DropBudget, choose_metric
+from tfdist.training.config_objects.sample_shapes import naming_misfits
+from tfdist.training.quantization.calibrated.input_moments import measure_moments, run_through
+from tfdist.training.quantization.calibrated.kernel_calibration import KernelCalibration
+from tfdist.training.quantization.drop_budget import DropBudget, JudgedMetric, choose_metric
 from tfdist.training.quantization.file_evaluation import FileEvaluation
-from tfdist.training.quantization.layer_choice import Metrics, choose_layers
-from tfdist.training.quantization.layer_quantization import quantized_names, weight_bytes
+from tfdist.training.quantization.layer_choice import LayerChoice, Metrics, choose_layers
+from tfdist.training.quantization.layer_quantization import layers_by_name, quantized_names, weight_bytes
 from tfdist.training.quantization.quantization_method import (
     CalibratedMethod,
     KerasMethod,
     QuantizationMethod,
+    input_sizes,
 )
-from tfdist.training.quantization.quantization_result import Measured, layer_rows
 from tfdist.training.quantization.quantized_files import QuantizedFiles
 from tfdist.training.quantization.sample_time import model_seconds
 from tfdist.training.quantization.shown_outputs import SAMPLES, model_shows_nothing
@@ -185,3 +196,128 @@ def _finish(
         with atomic_files.replacing(Path(asked.path), named_by="--output") as temporary:
             shutil.copyfile(written, temporary)
     return result
+
+
+def calibrate(
+    asked: KernelCalibration,
+    model: keras.Model,
+    names: Sequence[str],
+    batch_size: int,
+    strategy: tf.distribute.Strategy,
+    method: CalibratedMethod | None,
+    announce: Announce,
+) -> int:
+    """Measures what layers take in, and rounds their kernels. All workers call it together.
+
+    Args:
+        asked: What is asked for.
+        model: The float model, under the strategy.
+        names: Its layers, by `layers_by_name`.
+        batch_size: Samples of a step over all replicas, at most.
+        strategy: The strategy in force.
+        method: Takes the kernels, on the chief; None elsewhere.
+        announce: Says a line.
+
+    Returns:
+        How many samples were read: those asked for, up to whole steps, or all there are.
+
+    Raises:
+        DataError: They cannot be read, or are not what the model takes.
+    """
+    section = build(SourceConfig, dict(asked.section), asked.key)
+    steps = math.ceil(asked.samples / batch_size)
+    size = math.ceil(asked.samples / steps)
+    opened = data.from_config(section, size, asked.seed, strategy, asked.key)
+    steps = min(steps, math.ceil(opened.samples / size))
+    samples = min(steps * size, opened.samples)
+    layers = layers_by_name(model)
+    sizes = input_sizes({name: layers[name] for name in names})
+    announce(f"calibrates {len(sizes)} layers on {samples:,} samples of {asked.key}")
+    with naming_misfits(model, None, {asked.key: opened.batches}):
+        chosen = {name: (layers[name], inputs) for name, inputs in sizes.items()}
+        for name, moments in measure_moments(chosen, lambda: run_through(model, opened.batches, steps), strategy):
+            if method is not None:
+                method.take(name, layers[name], moments)
+    return samples
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was measured.
+
+    Attributes:
+        samples: On how many samples.
+        before: What the float model has.
+        metric: The metric that was judged by.
+        choice: The layers that were chosen, and what came of them.
+        shows_nothing: Why no metric could become worse, in words; empty where one could.
+        is_bounded: Whether there is a budget.
+    """
+
+    samples: int
+    before: Metrics
+    metric: JudgedMetric
+    choice: LayerChoice
+    shows_nothing: str = ""
+    is_bounded: bool = False
+
+    @property
+    def is_held(self) -> bool:
+        """Whether there is no budget, or one that is held and could be exceeded."""
+        return self.choice.is_held and not (self.is_bounded and self.shows_nothing)
+
+    def drop(self, after: Metrics) -> float:
+        """How much worse `after` is than the float model."""
+        return self.metric.drop(self.before[self.metric.name], after[self.metric.name])
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it but the layers."""
+        return {
+            "samples": self.samples,
+            "metric": self.metric.name,
+            "best": self.metric.best,
+            "before": {"metrics": dict(self.before)},
+            "after": {"metrics": dict(self.choice.after)},
+            "drop": self.drop(self.choice.after),
+            "held": self.is_held,
+            "shows_nothing": self.shows_nothing,
+        }
+
+
+def layer_rows(
+    files: QuantizedFiles, quantized: keras.Model, measured: Measured, kept: Set[str]
+) -> list[dict[str, Any]]:
+    """What came of each layer that has weights, in the order of the model.
+
+    Args:
+        files: What was known of them before.
+        quantized: The model as a file gave it back.
+        measured: What was measured.
+        kept: Those that the user has kept in float.
+
+    Returns:
+        For each layer its name and class, the bytes of its weights before and after, why it is in float (None where it
+        is quantized), and where it was measured alone, the metrics and the drop.
+    """
+    after = {name: weight_bytes(layer) for name, layer in layers_by_name(quantized).items()}
+    reasons = {
+        **dict.fromkeys(files.layers.keys() - set(files.names), "not covered"),
+        **dict.fromkeys(files.unrecordable, "no file could say so"),
+        **dict.fromkeys(kept, "--keep-float"),
+        **dict.fromkeys(measured.choice.freed, "--max-drop"),
+    }
+    rows = []
+    for name, facts in files.layers.items():
+        alone = measured.choice.alone.get(name)
+        rows.append(
+            {
+                "name": name,
+                "kind": facts.kind,
+                "bytes_before": facts.size,
+                "bytes_after": after[name],
+                "float_because": reasons.get(name),
+                "alone": None if alone is None else dict(alone),
+                "drop_alone": None if alone is None else measured.drop(alone),
+            }
+        )
+    return rows

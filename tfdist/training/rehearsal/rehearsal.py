@@ -1,4 +1,7 @@
-"""Connects a rehearsal to the repairs of Keras: which callbacks each call gets, and where they write."""
+"""Connects a rehearsal to the repairs of Keras: which callbacks each call gets, and where they write.
+
+The callback that ends the training and each evaluation of a rehearsal after a few steps.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,6 @@ import keras
 
 from tfdist.keras_repairs.base.diverted_files import diverted_files
 from tfdist.launch.rehearsal.rehearsal_request import RehearsalRequest
-from tfdist.training.rehearsal.step_limit import StepLimitCallback
 
 _PLACES: tuple[tuple[type, tuple[str, ...]], ...] = (
     (keras.callbacks.ModelCheckpoint, ("filepath",)),
@@ -54,3 +56,34 @@ def _divert(callback: Any, names: Sequence[str]) -> None:
         value = getattr(callback, name, None)
         if isinstance(value, str | Path):
             setattr(callback, name, diverted_files.place(value))
+
+
+class StepLimitCallback(keras.callbacks.Callback):
+    """Stops after some executions of steps; stands among the callbacks of every worker.
+
+    Args:
+        steps: How many.
+    """
+
+    stops_at_batches = True
+
+    def __init__(self, steps: int) -> None:
+        super().__init__()
+        self._most = steps
+        self._trained = self._tested = 0
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self._trained = 0
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self._trained += 1
+        if self._trained >= self._most:
+            self.model.stop_training = True
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        self._tested = 0
+
+    def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
+        self._tested += 1
+        if self._tested >= self._most:
+            self.model.stop_evaluating = True

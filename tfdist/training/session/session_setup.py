@@ -1,13 +1,26 @@
-"""Sets up a session: devices, strategy, seed, the repairs of Keras and their listeners."""
+"""Sets up a session: devices, strategy, seed, the repairs of Keras and their listeners.
+
+The memory that a worker's devices have for a training, and which workers have it together.
+
+Start of the cluster: reports that this worker waits for the others, and bounds the wait.
+
+Until every worker has joined, TensorFlow's `context.ensure_initialized` holds Python's lock in native code and waits
+for up to an hour (seen with TensorFlow 2.21): no Python thread of this process can watch it. So others do: the
+launcher, which is told beforehand how long it may take; the kernel, where the launcher is gone; and last, a C thread.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import dataclasses
+import faulthandler
 import functools
 import logging
 import secrets
-from collections.abc import Sequence
+import signal
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,9 +30,12 @@ import numpy as np
 import tensorflow as tf
 
 from tfdist import keras_repairs
+from tfdist.cluster.cluster_spec import Cluster
 from tfdist.launch.environment import Assignment, check_environment, read_gpu_emulation
 from tfdist.launch.recording_request import RecordingRequest
 from tfdist.launch.rehearsal.rehearsal_request import RehearsalRequest
+from tfdist.plan.memory.host_memory import most_memory
+from tfdist.plan.memory.state_check import SharedMemorySize
 from tfdist.rundir import RunDir
 from tfdist.rundir.ledger_lines import TimeKind
 from tfdist.runtime import devices
@@ -27,6 +43,8 @@ from tfdist.runtime import strategy as strategies
 from tfdist.runtime.batches.host_feed.host_feed import HostFeed
 from tfdist.runtime.collectives.decisions import broadcast
 from tfdist.runtime.collectives.traced_progress import TracedProgress
+from tfdist.runtime.devices import DeviceRequest, workers_on_a_gpu
+from tfdist.runtime.gpu_memory import total_memory
 from tfdist.runtime.nccl_version import lets_workers_share_a_gpu, nccl_version
 from tfdist.runtime.offload.offloading import offloading_of
 from tfdist.runtime.run_seed import run_seed
@@ -42,8 +60,6 @@ from tfdist.training.probes.tracer import Tracer
 from tfdist.training.rehearsal import rehearsal
 from tfdist.training.rehearsal.fit_planner import FitPlanner
 from tfdist.training.results.script_results import ScriptResults
-from tfdist.training.session.cluster_start import forming
-from tfdist.training.session.device_memory import memory_of
 from tfdist.training.session.generated_code import keep_generated_code_apart, keep_generated_code_in
 from tfdist.training.session.idle_options import idle_options
 from tfdist.training.session.session import LaunchedSession, Session
@@ -54,6 +70,9 @@ from tfdist.training.supervision.training_monitor import TrainingMonitor
 from tfdist.training.supervision.watchdog import Watchdog
 
 _log = logging.getLogger("tfdist")
+_MIB = 1 << 20
+_PR_SET_PDEATHSIG = 1
+"""Linux: sets the signal that this process gets when the thread that started it ends."""
 
 
 def set_up(context: WorkerContext, request: devices.DeviceRequest) -> Session:
@@ -275,3 +294,86 @@ def _rehearsing(request: RehearsalRequest) -> dict[str, Any]:
     rehearsal.begin(request)
     chosen = functools.partial(rehearsal.chosen_callbacks, request)
     return {"chosen_callbacks": chosen, "most_epochs": None if request.plans else 1}
+
+
+def memory_of(index: int, request: DeviceRequest, names: Sequence[str]) -> SharedMemorySize:
+    """The memory in which a worker's replicas have what they train.
+
+    Where it is not sure which memory that is, the larger one is told.
+
+    Args:
+        index: The worker's.
+        request: The devices that it asked for.
+        names: The devices of its replicas.
+    """
+    here = _of_host(index, request, copies=len(names))
+    if names[0].startswith("/device:GPU"):
+        if request.memory_limit is not None:
+            limit = request.memory_limit * _MIB
+            return SharedMemorySize(limit, "a device as --memory-limit has it", (index,), host=here)
+        gpus = len(tf.config.list_physical_devices("GPU"))
+        known = [total_memory(number) for number in range(gpus)]
+        size = max((found for found in known if found is not None), default=None)
+        sharing = workers_on_a_gpu(gpus if request.gpus is None else len(request.gpus), request)
+        return SharedMemorySize(
+            size, "a GPU of this host", (index,), copies=(request.logical or 1) * sharing, host=here
+        )
+    return here
+
+
+def _of_host(index: int, request: DeviceRequest, copies: int) -> SharedMemorySize:
+    first = index - request.local_rank
+    # Workers that do not share their cores may be in control groups of their own.
+    is_shared = request.sharing in (None, request.local_size) and first >= 0
+    workers = tuple(range(first, first + request.local_size)) if is_shared else (index,)
+    return SharedMemorySize(most_memory(), "this host, its limits and swap included,", workers, copies=copies)
+
+
+@contextlib.contextmanager
+def forming(index: int, cluster: Cluster | None, seconds: float, link: LauncherLink | None) -> Iterator[None]:
+    """Around the forming of a cluster of several workers.
+
+    Args:
+        index: This worker's index.
+        cluster: All workers.
+        seconds: How long it may take; see `bounded`.
+        link: The connection to the launcher, which then says what is waited for; None without one.
+    """
+    if link is None:
+        print(
+            f"tfdist: worker {index} waits until all of {cluster} have joined, for {seconds:g} s at most. Each must "
+            "reach every other on its port: `tfdist doctor --workers ...` finds out whether they do.",
+            file=sys.stderr,
+            flush=True,
+        )
+    with (
+        contextlib.nullcontext() if link is None else link.heartbeat.forming(),
+        bounded(seconds, has_launcher=link is not None and link.channel is not None),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def bounded(seconds: float, *, has_launcher: bool) -> Iterator[None]:
+    """Ends the process if what is inside takes too long, even while native code holds Python's lock.
+
+    Args:
+        seconds: The bound, after which the process ends with exit code 1 and its stacks on stderr.
+        has_launcher: Whether the parent of this process is its launcher: then the process ends when the parent does.
+    """
+    if sys.__stderr__ is not None:
+        faulthandler.dump_traceback_later(seconds, exit=True, file=sys.__stderr__)
+    if has_launcher:
+        _end_with_parent(signal.SIGKILL)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+        if has_launcher:
+            _end_with_parent(0)
+
+
+def _end_with_parent(number: int) -> None:
+    """Asks the kernel for a signal when the parent ends; 0 for none. It does nothing on other systems than Linux."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)

@@ -1,4 +1,7 @@
-"""Activity of a worker: what it is doing and has spent its time on. Pure: every event comes with its time."""
+"""Activity of a worker: what it is doing and has spent its time on. Pure: every event comes with its time.
+
+Tally of a process's seconds by what they were spent on.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ from dataclasses import dataclass
 
 from tfdist.rundir import State
 from tfdist.rundir.ledger_lines import TimeKind
-from tfdist.training.supervision.time_tally import TimeTally
 
 SHORT_SECONDS = 0.2
 """What happens between two batches is a callback's when it takes longer than this; else it belongs to the steps."""
@@ -264,3 +266,43 @@ class Activity:
         if self._has_stepped:
             return TimeKind.OTHER
         return TimeKind.BUILDING if self._has_formed else TimeKind.START_UP
+
+
+class TimeTally:
+    """Adds up seconds by kind, and takes the time that steps waited for data off the time of the steps.
+
+    Args:
+        now: The time, in seconds.
+    """
+
+    def __init__(self, now: float) -> None:
+        self._now = now
+        self._seconds: dict[TimeKind, float] = {}
+        self._waited = self._due = 0.0
+        self._forgives = True
+
+    def charge(self, kind: TimeKind, now: float) -> None:
+        """Adds the time since the last charge to `kind`."""
+        # What the first batches waited for belongs to compiling.
+        self._forgives = self._forgives or kind is TimeKind.COMPILE
+        self._seconds[kind] = self._seconds.get(kind, 0.0) + max(0.0, now - self._now)
+        self._now = max(self._now, now)
+
+    def wait_for_data(self, total: float) -> None:
+        """Notes the seconds that training steps have waited for data since the process began: no step time."""
+        if not self._forgives:
+            self._due += max(0.0, total - self._waited)
+        self._waited = total
+        self._forgives = False
+
+    def take(self) -> dict[TimeKind, float]:
+        """The seconds that were charged since the last call, or since the beginning."""
+        seconds = {kind: spent for kind, spent in self._seconds.items() if spent}
+        # A wait that is longer than the interval is taken off the steps of the next ones.
+        waited = min(self._due, seconds.get(TimeKind.STEP, 0.0))
+        if waited:
+            self._due -= waited
+            seconds[TimeKind.STEP] -= waited
+            seconds[TimeKind.INPUT] = waited
+        self._seconds = {}
+        return seconds

@@ -1,4 +1,7 @@
-"""How far a run is, from what its callbacks and the tracker of its activity know."""
+"""How far a run is, from what its callbacks and the tracker of its activity know.
+
+The time that is left of an epoch and of a run.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import pytest
 from tfdist.launch.progress.run_progress import RunProgress
 from tfdist.rundir import State
 from tfdist.training.config_run.input_wait import InputWait
-from tfdist.training.config_run.running_epoch import EpochSize, EpochState, progress_of
+from tfdist.training.config_run.running_epoch import EpochSize, EpochState, Pace, TimeLeft, progress_of, time_left
 from tfdist.training.supervision.activity_tracker import ActivitySnapshot
 
 SIZE = EpochSize(epochs=3, steps=10, validation_steps=4)
@@ -55,3 +58,17 @@ def test_a_later_validation_takes_as_long_as_the_last() -> None:
         EpochState(1, {"loss": 0.5}, validated=1, rest=3.0, last_step=99.0), state=State.EVALUATING, step=20
     )
     assert (told.state, told.validated, told.epoch_left, told.run_left) == (State.EVALUATING, 1, 2.0, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("pace", "options", "left"),
+    [
+        (Pace(0.5), {"done": 4, "epochs_after": 2}, TimeLeft(3.0, 13.0)),
+        (Pace(0.5, 2.0), {"done": 4, "epochs_after": 2}, TimeLeft(5.0, 19.0)),
+        (Pace(0.5, 2.0), {"done": 10, "epochs_after": 1, "resting": 1.5}, TimeLeft(0.5, 7.5)),
+        # A validation that takes longer than the last one is not over before it ends.
+        (Pace(0.5, 2.0), {"done": 10, "epochs_after": 0, "resting": 3.0}, TimeLeft(0.0, 0.0)),
+    ],
+)
+def test_time_left(pace: Pace, options: dict[str, Any], left: TimeLeft) -> None:
+    assert time_left(pace, steps=10, **options) == left

@@ -1,20 +1,29 @@
-"""Writes LiteRT in integers, with the ranges of activations that samples have."""
+"""Writes LiteRT in integers, with the ranges of activations that samples have.
+
+Layers that compute the same by operations of which LiteRT has kernels in integers.
+
+LayerNormalization negates the mean and squares differences, and an Embedding adds to numbers of rows that are negative:
+LiteRT has the first in float alone, the second not in int16, and does not calibrate the third.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.model_checks.model_layers import layers_of
 from tfdist.text import safe_str
 from tfdist.training.artifacts.artifact_runtimes import SIGNATURE, litert_interpreter
-from tfdist.training.export.full_integer.integer_forms import integer_forms
 from tfdist.training.export.litert_writer import write_litert
 from tfdist.training.export.serving_function import ServingFunction
 from tfdist.training.export.unsupported_layers import layer_at
@@ -28,6 +37,7 @@ _OPERATIONS = {
     ],
 }
 """Bits of an activation -> the sets of operations that a file may have."""
+Call = Callable[[Any], Any]
 
 
 def write_integers(
@@ -98,3 +108,53 @@ def float_layers(file: Path, serving: ServingFunction) -> list[str]:
         if one["index"] not in outside and np.issubdtype(one["dtype"], np.floating)
     ]
     return list(dict.fromkeys(layer for name in names if (layer := layer_at(name, serving))))
+
+
+@contextlib.contextmanager
+def integer_forms(model: keras.Model) -> Iterator[None]:
+    """Inside, a model that is traced has these forms.
+
+    Args:
+        model: A built model, whose layers compute in float32.
+    """
+    with contextlib.ExitStack() as stack:
+        for layer in layers_of(model):
+            form = _form_of(layer)
+            if form is not None:
+                stack.callback(setattr, layer, "call", layer.call)
+                layer.call = form
+        yield
+
+
+def _form_of(layer: keras.layers.Layer) -> Call | None:
+    if layer.compute_dtype != "float32" or layer.quantization_mode is not None or not layer.built:
+        return None
+    if type(layer) is keras.layers.LayerNormalization and not getattr(layer, "rms_scaling", False):
+        return _normalization(layer)
+    if type(layer) is keras.layers.Embedding and not layer.lora_enabled:
+        return _lookup(layer)
+    return None
+
+
+def _normalization(layer: keras.layers.Layer) -> Call:
+    axes = tuple(layer.axis) if isinstance(layer.axis, list | tuple) else (layer.axis,)
+
+    def call(inputs: Any) -> Any:
+        rank = len(inputs.shape)
+        shape = [inputs.shape[axis] if axis in {each % rank for each in axes} else 1 for axis in range(rank)]
+        difference = inputs - keras.ops.mean(inputs, axis=axes, keepdims=True)
+        variance = keras.ops.mean(difference * difference, axis=axes, keepdims=True)
+        outputs = difference * keras.ops.rsqrt(variance + layer.epsilon)
+        if layer.gamma is not None:
+            outputs = outputs * keras.ops.reshape(layer.gamma, shape)
+        return outputs if layer.beta is None else outputs + keras.ops.reshape(layer.beta, shape)
+
+    return call
+
+
+def _lookup(layer: keras.layers.Layer) -> Call:
+    # Keras takes a negative number for one from the end of the table; here it is outside of it.
+    def call(inputs: Any) -> Any:
+        return tf.gather(tf.convert_to_tensor(layer.embeddings), keras.ops.cast(inputs, "int32"))
+
+    return call

@@ -7,7 +7,7 @@ import pytest
 
 from tfdist.errors import WorkerFailedError
 from tfdist.launch.trace_request import TraceRequest
-from tfdist.training.probes.step_holds import StepHolds
+from tfdist.training.probes.tracer import StepHolds
 
 
 @pytest.fixture

@@ -16,13 +16,13 @@ import pytest
 
 from tests.waiting import until
 from tfdist.cluster import Cluster
-from tfdist.training.session import cluster_start
+from tfdist.training.session import session_setup
 
 PR_GET_PDEATHSIG = 2
 
 HOLD = """
 import ctypes, os, sys
-from tfdist.training.session.cluster_start import bounded
+from tfdist.training.session.session_setup import bounded
 
 with bounded(float(sys.argv[1]), has_launcher=sys.argv[2] == "launched"):
     print(os.getpid(), flush=True)
@@ -97,7 +97,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
 def test_what_comes_after_it_may_take_any_time(asked: list[object]) -> None:
     """Also after an error."""
-    with pytest.raises(KeyError), cluster_start.bounded(7.0, has_launcher=True):
+    with pytest.raises(KeyError), session_setup.bounded(7.0, has_launcher=True):
         assert (asked, signal_of_parents_end()) == ([7.0], signal.SIGKILL)
         raise KeyError
     assert (asked, signal_of_parents_end()) == ([7.0, "cancelled"], 0)
@@ -107,7 +107,7 @@ def test_a_worker_without_a_launcher_says_whom_it_waits_for(
     asked: list[object], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Before nothing in its process can speak."""
-    with cluster_start.forming(1, Cluster.parse("a:1,b:2"), 600.0, None):
+    with session_setup.forming(1, Cluster.parse("a:1,b:2"), 600.0, None):
         assert "worker 1 waits until all of a:1,b:2 have joined, for 600 s at most" in capsys.readouterr().err
         assert (asked, signal_of_parents_end()) == ([600.0], 0)
     assert asked == [600.0, "cancelled"]

@@ -10,7 +10,7 @@ import pytest
 
 from tfdist.launch.progress.run_progress import RunProgress
 from tfdist.rundir import State
-from tfdist.training.config_run.progress_reports import reporting
+from tfdist.training.config_run.run_config import reporting
 
 
 class Listener:

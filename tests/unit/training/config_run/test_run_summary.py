@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tfdist.training.config_run.best_epoch import best_epoch
+from tfdist.training.config_run.run_summary import best_epoch
 
 
 @pytest.mark.parametrize(

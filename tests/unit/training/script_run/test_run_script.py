@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
-from tfdist.training.script_run.eager_execution import keep_eager
+from tfdist.training.script_run.run_script import keep_eager
 
 
 @pytest.mark.parametrize("name", ["disable_eager_execution", "disable_v2_behavior"])

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfdist.training.supervision.step_rate import SECONDS, STEPS, StepMark, StepRate
+from tfdist.training.supervision.training_monitor import SECONDS, STEPS, StepMark, StepRate
 
 
 def paced(*, steps: int, seconds: float, samples: float = 32, waited: float = 0.0, marks: int) -> StepRate:

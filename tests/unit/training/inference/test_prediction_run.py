@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tfdist.training.inference.throughput import LINE_SECONDS, Throughput
+from tfdist.training.inference.prediction_run import LINE_SECONDS, Throughput
 
 
 def test_a_line_now_and_then() -> None:

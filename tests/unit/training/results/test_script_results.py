@@ -10,8 +10,8 @@ import pytest
 from tfdist.launch.run_dir.epoch_metrics import read_metrics
 from tfdist.rundir import RunDir
 from tfdist.rundir.bounded_disk import BoundedDisk
-from tfdist.training.results import script_record
-from tfdist.training.results.script_record import ScriptRecordCallback
+from tfdist.training.results import script_results
+from tfdist.training.results.script_results import ScriptRecordCallback
 
 
 def test_epochs_are_counted_on_from_fit_to_fit(tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_epochs_are_counted_on_from_fit_to_fit(tmp_path: Path) -> None:
 
 def test_many_short_epochs_are_written_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr(script_record.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(script_results.time, "monotonic", lambda: now[0])
     written: list[int] = []
     record = ScriptRecordCallback(RunDir(tmp_path))
 
@@ -45,7 +45,7 @@ def test_many_short_epochs_are_written_together(tmp_path: Path, monkeypatch: pyt
         written.append(record.epochs)
         now[0] += 1.0
 
-    monkeypatch.setattr(script_record.RunRecordCallback, "write", write)
+    monkeypatch.setattr(script_results.RunRecordCallback, "write", write)
     for epoch in range(120):
         record.on_epoch_end(epoch, {"loss": 1.0})
         now[0] += 1.0
@@ -57,8 +57,8 @@ def test_many_short_epochs_are_written_together(tmp_path: Path, monkeypatch: pyt
 
 def test_a_disk_that_does_not_answer_is_waited_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = threading.Event()
-    monkeypatch.setattr(script_record, "BoundedDisk", lambda place: BoundedDisk(place, 0.1))
-    monkeypatch.setattr(script_record.RunRecordCallback, "write", lambda self: answers.wait(30))
+    monkeypatch.setattr(script_results, "BoundedDisk", lambda place: BoundedDisk(place, 0.1))
+    monkeypatch.setattr(script_results.RunRecordCallback, "write", lambda self: answers.wait(30))
     record = ScriptRecordCallback(RunDir(tmp_path))
     begun = time.monotonic()
     for epoch in range(20):

@@ -12,7 +12,7 @@ import pytest
 
 from tests.workers.legacy_package import write_legacy_keras
 from tfdist.errors import UnsupportedError
-from tfdist.training.legacy_keras import refuse_legacy_keras
+from tfdist.training.libraries import refuse_legacy_keras
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import pytest
 
 from tfdist.errors import RunDirError, UnsupportedError
 from tfdist.keras_repairs.inputs.data_position import FitData
-from tfdist.training.checkpoints.fit_resume_checks import (
+from tfdist.training.checkpoints.fit_checkpoint_callback import (
     check_executions,
     check_optimizers,
     check_same_data,
