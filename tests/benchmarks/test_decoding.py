@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import decoding, image_reading
-from tests.marks import slow
+from tests.helpers.marks import slow
 
 
 @pytest.mark.bound(200)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.workers.cli_process import ROOT
+from tests.helpers.cli_process import ROOT
 
 BOUND = 240  # seconds: three processes of TensorFlow, on what is left of a busy machine
 

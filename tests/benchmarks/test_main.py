@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks import __main__ as main_module
 from benchmarks import record_reading
-from tests.benchmarks.process_states import ends_within
+from tests.helpers.process_states import ends_within
 
 SECONDS = 60
 

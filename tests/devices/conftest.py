@@ -10,7 +10,7 @@ import keras
 import pytest
 import tensorflow as tf
 
-from tests.marks import slow
+from tests.helpers.marks import slow
 from tfdist import keras_repairs
 
 LOGICAL_CPUS = 3

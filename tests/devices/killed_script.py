@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 from tests.devices.fresh_repairs import put_in
-from tests.devices.mirrored import mirrored
+from tests.helpers.mirrored import mirrored
 from tfdist.keras_repairs.base.replica_copies import copies
 from tfdist.keras_repairs.install import RepairHooks
 from tfdist.rundir import RunDir

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.devices.mirrored import mirrored
 from tests.exactness.comparison import assert_same
 from tests.exactness.table import classifier, numbers
-from tests.marks import slow
+from tests.helpers.marks import slow
+from tests.helpers.mirrored import mirrored
 from tfdist import on_chief
 from tfdist.keras_repairs.optimizer.accumulator_reduction import checkpoint_frequency_digest
 

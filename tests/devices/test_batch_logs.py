@@ -11,9 +11,9 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
-from tests.devices.mirrored import mirrored
 from tests.exactness.comparison import assert_same
-from tests.marks import slow
+from tests.helpers.marks import slow
+from tests.helpers.mirrored import mirrored
 from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.loop import batch_logs
 from tfdist.keras_repairs.loop.batch_logs import _PeriodicReading

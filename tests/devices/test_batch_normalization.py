@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.devices.mirrored import mirrored, of_each_replica
 from tests.exactness.comparison import assert_same
 from tests.exactness.table import numbers
-from tests.marks import slow
+from tests.helpers.marks import slow
+from tests.helpers.mirrored import mirrored, of_each_replica
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, replica_step
 from tfdist.keras_repairs.base.step_parts import BatchShare
 from tfdist.keras_repairs.base.warn_once import warn_once

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.marks import slow
+from tests.helpers.marks import slow
 from tfdist.training.pruning import channel_removal
 from tfdist.training.pruning.channel_removal import SmallerModel, remove_channels
 from tfdist.training.pruning.pruning_callback import Pruning

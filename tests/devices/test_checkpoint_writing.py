@@ -16,8 +16,8 @@ import keras
 import pytest
 import tensorflow as tf
 
-from tests.devices.small_training import BATCH, STEPS, batches, compiled, datasets, sequential
-from tests.disks import small_disk
+from tests.helpers.disks import small_disk
+from tests.helpers.small_training import BATCH, STEPS, batches, compiled, datasets, sequential
 from tfdist import keras_repairs
 from tfdist.checkpoint import CheckpointManager, CheckpointSummary, RetentionPolicy, SavePolicy
 from tfdist.checkpoint.background_writer import writer

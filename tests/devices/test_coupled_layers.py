@@ -14,11 +14,11 @@ import tensorflow as tf
 from keras import layers, ops
 
 import tfdist
-from tests.devices.mirrored import mirrored
 from tests.devices.repair_removal import take_out
 from tests.exactness.comparison import assert_same
 from tests.exactness.layer_coupling_cases import Centered, CovarianceLoss, Experts, MovingMean, PlainSum, Reversed
 from tests.exactness.table import numbers
+from tests.helpers.mirrored import mirrored
 from tfdist.keras_repairs.base.loss_scope import Kind
 from tfdist.keras_repairs.coupling.trials.call_verdict import CallVerdict
 from tfdist.keras_repairs.coupling.trials.layer_trial import try_out

@@ -15,10 +15,10 @@ from keras import ops
 from keras.src.losses.losses import LossFunctionWrapper
 
 import tfdist
-from tests.devices.mirrored import mirrored
 from tests.exactness.comparison import assert_same
 from tests.exactness.table import numbers
-from tests.marks import slow
+from tests.helpers.marks import slow
+from tests.helpers.mirrored import mirrored
 from tfdist.errors import UnsupportedError, UsageError
 from tfdist.keras_repairs.base.loss_scope import Kind
 from tfdist.keras_repairs.coupling.trials.loss_trial import try_out

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 import tfdist.data
-from tests.marks import slow
+from tests.helpers.marks import slow
 
 RECORDS, BATCH = 400, 4
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.devices.mirrored import mirrored
 from tests.devices.test_data_pipeline import expected_epoch, read_epoch
 from tests.exactness.table import classifier, numbers
-from tests.marks import slow
+from tests.helpers.marks import slow
+from tests.helpers.mirrored import mirrored
 from tfdist.data.formats.array_samples import ArraySamples
 from tfdist.data.formats.generator_samples import GeneratorSamples
 from tfdist.data.pipeline import build, replica_batches

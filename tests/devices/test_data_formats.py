@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 import tfdist.data
-from tests.devices.mirrored import mirrored
+from tests.helpers.mirrored import mirrored
 from tfdist.data.data_errors import data_error_in
 from tfdist.data.formats.tfrecord_samples import ExampleSamples, ParsedRecordSamples
 from tfdist.data.ops.sample_indices import SampleIndices

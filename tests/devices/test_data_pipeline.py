@@ -10,7 +10,7 @@ import tensorflow as tf
 from tensorflow.python.data.ops import multi_device_iterator_ops
 
 import tfdist.data
-from tests.devices.mirrored import mirrored
+from tests.helpers.mirrored import mirrored
 from tfdist.data.formats.array_samples import ArraySamples
 from tfdist.data.ops.sample_indices import SampleIndices
 from tfdist.data.pipeline import build, replica_batches

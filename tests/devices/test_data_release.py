@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.devices.mirrored import mirrored
 from tests.exactness.table import classifier, numbers
+from tests.helpers.mirrored import mirrored
 from tfdist import keras_repairs
 from tfdist.data.formats.array_samples import ArraySamples
 from tfdist.data.pipeline import build

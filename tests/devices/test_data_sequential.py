@@ -14,9 +14,9 @@ import pytest
 import tensorflow as tf
 
 import tfdist.data
-from tests.devices.mirrored import mirrored
 from tests.devices.test_data_formats import FEATURES, example, failure, flat, parse
 from tests.devices.test_data_pipeline import expected_epoch, read_epoch
+from tests.helpers.mirrored import mirrored
 from tfdist import keras_repairs
 from tfdist.data.formats.generator_samples import GeneratorSamples
 from tfdist.data.formats.tfrecord_samples import ExampleSamples, ParsedRecordSamples

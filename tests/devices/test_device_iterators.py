@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.framework import func_graph
 
-from tests.devices.mirrored import mirrored
+from tests.helpers.mirrored import mirrored
 from tfdist.runtime.batches.distribute import per_replica
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.devices.mirrored import mirrored
-from tests.marks import slow
+from tests.helpers.marks import slow
+from tests.helpers.mirrored import mirrored
 from tfdist.config import load_config
 from tfdist.config.load import load_parts
 from tfdist.keras_repairs.distillation.soft_targets import Softening, SoftTargets

@@ -7,13 +7,13 @@ import os
 
 import pytest
 
-from tests.devices.mirrored import checking, mirrored
 from tests.devices.references import of_one_replica
 from tests.devices.shown_repairs import SHOWING
 from tests.exactness.cases import CASES, SECTIONS, cases_of, names_by_default, outcome
 from tests.exactness.cases import SLOW as SLOW_CASES
 from tests.exactness.comparison import assert_same_case
 from tests.exactness.results import COUNTS, SIZES, Comparison, recorded
+from tests.helpers.mirrored import checking, mirrored
 from tfdist.keras_repairs.first_step.checked_step import CheckedStep
 from tfdist.keras_repairs.first_step.rounding_bounds import Finding
 

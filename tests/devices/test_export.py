@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 
-from tests.unit.checkpoint.inspection.made import run_with, save
+from tests.helpers.made_checkpoints import run_with, save
 from tfdist.checkpoint import checkpoint_files
 from tfdist.checkpoint.inspection.checkpoint_entries import checkpoints_of
 from tfdist.checkpoint.inspection.export import export

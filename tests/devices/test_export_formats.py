@@ -15,7 +15,7 @@ import tensorflow as tf
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from tensorflow.core.framework import tensor_pb2
 
-from tests.marks import slow
+from tests.helpers.marks import slow
 from tfdist.errors import TfdistError, UnsupportedError
 from tfdist.models import cnn, mlp, transformer
 from tfdist.training.artifacts.artifact_formats import FORMATS

@@ -14,13 +14,13 @@ import tensorflow as tf
 from keras import layers, ops
 from tensorflow.python.eager import context
 
-from tests.devices.mirrored import checking, mirrored, strictly
 from tests.devices.references import of_one_replica
 from tests.devices.repair_removal import take_out
 from tests.devices.shown_repairs import TAKEN_OUT
 from tests.exactness.cases import outcome
 from tests.exactness.comparison import assert_same_case
 from tests.exactness.table import numbers
+from tests.helpers.mirrored import checking, mirrored, strictly
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.coupling import layer_calls
 from tfdist.keras_repairs.coupling.trials.call_verdict import CallVerdict

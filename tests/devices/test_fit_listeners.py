@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 from tests.devices.fresh_repairs import put_in
-from tests.devices.mirrored import mirrored
+from tests.helpers.mirrored import mirrored
 from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.loop import multi_step_execution
 from tfdist.keras_repairs.repair import RepairHooks

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import pytest
 
-from tests.marks import slow
+from tests.helpers.marks import slow
 from tfdist.errors import DataError, UnsupportedError
 from tfdist.models import cnn, text_classifier
 from tfdist.training.artifacts.artifact_runtimes import litert_interpreter, open_artifact

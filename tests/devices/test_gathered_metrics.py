@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.devices.mirrored import mirrored
 from tests.exactness.comparison import assert_same
-from tests.marks import slow
+from tests.helpers.marks import slow
+from tests.helpers.mirrored import mirrored
 from tfdist import gathered
 from tfdist.errors import UsageError
 

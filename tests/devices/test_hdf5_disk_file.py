@@ -10,14 +10,14 @@ import h5py
 import keras
 import numpy as np
 
-from tests.devices.small_training import datasets
+from tests.helpers.small_training import datasets
 from tfdist.keras_repairs.files.hdf5_disk_file import errors_at_the_end
 
 _FULL = """
 import errno, importlib, sys
 from unittest import mock
 import h5py, numpy as np
-from tests.disks import files_of_at_most
+from tests.helpers.disks import files_of_at_most
 # Without what the package imports.
 from importlib.util import module_from_spec, spec_from_file_location
 spec = spec_from_file_location("disk_file", "tfdist/keras_repairs/files/hdf5_disk_file.py")

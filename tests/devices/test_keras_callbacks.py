@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.devices.mirrored import mirrored
 from tests.exactness.callback_cases import StopsAt
 from tests.exactness.comparison import assert_same
 from tests.exactness.later_classes import has
-from tests.marks import slow
+from tests.helpers.marks import slow
+from tests.helpers.mirrored import mirrored
 from tfdist import on_chief, on_every_worker
 from tfdist.errors import UsageError
 from tfdist.keras_repairs.callbacks import backup_and_restore

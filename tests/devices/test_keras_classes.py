@@ -12,13 +12,13 @@ from typing import Any, NoReturn
 
 import pytest
 
-from tests.devices.mirrored import mirrored
 from tests.exactness.__main__ import write_outcomes_together
 from tests.exactness.comparison import assert_same
 from tests.exactness.keras_classes.exported import exported
 from tests.exactness.keras_classes.outcomes import measured
 from tests.exactness.keras_classes.table import EAGERLY, GROUPS, NOT_RUN, ROWS, group_of, models_of, names_by_default
 from tests.exactness.results import COUNTS, SIZES, Comparison, recorded
+from tests.helpers.mirrored import mirrored
 from tfdist import keras_repairs
 
 SLOW = bool(os.environ.get("TFDIST_SLOW_TESTS"))

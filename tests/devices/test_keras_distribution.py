@@ -9,9 +9,9 @@ import keras
 import numpy as np
 import pytest
 
-from tests.devices.mirrored import mirrored
 from tests.exactness.later_classes import has
 from tests.exactness.table import classifier, numbers
+from tests.helpers.mirrored import mirrored
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.warn_once import say_once
 from tfdist.keras_repairs.model_checks import keras_distribution

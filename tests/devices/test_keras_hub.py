@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.devices.mirrored import mirrored
 from tests.exactness.comparison import assert_same
 from tests.exactness.table import outcome_of
-from tests.marks import slow
+from tests.helpers.marks import slow
+from tests.helpers.mirrored import mirrored
 from tfdist import keras_repairs
 
 pytest.importorskip("keras_hub", reason="KerasHub is not installed; pip install keras-hub")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.devices.mirrored import mirrored
+from tests.helpers.mirrored import mirrored
 
 pytestmark = pytest.mark.usefixtures("repaired")
 

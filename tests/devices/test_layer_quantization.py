@@ -11,7 +11,7 @@ import keras
 import numpy as np
 import pytest
 
-from tests.marks import slow
+from tests.helpers.marks import slow
 from tfdist.errors import UnsupportedError, UsageError
 from tfdist.models import transformer
 from tfdist.training.quantization.layer_quantization import layers_by_name, quantize_layers, weight_bytes

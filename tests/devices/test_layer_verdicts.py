@@ -10,9 +10,9 @@ import pytest
 import tensorflow as tf
 from keras import layers, ops
 
-from tests.devices.mirrored import mirrored
 from tests.exactness.comparison import assert_same
 from tests.exactness.table import numbers
+from tests.helpers.mirrored import mirrored
 from tfdist.keras_repairs.coupling.trials.ways_of_calling import way_of_calling
 
 pytestmark = pytest.mark.usefixtures("repaired", "float64")

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
-from tests.devices.mirrored import mirrored
+from tests.helpers.mirrored import mirrored
 from tfdist.keras_repairs.coupling.trials.likeness import likeness_of
 from tfdist.keras_repairs.forward import metrics as repaired_metrics
 

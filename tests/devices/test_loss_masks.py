@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from keras import layers, ops
 
-from tests.devices.mirrored import mirrored
 from tests.exactness.table import numbers
+from tests.helpers.mirrored import mirrored
 
 pytestmark = pytest.mark.usefixtures("repaired", "float64")
 

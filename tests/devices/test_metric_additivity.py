@@ -14,7 +14,6 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
-from tests.devices.mirrored import mirrored
 from tests.devices.own_metrics import (
     ADDED_UP,
     FUNCTIONS,
@@ -28,6 +27,7 @@ from tests.devices.own_metrics import (
 )
 from tests.exactness.comparison import assert_same
 from tests.exactness.table import classifier, numbers
+from tests.helpers.mirrored import mirrored
 from tfdist.errors import UnsupportedError
 
 pytestmark = pytest.mark.usefixtures("repaired", "float64")

@@ -8,10 +8,10 @@ import keras
 import pytest
 
 import tfdist
-from tests.devices.mirrored import mirrored
 from tests.exactness.comparison import assert_same
 from tests.exactness.table import numbers
-from tests.marks import slow
+from tests.helpers.marks import slow
+from tests.helpers.mirrored import mirrored
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.forward import metrics
 

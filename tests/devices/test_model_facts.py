@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import pytest
 
-from tests.devices.mirrored import mirrored, of_each_replica
+from tests.helpers.mirrored import mirrored, of_each_replica
 from tfdist.keras_repairs.model_checks.model_facts import is_random, model_facts
 
 

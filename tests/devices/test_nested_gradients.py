@@ -11,10 +11,10 @@ import tensorflow as tf
 from keras import layers, ops
 
 import tfdist
-from tests.devices.mirrored import mirrored, strictly
 from tests.exactness.comparison import assert_same
 from tests.exactness.table import numbers
-from tests.marks import slow
+from tests.helpers.marks import slow
+from tests.helpers.mirrored import mirrored, strictly
 from tfdist.errors import UnsupportedError
 
 pytestmark = pytest.mark.usefixtures("repaired", "float64")

@@ -10,9 +10,9 @@ import pytest
 import tensorflow as tf
 from keras import layers, ops
 
-from tests.devices.mirrored import mirrored
 from tests.exactness.table import numbers
-from tests.marks import slow
+from tests.helpers.marks import slow
+from tests.helpers.mirrored import mirrored
 from tfdist.errors import UnsupportedError
 from tfdist.runtime.strategy_settings import settings_of
 

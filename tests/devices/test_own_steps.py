@@ -13,10 +13,10 @@ from keras import layers, ops
 from tensorflow.python.eager import context
 
 import tfdist
-from tests.devices.mirrored import mirrored, strictly
 from tests.devices.repair_removal import take_out
 from tests.exactness.table import numbers
-from tests.marks import slow
+from tests.helpers.marks import slow
+from tests.helpers.mirrored import mirrored, strictly
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.step_parts import Mode
 from tfdist.keras_repairs.coupling import own_steps

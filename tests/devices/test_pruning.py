@@ -13,8 +13,8 @@ import tensorflow as tf
 
 import tfdist
 from tests.devices.killed_script import BATCH, STEPS, Script, assert_same, compiled, network, samples
-from tests.devices.mirrored import mirrored
-from tests.marks import slow
+from tests.helpers.marks import slow
+from tests.helpers.mirrored import mirrored
 from tfdist.errors import UnsupportedError, UsageError
 from tfdist.keras_repairs.base.replica_copies import copies
 from tfdist.keras_repairs.optimizer import masked_updates

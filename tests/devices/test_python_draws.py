@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.devices.mirrored import mirrored
 from tests.devices.repair_removal import take_out
 from tests.exactness.own_step_cases import OwnStep, of
 from tests.exactness.table import numbers
-from tests.marks import slow
+from tests.helpers.marks import slow
+from tests.helpers.mirrored import mirrored
 from tfdist.errors import UnsupportedError
 from tfdist.runtime.strategy_settings import settings_of
 

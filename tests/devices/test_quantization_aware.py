@@ -12,9 +12,9 @@ import pytest
 import tensorflow as tf
 
 import tfdist
-from tests.devices.mirrored import mirrored
-from tests.marks import slow
-from tests.workers.attentive_model import CLASSES, LENGTH, WORDS, attentive_model
+from tests.helpers.attentive_model import CLASSES, LENGTH, WORDS, attentive_model
+from tests.helpers.marks import slow
+from tests.helpers.mirrored import mirrored
 from tfdist.errors import UsageError
 from tfdist.keras_repairs.model_checks.model_layers import layers_of
 from tfdist.training.config_objects.callback_maker import make_callbacks

@@ -13,10 +13,10 @@ import pytest
 import tensorflow as tf
 
 import tfdist
-from tests.devices.mirrored import mirrored, strictly
 from tests.devices.repair_removal import take_out
 from tests.exactness.table import numbers
-from tests.marks import slow
+from tests.helpers.marks import slow
+from tests.helpers.mirrored import mirrored, strictly
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.coupling import traced_calls as traced_draws
 from tfdist.keras_repairs.random_numbers import batch_size, loops_and_branches

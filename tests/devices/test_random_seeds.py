@@ -9,8 +9,8 @@ import tensorflow as tf
 
 import tfdist
 from tests.devices.fresh_repairs import put_in
-from tests.devices.mirrored import mirrored
 from tests.devices.repair_removal import take_out
+from tests.helpers.mirrored import mirrored
 from tfdist import keras_repairs
 from tfdist.keras_repairs.repair import RepairHooks
 

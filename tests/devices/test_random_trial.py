@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.devices.repair_removal import take_out
-from tests.marks import slow
+from tests.helpers.marks import slow
 from tests.random_trial import judging
 from tests.random_trial.draw import Draw, Head, Part
 from tests.random_trial.drawing import draw_of

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.devices.mirrored import mirrored
 from tests.devices.repair_removal import take_out
 from tests.exactness.comparison import assert_same
+from tests.exactness.recomputed_cases import CASES
+from tests.exactness.recomputed_models import MODES, blocks
 from tests.exactness.table import FLOAT64, ONLY_TRAINED, Case, fitted, numbers, outcome_of
-from tests.marks import slow
-from tests.workers.recomputed_cases import CASES
-from tests.workers.recomputed_models import MODES, blocks
+from tests.helpers.marks import slow
+from tests.helpers.mirrored import mirrored
 from tfdist import keras_repairs
 from tfdist.keras_repairs.recomputation import copied_operations
 

@@ -8,7 +8,7 @@ import keras
 import pytest
 import tensorflow as tf
 
-from tests.workers.recomputed_features import Scaled
+from tests.exactness.recomputed_features import Scaled
 from tfdist import keras_repairs
 from tfdist.keras_repairs.recomputation import copied_operations
 from tfdist.keras_repairs.sharded_parameters import second_gathers

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.devices.mirrored import mirrored
+from tests.helpers.mirrored import mirrored
 from tfdist.launch.recording_request import RecordingRequest
 from tfdist.training.probes.recorder import Recorder, RecordingComplete, perturb_weights
 from tfdist.training.probes.recording_file import Recording

@@ -9,8 +9,8 @@ import keras
 import pytest
 import tensorflow as tf
 
-from tests.devices.mirrored import mirrored
 from tests.exactness.table import classifier, numbers
+from tests.helpers.mirrored import mirrored
 from tfdist.errors import UnsupportedError
 
 pytestmark = pytest.mark.usefixtures("repaired")

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.devices.mirrored import checking, mirrored, strictly
 from tests.exactness.table import numbers
-from tests.marks import slow
+from tests.helpers.marks import slow
+from tests.helpers.mirrored import checking, mirrored, strictly
 from tfdist.errors import UnsupportedError
 
 pytestmark = pytest.mark.usefixtures("repaired")

@@ -16,13 +16,13 @@ from tests.devices import (
     test_unseeded_draws,
     test_writes,
 )
-from tests.devices.mirrored import mirrored
 from tests.devices.references import of_one_replica
 from tests.devices.repair_removal import take_out
 from tests.devices.shown_repairs import TAKEN_OUT, TRAINER
 from tests.exactness.cases import names_by_default, outcome
 from tests.exactness.comparison import assert_same_case
-from tests.marks import slow
+from tests.helpers.marks import slow
+from tests.helpers.mirrored import mirrored
 from tfdist.keras_repairs.random_numbers import python_draws
 from tfdist.keras_repairs.registry import repairs
 from tfdist.keras_repairs.writes.write_operations import TAKING, WRITING

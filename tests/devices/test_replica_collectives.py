@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from tests.devices.mirrored import mirrored
+from tests.helpers.mirrored import mirrored
 from tfdist.errors import UnsupportedError
 from tfdist.runtime.collectives.calls import Call
 from tfdist.runtime.collectives.strategy_communicator import check_replicas, communicator_of

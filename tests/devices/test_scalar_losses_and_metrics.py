@@ -10,10 +10,10 @@ import pytest
 from keras import layers, ops
 
 import tfdist
-from tests.devices.mirrored import mirrored
 from tests.exactness.comparison import assert_same
 from tests.exactness.table import numbers
-from tests.marks import slow
+from tests.helpers.marks import slow
+from tests.helpers.mirrored import mirrored
 from tfdist.errors import UnsupportedError
 
 pytestmark = pytest.mark.usefixtures("repaired", "float64")

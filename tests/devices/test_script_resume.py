@@ -24,7 +24,7 @@ from tests.devices.killed_script import (
     samples,
 )
 from tests.exactness.own_step_cases import OwnTracker
-from tests.marks import slow
+from tests.helpers.marks import slow
 from tfdist.keras_repairs.base.replica_copies import copies
 
 

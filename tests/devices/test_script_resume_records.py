@@ -20,7 +20,7 @@ from tests.devices.killed_script import (
     one_fit,
     samples,
 )
-from tests.marks import slow
+from tests.helpers.marks import slow
 from tfdist.rundir import RunDir
 from tfdist.training.checkpoints.checkpoint_options import CheckpointRequest
 from tfdist.training.run_record_callback import RunRecordCallback

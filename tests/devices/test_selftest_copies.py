@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.devices.mirrored import mirrored
+from tests.helpers.mirrored import mirrored
 from tfdist.selftest.matrix import copies_row
 from tfdist.selftest.matrix.copies_row import check_pair, check_sums, local_devices
 

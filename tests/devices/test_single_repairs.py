@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.devices.mirrored import mirrored
 from tests.devices.references import of_one_replica
 from tests.devices.repair_removal import take_out
 from tests.devices.test_coupled_losses import ReducesItself, fitted
@@ -21,6 +20,7 @@ from tests.devices.test_refusals import REFUSED, compiled
 from tests.exactness.cases import outcome
 from tests.exactness.later_classes import has
 from tests.exactness.table import classifier, numbers
+from tests.helpers.mirrored import mirrored
 from tfdist import keras_repairs
 from tfdist.data.formats.array_samples import ArraySamples
 from tfdist.data.pipeline import build

@@ -14,13 +14,13 @@ import pytest
 import tensorflow as tf
 
 import tfdist
-from tests.devices.mirrored import mirrored
 from tests.devices.references import of_one_replica
 from tests.exactness.cases import outcome
 from tests.exactness.comparison import assert_same
 from tests.exactness.small_batch_cases import OfOwnMetric
 from tests.exactness.table import BATCH, numbers
-from tests.marks import slow
+from tests.helpers.marks import slow
+from tests.helpers.mirrored import mirrored
 from tfdist.keras_repairs.base.batch_rows import rows, with_row_of_zeros
 from tfdist.keras_repairs.base.replica_step import current_step, this_step
 from tfdist.keras_repairs.base.step_parts import BatchShare
@@ -60,7 +60,7 @@ PROGRAM = """
 import sys
 import tests.devices.conftest
 import pytest
-from tests.devices.mirrored import mirrored
+from tests.helpers.mirrored import mirrored
 from tests.devices.references import of_one_replica
 from tests.devices.test_stand_in_rows import without_stand_in_rows
 from tests.exactness.cases import outcome

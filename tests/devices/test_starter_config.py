@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 from click.testing import CliRunner, Result
 
-from tests.marks import slow
+from tests.helpers.marks import slow
 from tfdist import keras_repairs
 from tfdist.cli.main import main
 from tfdist.config import RunConfig, load_config

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.devices.mirrored import mirrored
+from tests.helpers.mirrored import mirrored
 from tfdist.training.probes.step_fingerprints import StepFingerprints, fingerprint
 
 X = np.random.default_rng(1).normal(size=(7, 4)).astype(np.float32)

@@ -12,10 +12,10 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
-from tests.devices.mirrored import mirrored
 from tests.exactness.log_cases import OwnScore, right_ones
 from tests.exactness.own_step_cases import OwnStep, of
 from tests.exactness.table import numbers
+from tests.helpers.mirrored import mirrored
 from tfdist.errors import UnsupportedError
 
 pytestmark = pytest.mark.usefixtures("repaired")

@@ -8,8 +8,8 @@ import keras
 import pytest
 import tensorflow as tf
 
-from tests.devices.mirrored import mirrored, of_each_replica
 from tests.exactness.table import numbers
+from tests.helpers.mirrored import mirrored, of_each_replica
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.runtime.strategy_settings import settings_of

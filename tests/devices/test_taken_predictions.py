@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.devices.mirrored import mirrored
-from tests.marks import slow
+from tests.helpers.marks import slow
+from tests.helpers.mirrored import mirrored
 from tfdist import data
 from tfdist.config.data_sections import NpzSource
 from tfdist.errors import UnsupportedError, UsageError

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import tfdist
-from tests.devices.mirrored import mirrored
+from tests.helpers.mirrored import mirrored
 from tfdist.keras_repairs.coupling.gather_rows import all_rows
 
 pytestmark = pytest.mark.usefixtures("repaired")

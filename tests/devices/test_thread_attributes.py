@@ -13,10 +13,10 @@ import tensorflow as tf
 from keras.src.backend.common import global_state
 from keras.src.utils.naming import auto_name
 
-from tests.devices.mirrored import mirrored
 from tests.devices.repair_removal import take_out
 from tests.exactness.table import numbers
-from tests.marks import slow
+from tests.helpers.marks import slow
+from tests.helpers.mirrored import mirrored
 
 HANDOVER = "tensorflow.python.distribute.mirrored_run._call_for_each_replica"
 SEEDS = "keras.src.random.seed_generator.global_seed_generator"

@@ -13,7 +13,7 @@ import tensorflow as tf
 from keras import layers, ops
 from keras.src.losses.losses import LossFunctionWrapper
 
-from tests.devices.mirrored import mirrored
+from tests.helpers.mirrored import mirrored
 from tfdist.keras_repairs.base.loss_scope import Kind
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.coupling.trials.layer_trial import try_out as try_layer

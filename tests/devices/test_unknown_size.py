@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.devices.mirrored import mirrored
 from tests.devices.repair_removal import take_out
 from tests.exactness.later_classes import has
 from tests.exactness.table import BATCH, numbers
-from tests.marks import slow
+from tests.helpers.marks import slow
+from tests.helpers.mirrored import mirrored
 from tfdist.keras_repairs.base.warn_once import warn_once
 
 pytestmark = pytest.mark.usefixtures("repaired", "float64")

@@ -11,8 +11,8 @@ import pytest
 import tensorflow as tf
 
 import tfdist
-from tests.devices.mirrored import mirrored, strictly
 from tests.devices.repair_removal import take_out
+from tests.helpers.mirrored import mirrored, strictly
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base import tensorflow_seeds
 

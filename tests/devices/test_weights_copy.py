@@ -13,9 +13,9 @@ import pytest
 import tensorflow as tf
 from keras.src.saving import saving_lib
 
-from tests.devices.mirrored import mirrored
-from tests.devices.small_training import batches, compiled, datasets, sequential
-from tests.marks import slow
+from tests.helpers.marks import slow
+from tests.helpers.mirrored import mirrored
+from tests.helpers.small_training import batches, compiled, datasets, sequential
 from tfdist.keras_repairs.files.hdf5_memory_file import MemoryFile
 from tfdist.keras_repairs.files.weights_copy import WeightsCopy
 

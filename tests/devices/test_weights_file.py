@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.devices.mirrored import mirrored
+from tests.helpers.mirrored import mirrored
 from tfdist.errors import DataError, RunDirError
 from tfdist.keras_repairs.base.replica_copies import copies
 from tfdist.training.weights_file import load_initial_weights

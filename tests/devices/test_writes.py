@@ -12,11 +12,11 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.util import event_pb2
 
-from tests.devices.mirrored import mirrored
 from tests.devices.repair_removal import take_out
 from tests.exactness.table import numbers
 from tests.exactness.write_cases import Writing
-from tests.marks import slow
+from tests.helpers.marks import slow
+from tests.helpers.mirrored import mirrored
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.coupling.trials.trial_scope import in_trial
 from tfdist.keras_repairs.writes.write_operations import TAKING, WRITING, Operation, taking, writing

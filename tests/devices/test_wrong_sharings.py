@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from tests.devices import wrong_outputs, wrong_updates
-from tests.devices.mirrored import checking, mirrored
 from tests.devices.shared_models import numbers_of
 from tests.devices.wrong_sharings import WRONG, WrongSharing
-from tests.marks import slow
+from tests.helpers.marks import slow
+from tests.helpers.mirrored import checking, mirrored
 from tfdist.errors import UnsupportedError
 
 pytestmark = pytest.mark.usefixtures("repaired")

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.devices.mirrored import mirrored
 from tests.exactness.cases import outcome
 from tests.exactness.comparison import assert_same, assert_same_case
 from tests.exactness.table import classifier, numbers
-from tests.marks import slow
+from tests.helpers.marks import slow
+from tests.helpers.mirrored import mirrored
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.forward import xla_loops
 from tfdist.keras_repairs.loop import whole_step

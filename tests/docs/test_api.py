@@ -7,7 +7,7 @@ import re
 
 import tfdist
 import tfdist.ray
-from tests.docs.pages import DOCS
+from tests.helpers.pages import DOCS
 
 
 def test_the_reference_has_every_public_name_once() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.docs.pages import DOCS
-from tests.workers.cli_process import tfdist
+from tests.helpers.cli_process import tfdist
+from tests.helpers.pages import DOCS
 
 BOUND = 100  # seconds
 

@@ -6,7 +6,7 @@ import re
 
 import click
 
-from tests.docs.pages import DOCS
+from tests.helpers.pages import DOCS
 from tfdist.cli.train import train
 from tools.make_command_reference import page
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.docs.pages import ROOT
+from tests.helpers.pages import ROOT
 from tfdist.config import load_config
 from tfdist.config.json_schema import config_schema
 from tfdist.training.config_objects.keras_names import METRIC, OPTIMIZER

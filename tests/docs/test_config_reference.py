@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.docs.pages import DOCS
+from tests.helpers.pages import DOCS
 from tfdist.config.json_schema import config_schema
 from tools.make_config_reference import page
 

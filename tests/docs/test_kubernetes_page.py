@@ -10,7 +10,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from tests.docs.pages import DOCS
+from tests.helpers.pages import DOCS
 from tfdist.cli.main import main
 from tfdist.cluster.kubernetes import expand_workers
 

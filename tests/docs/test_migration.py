@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import DOCS, ROOT
-from tests.marks import slow
+from tests.helpers.marks import slow
+from tests.helpers.pages import DOCS, ROOT
 
 MIGRATION = DOCS / "migration"
 DIGITS = ROOT / "examples" / "data" / "digits.npz"

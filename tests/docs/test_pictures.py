@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from tests.docs.pages import DOCS
+from tests.helpers.pages import DOCS
 from tfdist.order.batch_split import bounds
 from tfdist.order.epoch_order import EpochOrder
 

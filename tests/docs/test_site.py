@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.docs.pages import DOCS, ROOT, github_anchor, headings, links, names, pages, site_anchor
+from tests.helpers.pages import DOCS, ROOT, github_anchor, headings, links, names, pages, site_anchor
 
 BESIDE = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 

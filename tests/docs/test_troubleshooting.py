@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.docs.pages import DOCS, ROOT
+from tests.helpers.pages import DOCS, ROOT
 
 PLACE = "…"
 """Stands for what differs, on the page and in the texts of the source."""

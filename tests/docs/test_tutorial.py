@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
-from tests.docs.pages import DOCS, pages
+from tests.helpers.pages import DOCS, pages
 from tfdist.cli.main import main
 
 BOUND = 200  # seconds a command

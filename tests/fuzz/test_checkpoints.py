@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.fuzz.contents import contents_of
 from tests.fuzz.hostile_values import changed_bytes, changed_json
 from tests.fuzz.properties import fuzzed
-from tests.unit.checkpoint.inspection.made import folder_of, mark, part, run_with
+from tests.helpers.made_checkpoints import folder_of, mark, part, run_with
 from tfdist.checkpoint.checkpoint_contents import contents_fault, load_arrays
 from tfdist.checkpoint.checkpoint_files import MARKER, REPLICAS, SUMMARY, WEIGHTS, stored, summary_of
 from tfdist.checkpoint.checkpoint_pruner import info_of

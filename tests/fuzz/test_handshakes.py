@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tests.fuzz.chunks import ENDS, deliver, end, pieces
 from tests.fuzz.hostile_values import changed, changed_json
 from tests.fuzz.properties import fuzzed
-from tests.ports import free_ports
-from tests.waiting import until
+from tests.helpers.ports import free_ports
+from tests.helpers.waiting import until
 from tfdist.cluster import Address, Cluster
 from tfdist.doctor.mesh.doctor_hello import DoctorHello, disagreement, doctor_introduction, leads_elsewhere
 from tfdist.doctor.mesh.link_measurement import PINGS, Clocks, Measurement, answer

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from tests.fuzz.chunks import ENDS, deliver, end, pieces
 from tests.fuzz.hostile_values import changed, changed_json, numbers, values
 from tests.fuzz.properties import fuzzed
-from tests.unit.launch.fakes import beat, state
-from tests.unit.launch.scripted_attempt import run_attempt
-from tests.waiting import until
+from tests.helpers.launch_fakes import beat, state
+from tests.helpers.scripted_attempt import run_attempt
+from tests.helpers.waiting import until
 from tfdist.errors import FormingError, RunDirError
 from tfdist.launch.agent.failure_diagnosis import from_signal
 from tfdist.launch.peers.messages import (

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.unit.checkpoint.inspection.made import run_with
-from tests.unit.reports.ledger.lines import killed_once
+from tests.helpers.ledger_lines import killed_once
+from tests.helpers.made_checkpoints import run_with
 from tfdist.data.random_access.crc32c import masked_crc32c
 from tfdist.launch.agent.failure_diagnosis import from_signal
 from tfdist.rundir import RunDir, State, WorkerState, ledger_lines

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.gpu.machine import gpu_count, needs
-from tests.workers.cli_process import ROOT
+from tests.helpers.cli_process import ROOT
 from tfdist.launch.signals import Signals
 from tfdist.selftest.copy_judgement import WAYS, Way, judge_copies
 from tfdist.selftest.deadline import Deadline

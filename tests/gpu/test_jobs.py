@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.gpu.machine import gpu_count, needs
-from tests.workers.cli_process import ROOT, tfdist
+from tests.helpers.cli_process import ROOT, tfdist
 
 pytestmark = [pytest.mark.gpu, needs(1)]
 

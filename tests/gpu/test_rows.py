@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.gpu.machine import gpu_count, needs
-from tests.workers.cli_process import ROOT
+from tests.helpers.cli_process import ROOT
 from tfdist.selftest.rows import ROWS, Row
 from tfdist.selftest.selftest import Listener, run_selftest
 from tfdist.selftest.selftest_spec import SelftestSpec

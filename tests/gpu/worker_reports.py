@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.workers.cli_process import ROOT, tfdist
+from tests.helpers.cli_process import ROOT, tfdist
 
 SCRIPTS = Path(__file__).parent / "scripts"
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.marks import slow
+from tests.helpers.marks import slow
 from tfdist.examples.example_files import example_files
 from tfdist.versions import VERSION
 from tools import release

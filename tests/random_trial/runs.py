@@ -15,10 +15,10 @@ from unittest import mock
 import keras
 import numpy as np
 
-from tests.devices.mirrored import checking, mirrored
+from tests.helpers.cli_process import tfdist
+from tests.helpers.mirrored import checking, mirrored
 from tests.random_trial.draw import Draw
 from tests.random_trial.script import script_of
-from tests.workers.cli_process import tfdist
 from tfdist.keras_repairs.first_step.checked_step import CheckedStep
 from tfdist.keras_repairs.first_step.rounding_bounds import Finding
 

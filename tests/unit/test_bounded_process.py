@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import until
+from tests.helpers.waiting import until
 from tfdist.bounded_process import CommandResult, run
 
 LEAVES_ONE = ("sh", "-c", "setsid sleep 60 & echo $!; sleep 60")

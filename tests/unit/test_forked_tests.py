@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import until
+from tests.helpers.waiting import until
 
 TOOL = Path(__file__).parents[2] / "tools" / "forked_tests.py"
 TEST = """

@@ -53,6 +53,18 @@ def test_options_are_handed_on_whole(structure: Structure) -> None:
     assert "shard_over" in counts and max(counts.values()) <= MOST_FILES_OF_AN_OPTION, counts
 
 
+def test_folders_of_tests_import_only_from_those_that_hold_none() -> None:
+    shared = ("helpers", "exactness", "random_trial")
+    found = structure_of(ROOT, "tests")
+    crossing = [
+        f"{module} imports {other}"
+        for module, imported in found.files.items()
+        for other in imported
+        if other.split(".")[1:2] != module.split(".")[1:2] and other.split(".")[1] not in shared
+    ]
+    assert found.files and crossing == []
+
+
 def test_circles_are_found(tmp_path: Path) -> None:
     sources = {
         "__init__.py": "",

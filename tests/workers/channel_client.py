@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.ports import free_ports
+from tests.helpers.ports import free_ports
 from tests.workers.launcher_processes import REPOSITORY
 from tfdist.config import load_config
 from tfdist.launch.environment import Assignment

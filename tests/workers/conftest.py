@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ports import free_ports
+from tests.helpers.ports import free_ports
 from tests.workers import launcher_processes
 from tfdist.verify.hosts.namespace_hosts import NamespaceHost, NamespacesUnavailableError, namespace_hosts
 

@@ -7,7 +7,7 @@ import os
 import keras
 import tensorflow as tf
 
-from tests.workers.resumable_model import CLASSES, FEATURES
+from tests.helpers.resumable_model import CLASSES, FEATURES
 
 
 @keras.saving.register_keras_serializable("tests")

@@ -11,7 +11,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from tests.workers.recomputed_models import blocks
+from tests.exactness.recomputed_models import blocks
 from tfdist.runtime.transport import part_sums
 
 keras.backend.set_floatx("float64")

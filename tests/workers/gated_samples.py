@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.waiting import until
+from tests.helpers.waiting import until
 
 SAMPLES, WAITS = 450, 300
 

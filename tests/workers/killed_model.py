@@ -15,7 +15,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tests.workers import resumable_model
+from tests.helpers import resumable_model
 from tests.workers.kill_plan import Kill, planned
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import RunDir, WorkerState

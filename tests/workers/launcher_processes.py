@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.processes import processes_with
-from tests.waiting import until
+from tests.helpers.processes import processes_with
+from tests.helpers.waiting import until
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 _CONFIG = """

@@ -10,11 +10,12 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from tests.exactness import recomputed_cases
 from tests.exactness.__main__ import write_outcomes
 from tests.exactness.cases import CASES, SECTIONS, cases_of, outcome
 from tests.exactness.comparison import assert_same, assert_same_case
 from tests.exactness.table import outcome_of
-from tests.workers import embedding_cases, recomputed_cases
+from tests.workers import embedding_cases
 
 BY_SECTION = {
     "Fit, evaluate, predict": "plain",

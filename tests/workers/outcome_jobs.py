@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.workers.cli_process import tfdist
+from tests.helpers.cli_process import tfdist
 
 
 class OutcomeJobs:

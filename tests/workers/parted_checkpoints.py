@@ -22,7 +22,7 @@ import keras
 import numpy as np
 
 import tfdist
-from tests.workers.cut_weights import cut_all
+from tests.helpers.cut_weights import cut_all
 from tfdist.checkpoint.parts import folder_agreement
 from tfdist.keras_repairs.sharding import shards
 from tfdist.rundir import direct_io

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.waiting import until
+from tests.helpers.waiting import until
 from tfdist.launch.environment import Assignment
 from tfdist.launch.worker.config_handover import receive_config
 from tfdist.launch.worker.launcher_channel import LauncherChannel

@@ -8,7 +8,7 @@ from typing import Any
 
 import keras
 
-from tests.waiting import until
+from tests.helpers.waiting import until
 
 
 class StepGate(keras.callbacks.Callback):

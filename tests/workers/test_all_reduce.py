@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.marks import slow
-from tests.workers.cli_process import begun, tfdist
+from tests.helpers.cli_process import begun, tfdist
+from tests.helpers.marks import slow
 from tests.workers.worker_scripts import EMULATED
 from tfdist.verify.hosts.namespace_hosts import NamespaceHost
 

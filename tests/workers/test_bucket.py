@@ -9,10 +9,10 @@ from pathlib import Path
 import keras
 import pytest
 
-from tests.bucket import Bucket, bucket
-from tests.waiting import until
-from tests.workers.cli_process import begun, tfdist
-from tests.workers.resumable_model import STEPS, write_config
+from tests.helpers.bucket import Bucket, bucket
+from tests.helpers.cli_process import begun, tfdist
+from tests.helpers.resumable_model import STEPS, write_config
+from tests.helpers.waiting import until
 from tfdist.rundir import RunDir, WorkerState
 
 SECONDS = 100

@@ -12,7 +12,7 @@ import keras
 import pytest
 
 from tests.exactness.comparison import assert_same
-from tests.workers.cli_process import tfdist
+from tests.helpers.cli_process import tfdist
 
 SCRIPTS = Path(__file__).parent / "scripts"
 BOUND = 200  # seconds; three dozen fits

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.workers.cli_process import ROOT, tfdist
+from tests.helpers.cli_process import ROOT, tfdist
 
 CONFIG = ROOT / "configs" / "digits.yaml"
 MISTAKES = ["--set", "compile.metrics=[accuraci]", "--set", "model.args.hiden=[8]"]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import until
-from tests.workers.cli_process import ROOT, begun
+from tests.helpers.cli_process import ROOT, begun
+from tests.helpers.waiting import until
 from tfdist.config import load_config
 from tfdist.rundir import RunDir, WorkerState
 

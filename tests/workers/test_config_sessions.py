@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.marks import slow
-from tests.workers.cli_process import ROOT, tfdist
+from tests.helpers.cli_process import ROOT, tfdist
+from tests.helpers.marks import slow
 from tfdist.rundir import RunDir
 
 BOUND = 120

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.marks import slow
+from tests.helpers.marks import slow
 from tests.workers.channel_client import Tied, tied_workers
 from tests.workers.launcher_processes import REPOSITORY
 

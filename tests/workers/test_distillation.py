@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.waiting import until
-from tests.workers.cli_process import begun, tfdist
-from tests.workers.resumable_model import BATCH, CLASSES, EPOCHS, FEATURES, SAMPLES, STEPS, end_of, write_config
+from tests.helpers.cli_process import begun, tfdist
+from tests.helpers.resumable_model import BATCH, CLASSES, EPOCHS, FEATURES, SAMPLES, STEPS, end_of, write_config
+from tests.helpers.waiting import until
 from tests.workers.test_resume import WAYS, same, same_but_for_rounding, train, train_and_kill
 from tfdist.rundir import RunDir
 
 WEIGHTED = ["--set", "fit.class_weight={1: 3.0}"]
-PLAIN = {"build": "tests.workers.resumable_model.model", "args": {"plain": True}}
+PLAIN = {"build": "tests.helpers.resumable_model.model", "args": {"plain": True}}
 
 
 def teacher() -> keras.Model:

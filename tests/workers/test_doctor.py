@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.waiting import until
+from tests.helpers.waiting import until
 from tests.workers.launcher_processes import REPOSITORY, left_behind, marked
 from tfdist.net.port_lease import PortLease
 

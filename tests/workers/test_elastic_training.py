@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import until
-from tests.workers.cli_process import ROOT, tfdist
-from tests.workers.resumable_model import end_of, write_config
+from tests.helpers.cli_process import ROOT, tfdist
+from tests.helpers.resumable_model import end_of, write_config
+from tests.helpers.waiting import until
 from tests.workers.test_resume import same_but_for_rounding
 from tfdist.checkpoint.generation_claim import CLAIMS
 from tfdist.rundir import RunDir

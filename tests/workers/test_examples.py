@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.marks import slow
+from tests.helpers.marks import slow
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"

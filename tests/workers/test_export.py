@@ -11,7 +11,7 @@ import keras
 import numpy as np
 import pytest
 
-from tests.workers.cli_process import ROOT, tfdist
+from tests.helpers.cli_process import ROOT, tfdist
 
 MAKE = """
 import keras, sys

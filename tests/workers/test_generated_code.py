@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.marks import slow
-from tests.workers.cli_process import tfdist
+from tests.helpers.cli_process import tfdist
+from tests.helpers.marks import slow
 from tfdist.launch.worker.generated_code_dir import generated_code_dir
 
 _SCRIPT = """

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.exactness.comparison import assert_same
-from tests.workers.cli_process import tfdist
+from tests.helpers.cli_process import tfdist
 
 SCRIPT = Path(__file__).parent / "scripts" / "accumulating.py"
 BOUND = 100

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.marks import slow
-from tests.workers.cli_process import begun, tfdist
+from tests.helpers.cli_process import begun, tfdist
+from tests.helpers.marks import slow
 from tests.workers.worker_scripts import BOUND, SCRIPTS, all_said, assert_close, train
 from tfdist.verify.hosts.namespace_hosts import NamespaceHost
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.marks import slow
-from tests.waiting import until
-from tests.workers.cli_process import ROOT, begun, tfdist
+from tests.helpers.cli_process import ROOT, begun, tfdist
+from tests.helpers.marks import slow
+from tests.helpers.waiting import until
 
 SCRIPT = ROOT / "tests" / "workers" / "scripts" / "predicting.py"
 BATCH = ["--batch-size", 61]

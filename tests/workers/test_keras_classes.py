@@ -7,7 +7,7 @@ import pytest
 from tests.exactness.comparison import assert_same
 from tests.exactness.keras_classes.table import ROWS
 from tests.exactness.results import COUNTS, SIZES, Comparison, recorded
-from tests.marks import slow
+from tests.helpers.marks import slow
 from tests.workers.outcome_jobs import OutcomeJobs
 
 NAMES = list(ROWS)

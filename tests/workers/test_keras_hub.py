@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.exactness.comparison import assert_same
-from tests.marks import slow
+from tests.helpers.marks import slow
 from tests.workers.outcome_jobs import OutcomeJobs
 
 pytest.importorskip("keras_hub", reason="KerasHub is not installed; pip install keras-hub")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.workers.cli_process import tfdist
+from tests.helpers.cli_process import tfdist
 from tfdist.rundir import RunDir
 
 SCRIPT = Path(__file__).parent / "scripts" / "dying.py"

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import until
-from tests.workers.cli_process import ROOT
+from tests.helpers.cli_process import ROOT
+from tests.helpers.resumable_model import STEPS, end_of, write_config
+from tests.helpers.waiting import until
 from tests.workers.kill_plan import Kill, draw_plan, write_plan
 from tests.workers.killed_model import samples_file
-from tests.workers.resumable_model import STEPS, end_of, write_config
 from tests.workers.test_resume import begin, both, last_step, same, same_but_for_rounding, wait_for_checkpoint
 from tfdist.rundir import RunDir, WorkerState
 

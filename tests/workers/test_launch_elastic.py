@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.waiting import until
+from tests.helpers.waiting import until
 from tests.workers.launcher_processes import Launcher, Launchers
 from tfdist.verify.hosts.namespace_hosts import NamespaceHost, NamespacesUnavailableError, namespace_hosts
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.marks import slow
-from tests.waiting import until
+from tests.helpers.marks import slow
+from tests.helpers.waiting import until
 from tests.workers.launcher_processes import Launcher, Launchers, write_config
 from tfdist.cluster import Cluster
 from tfdist.launch.environment import choose_kernels_here

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import until
+from tests.helpers.waiting import until
 from tests.workers.launcher_processes import Launcher, Launchers, left_behind
 from tfdist.rundir import RunDir, State, WorkerState
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import until
+from tests.helpers.waiting import until
 from tests.workers.launcher_processes import Launchers, marked
 from tfdist.verify.hosts.namespace_hosts import NamespaceHost
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.descriptors import descriptors
-from tests.waiting import until
+from tests.helpers.descriptors import descriptors
+from tests.helpers.waiting import until
 from tests.workers.launcher_processes import Launcher, Launchers, marked
 from tests.workers.test_launch_hosts import listens, start_both
 from tfdist.cluster import Cluster

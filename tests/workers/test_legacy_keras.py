@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.marks import slow
-from tests.workers.cli_process import tfdist
-from tests.workers.legacy_package import write_legacy_keras
+from tests.helpers.cli_process import tfdist
+from tests.helpers.legacy_package import write_legacy_keras
+from tests.helpers.marks import slow
 from tests.workers.worker_scripts import BOUND
 
 CHOICE = 'os.environ["TF_USE_LEGACY_KERAS"] = "1"\n'

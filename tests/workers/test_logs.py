@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import until
-from tests.workers.cli_process import tfdist
+from tests.helpers.cli_process import tfdist
+from tests.helpers.waiting import until
 from tests.workers.launcher_processes import Launchers, marked
 from tfdist.rundir import RunDir
 

@@ -71,7 +71,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> OutcomeJobs:
 def jobs(tmp_path_factory: pytest.TempPathFactory) -> dict[Job, OutcomeJobs]:
     found = {}
     for number, job in enumerate(JOBS):
-        cuts = "tests.workers.cut_weights " if "zero3" in job.options else ""
+        cuts = "tests.helpers.cut_weights " if "zero3" in job.options else ""
         folder = tmp_path_factory.mktemp(f"job-{number}")
         found[job] = OutcomeJobs(folder, f"{cuts}tests.workers.nccl_rows", job.rows, BOUND, job.options, EMULATED)
     return found

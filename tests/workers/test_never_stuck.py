@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.workers.cli_process import tfdist
+from tests.helpers.cli_process import tfdist
 
 PREPARED = """
     import time

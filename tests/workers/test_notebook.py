@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from jupyter_client import BlockingKernelClient, KernelManager
 
-from tests.docs.pages import DOCS
-from tests.processes import processes_with
+from tests.helpers.pages import DOCS
+from tests.helpers.processes import processes_with
 
 BOUND = 120  # seconds a cell
 END_SECONDS = 60.0

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.marks import slow
+from tests.helpers.cli_process import tfdist
+from tests.helpers.marks import slow
+from tests.helpers.resumable_model import write_config
 from tests.workers import test_resume
-from tests.workers.cli_process import tfdist
-from tests.workers.resumable_model import write_config
 from tfdist.rundir import RunDir
 
 SCRIPT = Path(__file__).parent / "scripts" / "offloaded_training.py"
@@ -59,7 +59,7 @@ def test_numbers_and_files_are_those_without_it(tmp_path: Path, workers: int, mo
 @pytest.mark.slow
 @pytest.mark.bound(600)
 def test_a_killed_run_goes_on_to_the_bit_from_state_on_disk(tmp_path: Path) -> None:
-    model = {"build": "tests.workers.resumable_model.model", "args": {"cut": True}}
+    model = {"build": "tests.helpers.resumable_model.model", "args": {"cut": True}}
     config, whole, killed = write_config(tmp_path, seed=3, model=model), RunDir(tmp_path / "w"), RunDir(tmp_path / "k")
     options = ("--nproc", "2", "--shard", "zero2")
     assert test_resume.train(config, whole, *options).returncode == 0

@@ -16,10 +16,10 @@ import h5py
 import numpy as np
 import pytest
 
-from tests.devices.small_training import datasets
-from tests.marks import slow
-from tests.workers.cli_process import tfdist
-from tests.workers.resumable_model import write_config
+from tests.helpers.cli_process import tfdist
+from tests.helpers.marks import slow
+from tests.helpers.resumable_model import write_config
+from tests.helpers.small_training import datasets
 from tfdist.checkpoint.checkpoint_files import StoredCheckpoint, stored
 from tfdist.checkpoint.parts.part_names import PARTS, part_name
 from tfdist.checkpoint.parts.parted_file import is_parted, opened_weights
@@ -177,7 +177,7 @@ def test_it_goes_on_in_any_mode_and_by_any_number_from_the_last_that_is_whole(
 @pytest.mark.slow
 @pytest.mark.bound(300)
 def test_models_of_parts_are_evaluated_and_exported(tmp_path: Path) -> None:
-    model = {"build": "tests.workers.resumable_model.model", "args": {"cut": True}}
+    model = {"build": "tests.helpers.resumable_model.model", "args": {"cut": True}}
     config, run = write_config(tmp_path, seed=3, model=model, fit={"epochs": 1}), RunDir(tmp_path / "run")
     done = tfdist("train", config, "--nproc", 2, "--shard", "zero3", "--run-dir", run.path, timeout=100)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.workers.cli_process import ROOT, tfdist
+from tests.helpers.cli_process import ROOT, tfdist
 
 CONFIG = ROOT / "configs" / "digits.yaml"
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.workers.cli_process import tfdist
+from tests.helpers.cli_process import tfdist
 from tfdist.order.per_worker_order import WorkerShareSteps
 from tfdist.order.sequential_order import LaneOrder, Lanes
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.waiting import until
-from tests.workers.cli_process import ROOT, begun, tfdist
+from tests.helpers.cli_process import ROOT, begun, tfdist
+from tests.helpers.waiting import until
 
 CONFIG = """
 seed: 5

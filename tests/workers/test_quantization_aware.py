@@ -8,14 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.workers import resumable_model, test_resume
-from tests.workers.attentive_model import CLASSES, LENGTH, WORDS
-from tests.workers.cli_process import tfdist
+from tests.helpers import resumable_model
+from tests.helpers.attentive_model import CLASSES, LENGTH, WORDS
+from tests.helpers.cli_process import tfdist
+from tests.workers import test_resume
 from tfdist.rundir import RunDir
 
 CONFIG = """\
 seed: 7
-model: {{build: tests.workers.attentive_model.model}}
+model: {{build: tests.helpers.attentive_model.model}}
 compile: {{optimizer: {{name: sgd, learning_rate: 0.2}}, loss: sparse_categorical_crossentropy}}
 data:
   batch_size: 20

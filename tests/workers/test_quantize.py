@@ -11,8 +11,8 @@ import keras
 import numpy as np
 import pytest
 
-from tests.marks import slow
-from tests.workers.cli_process import ROOT, tfdist
+from tests.helpers.cli_process import ROOT, tfdist
+from tests.helpers.marks import slow
 
 SCRIPT = ROOT / "tests" / "workers" / "scripts" / "quantizing.py"
 DATA = ["--data", "samples.yaml", "--batch-size", 61]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.exactness import recomputed_features
 from tests.exactness.comparison import assert_same
-from tests.workers import recomputed_features
+from tests.exactness.recomputed_cases import CASES
 from tests.workers.outcome_jobs import OutcomeJobs
-from tests.workers.recomputed_cases import CASES
 from tests.workers.test_sharding import check_that_a_killed_run_ends_as_the_one_that_was_not
 
 SLOW = bool(os.environ.get("TFDIST_SLOW_TESTS"))
@@ -23,12 +23,12 @@ BOUND = 900 if SLOW else 200
 @pytest.mark.parametrize(("mode", "workers"), [("zero3", 2), ("none", 2), ("zero2", 2), ("zero3", 3)])
 def test_numbers_of_one_device(tmp_path: Path, mode: str, workers: int) -> None:
     """XLA, which `zero3` refuses, is compared on devices."""
-    module = "tests.workers.recomputed_cases"
+    module = "tests.exactness.recomputed_cases"
     folders = [tmp_path / "one", tmp_path / "several"]
     for folder in folders:
         folder.mkdir()
     (one,) = OutcomeJobs(folders[0], module, NAMES, BOUND).outcomes(1, 65)
-    cut = f"tests.workers.cut_weights {module}" if mode == "zero3" else module
+    cut = f"tests.helpers.cut_weights {module}" if mode == "zero3" else module
     said = OutcomeJobs(folders[1], cut, NAMES, BOUND, ["--shard", mode]).outcomes(workers, 65)
     for index, worker in enumerate(said):
         for name in NAMES:
@@ -55,8 +55,8 @@ WAYS = [
 def test_numbers_of_activations_that_one_device_keeps(
     tmp_path: Path, mode: str, workers: int, options: tuple[str, ...]
 ) -> None:
-    module = "tests.workers.recomputed_features"
-    cut = f"tests.workers.cut_weights {module}" if mode == "zero3" else module
+    module = "tests.exactness.recomputed_features"
+    cut = f"tests.helpers.cut_weights {module}" if mode == "zero3" else module
     folders = [tmp_path / "one", tmp_path / "several"]
     for folder in folders:
         folder.mkdir()
@@ -79,5 +79,5 @@ def test_numbers_of_activations_that_one_device_keeps(
 def test_a_killed_run_ends_as_the_one_that_was_not(
     tmp_path: Path, mode: str, workers: int, options: tuple[str, ...]
 ) -> None:
-    build = {"build": "tests.workers.resumable_model.model", "args": {"cut": True, "recomputed": True}}
+    build = {"build": "tests.helpers.resumable_model.model", "args": {"cut": True, "recomputed": True}}
     check_that_a_killed_run_ends_as_the_one_that_was_not(tmp_path, {"model": build}, mode, workers, options)

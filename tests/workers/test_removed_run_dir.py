@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.waiting import until
-from tests.workers.cli_process import tfdist
+from tests.helpers.cli_process import tfdist
+from tests.helpers.waiting import until
 from tfdist.rundir import RunDir
 
 _CONFIG = """

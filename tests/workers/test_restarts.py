@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.waiting import until
+from tests.helpers.waiting import until
 from tests.workers.launcher_processes import Launcher, Launchers, left_behind, write_config
 from tfdist.rundir import RunDir, State, WorkerState
 from tfdist.rundir.job_state import JobState

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.waiting import until
-from tests.workers.cli_process import ROOT, tfdist
-from tests.workers.resumable_model import EPOCHS, STEPS, End, end_of, write_config
+from tests.helpers.cli_process import ROOT, tfdist
+from tests.helpers.resumable_model import EPOCHS, STEPS, End, end_of, write_config
+from tests.helpers.waiting import until
 from tfdist.checkpoint.checkpoint_files import stored
 from tfdist.rundir import RunDir, WorkerState
 
@@ -163,7 +163,7 @@ def test_two_machines_of_which_one_has_the_checkpoints(
 @pytest.mark.slow
 @pytest.mark.bound(500)
 def test_on_another_number_of_workers_it_ends_the_same_but_for_rounding(tmp_path: Path) -> None:
-    config = write_config(tmp_path, model={"build": "tests.workers.resumable_model.model", "args": {"plain": True}})
+    config = write_config(tmp_path, model={"build": "tests.helpers.resumable_model.model", "args": {"plain": True}})
     whole, killed = RunDir(tmp_path / "whole"), RunDir(tmp_path / "killed")
     first = train_and_kill(config, killed, 1, STEPS, "--nproc", "2")
     second = train_and_kill(config, killed, 0, first + 1, "--logical-devices", "3", "--resume", "auto")

@@ -14,8 +14,8 @@ import h5py
 import numpy as np
 import pytest
 
-from tests.marks import slow
-from tests.workers.cli_process import ROOT, tfdist
+from tests.helpers.cli_process import ROOT, tfdist
+from tests.helpers.marks import slow
 from tests.workers.worker_scripts import BOUND, SCRIPTS, said
 
 SCRIPT = SCRIPTS / "trained_twice.py"

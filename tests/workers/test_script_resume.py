@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.workers.cli_process import tfdist
+from tests.helpers.cli_process import tfdist
 
 SCRIPT = Path(__file__).parent / "scripts" / "kept.py"
 BOUND = 150  # seconds

@@ -12,8 +12,8 @@ import keras
 import numpy as np
 import pytest
 
-from tests.marks import slow
-from tests.workers.cli_process import ROOT, tfdist, tfdist_with_closed_streams
+from tests.helpers.cli_process import ROOT, tfdist, tfdist_with_closed_streams
+from tests.helpers.marks import slow
 from tests.workers.worker_scripts import BOUND, SCRIPTS, assert_close, said, train
 
 

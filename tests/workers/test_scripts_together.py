@@ -21,8 +21,8 @@ import numpy as np
 import pytest
 import yaml
 
-from tests.ports import free_ports
-from tests.workers.cli_process import ROOT
+from tests.helpers.cli_process import ROOT
+from tests.helpers.ports import free_ports
 from tests.workers.worker_scripts import BOUND, SCRIPTS, all_said, assert_close, said, train
 from tfdist.rundir import RunDir
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from tests.marks import slow
-from tests.processes import processes_with
-from tests.waiting import until
-from tests.workers.cli_process import ROOT, tfdist
+from tests.helpers.cli_process import ROOT, tfdist
+from tests.helpers.marks import slow
+from tests.helpers.processes import processes_with
+from tests.helpers.waiting import until
 from tfdist.selftest.reports.selftest_report import SelftestReport
 from tfdist.selftest.row_results import RowResult
 from tfdist.selftest.rows import Row

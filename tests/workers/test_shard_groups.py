@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from tests.exactness.comparison import assert_same, assert_same_case
-from tests.marks import slow
-from tests.workers.cli_process import begun, tfdist
+from tests.helpers.cli_process import begun, tfdist
+from tests.helpers.marks import slow
+from tests.helpers.resumable_model import write_config
 from tests.workers.outcome_jobs import OutcomeJobs
-from tests.workers.resumable_model import write_config
 from tests.workers.test_resume import end_of, last_step, same, same_but_for_rounding, train, train_and_kill
 from tests.workers.test_sharding import BOUND, NAMES, SCRIPTS, SLOW, assert_as_alone
 from tfdist.rundir import RunDir
@@ -30,7 +30,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> OutcomeJobs:
 
 
 def grouped(folder: Path, mode: str, communication: str, how: str = "", names: list[str] = NAMES) -> OutcomeJobs:
-    cuts = f"tests.workers.cut_weights {how} tests.exactness" if mode == "zero3" else "tests.exactness"
+    cuts = f"tests.helpers.cut_weights {how} tests.exactness" if mode == "zero3" else "tests.exactness"
     options = ["--shard", mode, "--shard-over", "2", "--communication", communication]
     return OutcomeJobs(folder, cuts, names, BOUND, options)
 
@@ -60,7 +60,7 @@ def on_hosts(folder: Path, hosts: Sequence[NamespaceHost], mode: str, options: S
              names: Sequence[str]) -> tuple[str, list[dict[str, Any]]]:  # fmt: skip
     """Two workers on each host: what the chief's launcher prints, and what each worker wrote."""
     workers = ",".join(f"{host.ipv4}:{port}" for host in hosts for port in (20000, 20001))
-    target = ["-m", *(["tests.workers.cut_weights"] if mode == "zero3" else []), module]
+    target = ["-m", *(["tests.helpers.cut_weights"] if mode == "zero3" else []), module]
     with contextlib.ExitStack() as stack:
         launchers = [
             stack.enter_context(
@@ -122,7 +122,7 @@ def test_groups_that_are_not_summed_have_other_numbers(tmp_path: Path) -> None:
 def run(folder: Path, workers: int, *arguments: object, mode: str = "none", options: tuple[object, ...] = ()) -> Any:
     files, run_dir = folder / f"files-{workers}", folder / f"run-{workers}-{len(arguments)}"
     files.mkdir(exist_ok=True)
-    target = ["-m", "tests.workers.cut_weights"] if mode == "zero3" else []
+    target = ["-m", "tests.helpers.cut_weights"] if mode == "zero3" else []
     done = tfdist("train", "--nproc", workers, "--shard", mode, "--run-dir", run_dir, "--step-timeout", 60, *options,
                   *target, SCRIPTS / "sharded.py", files, *arguments, timeout=200)  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
@@ -155,7 +155,7 @@ def test_what_is_saved_is_what_one_device_saves(mode: str, tmp_path: Path) -> No
 @pytest.mark.bound(900)
 @pytest.mark.parametrize("mode", ["zero2", "zero3"])
 def test_a_killed_run_goes_on_to_the_bit_and_in_any_groups(mode: str, tmp_path: Path) -> None:
-    cut = {"build": "tests.workers.resumable_model.model", "args": {"cut": True}}
+    cut = {"build": "tests.helpers.resumable_model.model", "args": {"cut": True}}
     config, whole, killed = write_config(tmp_path, seed=3, model=cut), RunDir(tmp_path / "w"), RunDir(tmp_path / "k")
     options = ("--nproc", "4", "--shard", mode, "--shard-over", "2")
     assert train(config, whole, *options).returncode == 0

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from tests.exactness.comparison import assert_same
-from tests.marks import slow
-from tests.workers.cli_process import tfdist
+from tests.helpers.cli_process import tfdist
+from tests.helpers.marks import slow
 from tests.workers.embedding_cases import CASES
 from tests.workers.embedding_model import write_config
 from tests.workers.outcome_jobs import OutcomeJobs

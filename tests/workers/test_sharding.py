@@ -12,10 +12,10 @@ import pytest
 
 from tests.exactness.cases import CASES
 from tests.exactness.comparison import assert_same, assert_same_case
-from tests.marks import slow
-from tests.workers.cli_process import tfdist
+from tests.helpers.cli_process import tfdist
+from tests.helpers.marks import slow
+from tests.helpers.resumable_model import write_config
 from tests.workers.outcome_jobs import OutcomeJobs
-from tests.workers.resumable_model import write_config
 from tests.workers.test_resume import end_of, last_step, same, same_but_for_rounding, train, train_and_kill
 from tfdist.rundir import RunDir
 
@@ -54,7 +54,7 @@ def sharing(tmp_path_factory: pytest.TempPathFactory) -> dict[str, OutcomeJobs]:
         for mode, module in [
             ("zero1", "tests.exactness"),
             ("zero2", "tests.exactness"),
-            ("zero3", "tests.workers.cut_weights tests.exactness"),
+            ("zero3", "tests.helpers.cut_weights tests.exactness"),
         ]
     }
 
@@ -95,7 +95,7 @@ def run(folder: Path, workers: int, mode: str, *arguments: object, script: str =
     is_file = script.endswith(".py")
     target: list[object] = [SCRIPTS / script if is_file else script]
     if mode == "zero3":
-        target = ["-m", "tests.workers.cut_weights", *target]
+        target = ["-m", "tests.helpers.cut_weights", *target]
     elif not is_file:
         target = ["-m", *target]
     done = tfdist("train", "--nproc", workers, "--shard", mode, "--run-dir", run_dir, "--step-timeout", 60, *options,
@@ -203,7 +203,7 @@ def test_numbers_by_tensorflows_collectives(mode: str, tmp_path: Path) -> None:
     one.mkdir()
     two.mkdir()
     options = ["--shard", mode, "--communication", "ring"]
-    module = "tests.workers.cut_weights tests.exactness" if mode == "zero3" else "tests.exactness"
+    module = "tests.helpers.cut_weights tests.exactness" if mode == "zero3" else "tests.exactness"
     (alone,) = OutcomeJobs(one, "tests.exactness", names, BOUND).outcomes(1, 65)
     for index, worker in enumerate(OutcomeJobs(two, module, names, BOUND, options).outcomes(2, 65)):
         for name in names:
@@ -218,7 +218,7 @@ def test_sums_of_gradients_taken_out_are_noticed(tmp_path: Path) -> None:
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     whole.mkdir()
     cut.mkdir()
-    unsummed = "tests.workers.cut_weights --unsummed tests.exactness"
+    unsummed = "tests.helpers.cut_weights --unsummed tests.exactness"
     (one,) = OutcomeJobs(whole, "tests.exactness", ["plain"], BOUND).outcomes(1, 65)
     first, _ = OutcomeJobs(cut, unsummed, ["plain"], BOUND, ["--shard", "zero3"]).outcomes(2, 65)
     assert "raised" not in first["plain"], first["plain"]["raised"]
@@ -244,14 +244,14 @@ def check_that_a_killed_run_ends_as_the_one_that_was_not(
 @pytest.mark.parametrize("mode", ["zero2", "zero3"])
 def test_a_killed_run_of_four_workers_ends_as_the_one_that_was_not(mode: str, tmp_path: Path) -> None:
     # Of 72, 12, 48 and 4 elements: parts are of 1 to 18.
-    cut = {"model": {"build": "tests.workers.resumable_model.model", "args": {"cut": True}}}
+    cut = {"model": {"build": "tests.helpers.resumable_model.model", "args": {"cut": True}}}
     check_that_a_killed_run_ends_as_the_one_that_was_not(tmp_path, cut, mode, 4)
 
 
 @pytest.mark.slow
 @pytest.mark.bound(900)
 def test_a_killed_run_with_cut_weights_ends_as_the_one_that_was_not_and_goes_on_in_any_mode(tmp_path: Path) -> None:
-    cut = {"build": "tests.workers.resumable_model.model", "args": {"cut": True}}
+    cut = {"build": "tests.helpers.resumable_model.model", "args": {"cut": True}}
     check_that_a_killed_run_ends_as_the_one_that_was_not(tmp_path, {"model": cut}, "zero3", 2)
 
     plain = write_config(tmp_path, seed=3, model={**cut, "args": {"cut": True, "plain": True}})
@@ -269,7 +269,7 @@ def test_a_killed_run_with_cut_weights_ends_as_the_one_that_was_not_and_goes_on_
 def test_a_killed_run_ends_as_the_one_that_was_not_and_goes_on_in_any_mode(tmp_path: Path) -> None:
     check_that_a_killed_run_ends_as_the_one_that_was_not(tmp_path, {}, "zero2", 2)
 
-    plain = write_config(tmp_path, seed=3, model={"build": "tests.workers.resumable_model.model",
+    plain = write_config(tmp_path, seed=3, model={"build": "tests.helpers.resumable_model.model",
                                                   "args": {"plain": True}})  # fmt: skip
     one, moved = RunDir(tmp_path / "one"), RunDir(tmp_path / "moved")
     assert train(plain, one).returncode == 0

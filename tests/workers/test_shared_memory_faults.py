@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import processes_with
-from tests.waiting import until
-from tests.workers.cli_process import begun
+from tests.helpers.cli_process import begun
+from tests.helpers.processes import processes_with
+from tests.helpers.waiting import until
 from tfdist.verify.hosts.namespace_hosts import NamespaceHost
 
 STEPS = """

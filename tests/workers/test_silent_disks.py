@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.disks import silent_disk
-from tests.waiting import until
+from tests.helpers.disks import silent_disk
+from tests.helpers.waiting import until
 from tests.workers.launcher_processes import Launchers
 
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from typing import Any
 
-from tests.waiting import until
+from tests.helpers.waiting import until
 from tests.workers.launcher_processes import REPOSITORY, Launcher, Launchers, marked
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.workers.cli_process import ROOT, tfdist
+from tests.helpers.cli_process import ROOT, tfdist
 
 for library in ("tensorboard", "wandb", "mlflow.keras.callback"):
     pytest.importorskip(library)

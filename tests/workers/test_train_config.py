@@ -12,8 +12,8 @@ import keras
 import numpy as np
 import pytest
 
-from tests.marks import slow
-from tests.workers.cli_process import ROOT, tfdist
+from tests.helpers.cli_process import ROOT, tfdist
+from tests.helpers.marks import slow
 from tfdist.config import load_config
 from tfdist.rundir import RunDir, State, WorkerState
 

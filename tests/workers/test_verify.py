@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.marks import slow
-from tests.workers.cli_process import ROOT, tfdist
+from tests.helpers.cli_process import ROOT, tfdist
+from tests.helpers.marks import slow
 
 SCRIPT = Path(__file__).parent / "scripts" / "verified.py"
 BOUND = 200  # seconds: up to five jobs, one after the other

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from tests.processes import processes_with
-from tests.waiting import until
-from tests.workers.cli_process import ROOT, tfdist
-from tests.workers.resumable_model import write_config
+from tests.helpers.cli_process import ROOT, tfdist
+from tests.helpers.processes import processes_with
+from tests.helpers.resumable_model import write_config
+from tests.helpers.waiting import until
 from tests.workers.traced_worker import LAST
 from tfdist.verify.hosts import hosts_verification as run_module
 from tfdist.verify.hosts.hosts_results import HostsVerification

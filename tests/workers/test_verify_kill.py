@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.workers.cli_process import ROOT, tfdist
-from tests.workers.resumable_model import STEPS, write_config
+from tests.helpers.cli_process import ROOT, tfdist
+from tests.helpers.resumable_model import STEPS, write_config
 
 BOUND = 500  # seconds: up to five starts of workers, one after the other
 

@@ -17,7 +17,7 @@ import pytest
 
 from tests.exactness.cases import CASES
 from tests.exactness.comparison import assert_same_case
-from tests.workers.cli_process import tfdist
+from tests.helpers.cli_process import tfdist
 from tests.workers.outcome_jobs import OutcomeJobs
 from tests.workers.whole_rows import SAID
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import until
+from tests.helpers.waiting import until
 from tests.workers.channel_client import Tied, tied_workers
 from tfdist.launch.worker.channel_protocol import CALLED
 from tfdist.rundir import Failure, WorkerState

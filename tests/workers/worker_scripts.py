@@ -10,7 +10,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from tests.workers.cli_process import tfdist
+from tests.helpers.cli_process import tfdist
 
 SCRIPTS = Path(__file__).parent / "scripts"
 BOUND = 120  # seconds; a sixth of it on a machine that has nothing else to do

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.comparison.process_ending import end
 from benchmarks.comparison.process_group import Command, ContestantError, last_json, run_together
-from tests.benchmarks.process_states import ends_within, is_running
+from tests.helpers.process_states import ends_within, is_running
 
 SECONDS = 30
 CORE = min(os.sched_getaffinity(0))

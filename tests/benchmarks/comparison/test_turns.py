@@ -12,7 +12,7 @@ from benchmarks.comparison.process_group import Command
 from benchmarks.comparison.rounds import Record
 from benchmarks.comparison.turns import Job, lifetime, run_in_turns, run_with_starts
 from benchmarks.workers.turn_taking import TurnTaking
-from tests.benchmarks.process_states import is_running
+from tests.helpers.process_states import is_running
 
 SECONDS = 30
 LOOP = """

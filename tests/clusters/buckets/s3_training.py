@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tests.clusters.buckets.stores import RunningStore
-from tests.workers.resumable_model import CLASSES, FEATURES, SAMPLES, write_config
+from tests.helpers.resumable_model import CLASSES, FEATURES, SAMPLES, write_config
 
 FILES = 3
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.ports import free_ports
-from tests.waiting import until
+from tests.helpers.ports import free_ports
+from tests.helpers.waiting import until
 
 _SECONDS = 60.0
 _SOCKETS = Path("/tmp")

@@ -11,7 +11,7 @@ import pytest
 from tests.clusters.buckets.conftest import requests_to
 from tests.clusters.buckets.faulty_proxy import Fault, FaultyProxy
 from tests.clusters.buckets.stores import RunningStore
-from tests.ports import free_ports
+from tests.helpers.ports import free_ports
 from tfdist.storage.object_store import NoAnswerError
 from tfdist.storage.s3_requests import S3Requests
 from tfdist.storage.s3_store import S3Store

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.clusters.buckets.stores import RunningStore
-from tests.ports import free_ports
-from tests.workers.resumable_model import write_config
+from tests.helpers.ports import free_ports
+from tests.helpers.resumable_model import write_config
 from tfdist.checkpoint.checkpoint_store import open_store
 from tfdist.checkpoint.generation_claim import by_generation, claim_on
 from tfdist.cluster.cluster_spec import Cluster

@@ -15,9 +15,9 @@ import pytest
 from tests.clusters.buckets.faulty_proxy import Fault, FaultyProxy
 from tests.clusters.buckets.s3_training import config_with_data_in, write_records
 from tests.clusters.buckets.stores import RunningStore, reaching
-from tests.ports import free_ports
-from tests.waiting import until
-from tests.workers.cli_process import begun, tfdist
+from tests.helpers.cli_process import begun, tfdist
+from tests.helpers.ports import free_ports
+from tests.helpers.waiting import until
 from tfdist.rundir import RunDir, WorkerState
 
 SECONDS = 120

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.processes import processes_with
-from tests.waiting import until
+from tests.helpers.processes import processes_with
+from tests.helpers.waiting import until
 from tfdist.cluster.kubernetes import expand_workers
 from tfdist.verify.hosts.namespace_hosts import NamespaceHost
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.clusters.kubernetes.conftest import MakeJob, MakeManifest
 from tests.clusters.kubernetes.emulated_job import EmulatedJob
-from tests.waiting import until
+from tests.helpers.waiting import until
 
 _CONFIG = """\
 name: line

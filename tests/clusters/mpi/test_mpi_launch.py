@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.clusters.ssh.launches import REPOSITORY, Launch, Launches, MakeHosts
-from tests.processes import command_line, environment, processes_with
-from tests.waiting import until
+from tests.helpers.processes import command_line, environment, processes_with
+from tests.helpers.waiting import until
 from tfdist.multihost.mpi.call_back import SECRET
 from tfdist.net import shared_token
 

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.processes import command_line
-from tests.waiting import until
+from tests.helpers.processes import command_line
+from tests.helpers.waiting import until
 from tfdist.verify.hosts.namespace_hosts import NamespaceHost, namespace_hosts
 
 PORT = 6399

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.clusters.ray.ray_cluster import RayCluster, parent_of
-from tests.processes import command_line, environment
-from tests.waiting import until
+from tests.helpers.processes import command_line, environment
+from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.bound(900)
 """The first one starts the cluster, and one after a lost node waits for the next."""

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests.clusters.ray.ray_cluster import RayCluster
-from tests.waiting import until
+from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.bound(900)
 """The first one starts the cluster, and one after a lost node waits for the next."""

@@ -19,8 +19,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.processes import processes_with
-from tests.waiting import until
+from tests.helpers.processes import processes_with
+from tests.helpers.waiting import until
 from tfdist.verify.hosts.namespace_hosts import NamespaceHost, namespace_hosts
 
 REPOSITORY = Path(__file__).resolve().parents[3]

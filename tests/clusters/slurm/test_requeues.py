@@ -8,7 +8,7 @@ import pytest
 
 from tests.clusters.slurm.jobs import script
 from tests.clusters.slurm.slurm_cluster import SlurmCluster
-from tests.waiting import until
+from tests.helpers.waiting import until
 
 OVER = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT")
 

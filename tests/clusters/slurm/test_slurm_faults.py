@@ -12,7 +12,7 @@ import pytest
 
 from tests.clusters.slurm.slurm_cluster import SlurmCluster
 from tests.clusters.slurm.test_slurm_launch import ended, folder, launch
-from tests.waiting import until
+from tests.helpers.waiting import until
 
 __all__ = ["folder"]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.clusters.slurm.slurm_cluster import REPOSITORY, SlurmCluster
-from tests.waiting import until
+from tests.helpers.waiting import until
 from tfdist.rundir import RunDir, WorkerState
 from tfdist.rundir.ledger_lines import read_ledger
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Protocol
 
 from tests.clusters.ssh.ssh_servers import SshServers
-from tests.processes import command_line, processes_with
-from tests.waiting import until
+from tests.helpers.processes import command_line, processes_with
+from tests.helpers.waiting import until
 from tfdist.verify.hosts.namespace_hosts import NamespaceHost
 
 REPOSITORY = Path(__file__).resolve().parents[3]

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.waiting import until
+from tests.helpers.waiting import until
 from tfdist.verify.hosts.namespace_hosts import NamespaceHost
 
 SSHD = "/usr/sbin/sshd"

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from tests.clusters.ssh.launches import Launches, MakeHosts
-from tests.waiting import until
+from tests.helpers.waiting import until
 
 
 def detached(launches: Launches, *options: object) -> str:

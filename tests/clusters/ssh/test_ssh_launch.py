@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.clusters.ssh.launches import Launch, Launches, MakeHosts
-from tests.processes import command_line
-from tests.waiting import until
+from tests.helpers.processes import command_line
+from tests.helpers.waiting import until
 
 
 def in_training(launches: Launches, *options: object) -> Launch:

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.waiting import until
+from tests.helpers.waiting import until
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 DRIVER = shutil.which("chromedriver")

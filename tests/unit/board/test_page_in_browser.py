@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.waiting import until
 from tests.unit.board.browser import Browser, needs_browser, opened_browser
 from tests.unit.board.made_runs import CREATED, IMAGE, LINK, SCRIPT, make_hostile_run, make_run
 from tests.unit.board.served import Board, served
-from tests.waiting import until
 from tfdist.board.board_folder import key_of
 
 pytest.importorskip("uvicorn", reason='needs the extra: pip install -e ".[board]"')

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.disks import files_of_at_most
+from tests.helpers.disks import files_of_at_most
 from tfdist.checkpoint import checkpoint_files
 from tfdist.checkpoint.checkpoint_files import MARKER, remove, remove_unfinished, stored, writing
 from tfdist.errors import RunDirError

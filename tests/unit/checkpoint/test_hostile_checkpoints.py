@@ -20,7 +20,7 @@ from click.testing import CliRunner, Result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.unit.checkpoint.inspection.made import folder_of, run_with
+from tests.helpers.made_checkpoints import folder_of, run_with
 from tfdist.checkpoint.checkpoint_contents import contents_fault, load_arrays
 from tfdist.checkpoint.checkpoint_files import MARKER, REPLICAS, SUMMARY, WEIGHTS, StoredCheckpoint, stored
 from tfdist.checkpoint.checkpoint_pruner import info_of

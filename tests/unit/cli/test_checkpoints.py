@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.unit.checkpoint.inspection.made import cut, damage, folder_of, run_with, save
+from tests.helpers.made_checkpoints import cut, damage, folder_of, run_with, save
 from tfdist.checkpoint.checkpoint_files import StoredCheckpoint
 from tfdist.checkpoint.inspection import export
 from tfdist.cli.main import main

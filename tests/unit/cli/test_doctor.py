@@ -9,7 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.ports import free_ports
+from tests.helpers.ports import free_ports
 from tfdist.cli.doctor import doctor
 from tfdist.cli.main import main
 from tfdist.doctor import examination, local_checks

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tests.unit.reports.ledger.lines import killed_once
+from tests.helpers.ledger_lines import killed_once
 from tfdist.cli.main import main
 from tfdist.rundir import RunDir, create_run_dir, ledger_lines
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.ports import free_ports
+from tests.helpers.ports import free_ports
 from tfdist.cluster import Cluster
 from tfdist.cluster.cluster_spec import Address
 

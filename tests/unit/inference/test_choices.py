@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.unit.checkpoint.inspection.made import cut, folder_of, run_with, save
+from tests.helpers.made_checkpoints import cut, folder_of, run_with, save
 from tfdist.checkpoint.inspection.model_choice import choose_model
 from tfdist.config import TfrecordSource, load_config, yaml_document
 from tfdist.config.data_sections import NpzSource

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import until
+from tests.helpers.waiting import until
 from tfdist.errors import WorkerFailedError
 from tfdist.launch.config_process import ConfigProcess
 

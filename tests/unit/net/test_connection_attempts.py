@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.waiting import until
+from tests.helpers.waiting import until
 from tfdist.cluster import Address
 from tfdist.net.bounded_wait import wait_for
 from tfdist.net.connection_attempts import FRESH_SECONDS, Lookup, begin_connecting, finish_connecting

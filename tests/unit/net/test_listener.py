@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.ports import free_ports
-from tests.waiting import until
+from tests.helpers.ports import free_ports
+from tests.helpers.waiting import until
 from tfdist.cluster import Cluster
 from tfdist.errors import PortTakenError
 from tfdist.net.handshake import CallerSide, Introduction

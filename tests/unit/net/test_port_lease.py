@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.ports import free_ports
+from tests.helpers.ports import free_ports
 from tfdist.cluster import Cluster, Membership
 from tfdist.errors import PortTakenError
 from tfdist.net.port_lease import PortLease, bind_reusable, lease_ports

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from tests.ports import free_ports
+from tests.helpers.ports import free_ports
 from tfdist.errors import FormingError, UsageError
 from tfdist.ray.ray_library import connected, ray_library
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.disks import small_disk
+from tests.helpers.disks import small_disk
 from tfdist.errors import RunDirError
 from tfdist.rundir.atomic_files import replacing, write_bytes, write_json, write_text
 

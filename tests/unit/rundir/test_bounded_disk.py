@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from tests.waiting import until
+from tests.helpers.waiting import until
 from tfdist.errors import RunDirError
 from tfdist.rundir.bounded_disk import BoundedDisk
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.disks import files_of_at_most, small_disk
+from tests.helpers.disks import files_of_at_most, small_disk
 from tfdist.rundir.direct_io import ALIGNMENT, write_uncached
 
 LARGE = 5 * ALIGNMENT + 77

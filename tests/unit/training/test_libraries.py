@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.workers.legacy_package import write_legacy_keras
+from tests.helpers.legacy_package import write_legacy_keras
 from tfdist.errors import UnsupportedError
 from tfdist.training.libraries import refuse_legacy_keras
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.checkpoint.inspection.made import damage, folder_of, run_with
+from tests.helpers.made_checkpoints import damage, folder_of, run_with
 from tfdist.checkpoint.inspection.checkpoint_entries import checkpoints_of, chosen
 
 

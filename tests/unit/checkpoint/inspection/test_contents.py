@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.unit.checkpoint.inspection.made import folder_of, run_with, save
+from tests.helpers.made_checkpoints import folder_of, run_with, save
 from tfdist.checkpoint.inspection.checkpoint_entries import checkpoints_of, chosen
 from tfdist.checkpoint.inspection.checkpoint_table import to_json
 from tfdist.checkpoint.inspection.contents import compared, inspected, render, render_changes

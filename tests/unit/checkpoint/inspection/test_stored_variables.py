@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.unit.checkpoint.inspection.made import folder_of, run_with, save
+from tests.helpers.made_checkpoints import folder_of, run_with, save
 from tfdist.checkpoint.inspection.checkpoint_entries import checkpoints_of
 from tfdist.checkpoint.inspection.stored_variables import StoredVariables
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tests.unit.checkpoint.inspection.made import damage, folder_of, mark, part, run_with
+from tests.helpers.made_checkpoints import damage, folder_of, mark, part, run_with
 from tfdist.checkpoint.checkpoint_contents import contents_fault
 from tfdist.checkpoint.checkpoint_files import stored
 from tfdist.checkpoint.inspection.checkpoint_entries import checkpoints_of

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.disks import small_disk
+from tests.helpers.disks import small_disk
 from tfdist.checkpoint.checkpoint_files import stored
 from tfdist.checkpoint.checkpoint_pruner import CheckpointPruner
 from tfdist.checkpoint.checkpoint_store import open_store

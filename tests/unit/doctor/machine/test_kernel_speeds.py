@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import processes_with
-from tests.waiting import until
+from tests.helpers.processes import processes_with
+from tests.helpers.waiting import until
 from tfdist.doctor.machine.kernel_speeds import ROUNDS, KernelSpeeds, UnknownSpeeds, measure_kernels
 
 MEASURES = """

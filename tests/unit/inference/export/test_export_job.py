@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.waiting import until
+from tests.helpers.waiting import until
 from tfdist.checkpoint.inspection.model_choice import ModelChoice
 from tfdist.errors import TfdistError, UsageError, WorkerFailedError
 from tfdist.inference.export import export_job

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.launch.fakes import assignments, beat, stage
-from tests.unit.launch.scripted_attempt import ABORT, CRASH, DONE, HANGS, finished, run_attempt, training
+from tests.helpers.launch_fakes import assignments, beat, stage
+from tests.helpers.scripted_attempt import ABORT, CRASH, DONE, HANGS, finished, run_attempt, training
 from tfdist.launch.agent.attempt import AttemptState, GroupAttempt
 from tfdist.launch.agent.process_termination import KILL_SECONDS, LEAVE_SECONDS, TERM_SECONDS
 from tfdist.launch.environment import Assignment

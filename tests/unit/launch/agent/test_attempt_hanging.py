@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.launch.fakes import beat
-from tests.unit.launch.scripted_attempt import ASKED, run_attempt, training
+from tests.helpers.launch_fakes import beat
+from tests.helpers.scripted_attempt import ASKED, run_attempt, training
 from tfdist.launch.agent.hang_detection import ANSWER_SECONDS, ENDED_SECONDS, STALL_SECONDS
 from tfdist.launch.agent.process_termination import TERM_SECONDS
 from tfdist.launch.peers.first_failure import is_consequence

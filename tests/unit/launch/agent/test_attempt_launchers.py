@@ -6,8 +6,8 @@ import signal
 
 import pytest
 
-from tests.unit.launch.fakes import beat, state
-from tests.unit.launch.scripted_attempt import ABORT, DONE, HANGS, finished, holding, run_attempt, training
+from tests.helpers.launch_fakes import beat, state
+from tests.helpers.scripted_attempt import ABORT, DONE, HANGS, finished, holding, run_attempt, training
 from tfdist.launch.agent.failure_diagnosis import from_signal
 from tfdist.launch.peers.messages import (
     AttemptEnded,

@@ -7,8 +7,8 @@ import signal
 
 import pytest
 
-from tests.unit.launch.fakes import assignments, stage
-from tests.unit.launch.scripted_attempt import ABORT, HANGS, holding, run_attempt
+from tests.helpers.launch_fakes import assignments, stage
+from tests.helpers.scripted_attempt import ABORT, HANGS, holding, run_attempt
 from tfdist.launch.agent.attempt import GroupAttempt
 from tfdist.launch.agent.coordinated_stop import ANSWER_SECONDS
 from tfdist.launch.agent.process_termination import TERM_SECONDS

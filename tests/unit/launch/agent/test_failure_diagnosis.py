@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.launch.fakes import Clock, FakeWorker
+from tests.helpers.launch_fakes import Clock, FakeWorker
 from tfdist.errors import RunDirError
 from tfdist.launch.agent.failure_diagnosis import ExitDiagnosis, OomKillCount, from_error, from_signal, from_start
 from tfdist.rundir.bounded_disk import BoundedDisk

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.launch.fakes import state
+from tests.helpers.launch_fakes import state
 from tfdist.launch.agent.hang_blame import explain_hang, laggards
 from tfdist.launch.peers.first_failure import is_consequence
 from tfdist.launch.peers.messages import WorkerStacks

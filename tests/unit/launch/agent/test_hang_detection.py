@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tests.unit.launch.fakes import state
+from tests.helpers.launch_fakes import state
 from tfdist.launch.agent.hang_detection import ProgressClock, StackRequest
 from tfdist.launch.peers.messages import WorkerStacks
 

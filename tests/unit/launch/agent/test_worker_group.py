@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.launch.fakes import Stage, assignments, beat, stage
+from tests.helpers.launch_fakes import Stage, assignments, beat, stage
 from tfdist.launch.agent.failure_diagnosis import from_signal
 from tfdist.launch.agent.worker_group import WorkerGroup
 from tfdist.launch.job_phases import JobLifecycle, JobPhase

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.ports import free_ports
+from tests.helpers.ports import free_ports
 from tfdist.cluster.cluster_spec import Cluster
 from tfdist.cluster.membership import Membership
 from tfdist.errors import FormingError, RunDirError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import until
+from tests.helpers.waiting import until
 from tfdist.launch.logs import background_log
 from tfdist.launch.logs.background_log import BackgroundLog
 from tfdist.launch.logs.worker_log import WorkerLog

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.launch.fakes import Clock, FakeCoordinator, state
+from tests.helpers.launch_fakes import Clock, FakeCoordinator, state
 from tfdist.launch.agent.hang_detection import HangDetector
 from tfdist.launch.peers.beat_interval import beat_seconds, gather_seconds, observe_seconds, straggler_seconds
 from tfdist.launch.peers.messages import Beat

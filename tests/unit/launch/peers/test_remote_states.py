@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.launch.fakes import state
+from tests.helpers.launch_fakes import state
 from tfdist.launch.peers.remote_states import RemoteStates
 from tfdist.rundir import RunDir, WorkerState
 

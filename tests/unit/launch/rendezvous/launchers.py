@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from tests.waiting import until
+from tests.helpers.waiting import until
 from tfdist.cluster import Cluster, Membership, discover
 from tfdist.launch.rendezvous.cluster_formation import form
 from tfdist.launch.rendezvous.join_barrier import FormedCluster

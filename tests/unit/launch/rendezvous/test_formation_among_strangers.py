@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.descriptors import descriptors
+from tests.helpers.descriptors import descriptors
 from tests.unit.launch.rendezvous.launchers import GO, Launchers
 from tfdist.launch.rendezvous.join_barrier import FormedCluster
 from tfdist.net.hello import Hello

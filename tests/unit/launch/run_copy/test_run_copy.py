@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.waiting import until
 from tests.unit.launch.run_copy.object_memory import ObjectMemory
-from tests.waiting import until
 from tfdist.cluster.membership import Membership
 from tfdist.errors import UsageError
 from tfdist.launch.job_spec import JobSpec

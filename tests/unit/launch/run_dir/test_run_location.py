@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.launch.fakes import state
-from tests.unit.reports.ledger.lines import did, over, running
+from tests.helpers.launch_fakes import state
+from tests.helpers.ledger_lines import did, over, running
 from tfdist.errors import FormingError, RunDirError
 from tfdist.launch.run_dir import run_location
 from tfdist.launch.run_dir.run_location import create_run_location, lines_of_killed

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import until
+from tests.helpers.waiting import until
 from tfdist.errors import RunDirError, UsageError
 from tfdist.launch.run_dir import run_stop
 from tfdist.launch.run_dir.run_stop import StopMeans, stop_run

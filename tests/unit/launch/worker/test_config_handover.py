@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.disks import small_disk
+from tests.helpers.disks import small_disk
 from tfdist.cluster.discover import discover
 from tfdist.config import RunConfig, load_config
 from tfdist.config.load import read_config

@@ -6,14 +6,14 @@ import os
 import subprocess
 import sys
 
-from tests.waiting import until
+from tests.helpers.waiting import until
 from tfdist.launch.worker.orphans import descendants
 
 _TREE = "import subprocess, sys; subprocess.run(['sleep', '60'], start_new_session=True)"
 
 _START = """
 import os, subprocess, sys
-from tests.waiting import until
+from tests.helpers.waiting import until
 from tfdist.launch.worker.orphans import Orphans, descendants
 
 def children(): return descendants(os.getpid())

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import until
+from tests.helpers.waiting import until
 from tfdist.launch.worker.process_sample import (
     NATIVE,
     SILENT,

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.launch.fakes import assignments
+from tests.helpers.launch_fakes import assignments
 from tfdist.launch.environment import Assignment
 from tfdist.launch.worker import worker_links
 from tfdist.launch.worker.worker_links import linked

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import until
+from tests.helpers.waiting import until
 from tfdist.errors import UsageError
 from tfdist.multihost.hosts.host_list import Host
 from tfdist.multihost.mpi.call_back import CallError

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.waiting import until
+from tests.helpers.waiting import until
 from tfdist.multihost.mpi.call_back import CallError, answer_call, parse_places, places_text
 from tfdist.multihost.mpi.rank_end import connect
 from tfdist.multihost.mpi.rank_listener import RankListener

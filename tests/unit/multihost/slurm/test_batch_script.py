@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.marks import slow
+from tests.helpers.marks import slow
 from tfdist.errors import UsageError
 from tfdist.multihost.slurm.batch_job import BatchJob, job_name
 from tfdist.multihost.slurm.batch_script import batch_script

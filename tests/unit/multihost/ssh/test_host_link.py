@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.waiting import until
+from tests.helpers.waiting import until
 from tfdist.errors import UsageError
 from tfdist.multihost.launching.host_link import Heard
 from tfdist.multihost.launching.protocol import answer

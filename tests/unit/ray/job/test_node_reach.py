@@ -4,7 +4,7 @@ import socket
 from types import SimpleNamespace
 from typing import Any
 
-from tests.ports import free_ports
+from tests.helpers.ports import free_ports
 from tfdist.ray.job.driving import dead_nodes
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.reports.ledger.lines import did, killed_once, over, running
+from tests.helpers.ledger_lines import did, killed_once, over, running
 from tfdist.reports.ledger.account import Account
 from tfdist.reports.ledger.account_reader import build_account
 from tfdist.reports.ledger.account_summary import headlines

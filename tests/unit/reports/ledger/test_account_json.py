@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from tests.unit.reports.ledger.lines import killed_once
+from tests.helpers.ledger_lines import killed_once
 from tfdist.reports.ledger import account_json
 from tfdist.reports.ledger.account_reader import build_account
 from tfdist.rundir.ledger_lines import TimeKind

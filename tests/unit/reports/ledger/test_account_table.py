@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import re
 
-from tests.unit.reports.ledger.lines import killed_once, over, running
+from tests.helpers.ledger_lines import killed_once, over, running
 from tfdist.reports.ledger import account_table
 from tfdist.reports.ledger.account import Account
 from tfdist.reports.ledger.account_reader import build_account

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.reports.ledger.lines import killed_once, running
+from tests.helpers.ledger_lines import killed_once, running
 from tfdist.reports.ledger.account_reader import build_account
 from tfdist.reports.ledger.chart_columns import columns
 from tfdist.rundir.ledger_lines import TimeKind

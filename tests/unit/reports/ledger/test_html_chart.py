@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.unit.reports.ledger.lines import killed_once, over, running
+from tests.helpers.ledger_lines import killed_once, over, running
 from tfdist.launch.run_dir.epoch_metrics import EpochMetrics
 from tfdist.reports.ledger import html_chart
 from tfdist.reports.ledger.account import Account, AttemptAccount

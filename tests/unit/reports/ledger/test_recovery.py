@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.reports.ledger.lines import did, killed_once, over, running
+from tests.helpers.ledger_lines import did, killed_once, over, running
 from tfdist.reports.ledger.account_reader import build_account
 from tfdist.reports.ledger.recovery import PARTS, Recovery, recoveries
 from tfdist.rundir.ledger_lines import AttemptPhase, LedgerEntry

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import until
+from tests.helpers.waiting import until
 from tfdist.cluster import Cluster
 from tfdist.training.session import session_setup
 

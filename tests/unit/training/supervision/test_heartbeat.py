@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import until
+from tests.helpers.waiting import until
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import State, WorkerState
 from tfdist.training.supervision import activity as activity_module

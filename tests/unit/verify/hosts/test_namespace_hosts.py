@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.process_states import is_running
-from tests.processes import processes_with
-from tests.waiting import until
+from tests.helpers.process_states import is_running
+from tests.helpers.processes import processes_with
+from tests.helpers.waiting import until
 from tfdist.verify.hosts.namespace_hosts import (
     LINK,
     NamespacesUnavailableError,

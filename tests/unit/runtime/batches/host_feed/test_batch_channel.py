@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.helpers.waiting import until
 from tests.unit.runtime.batches.host_feed.channels import DTYPES, batch, descriptors, receivers_of, rows_of, socket_pair
-from tests.waiting import until
 from tfdist.errors import WorkerFailedError
 from tfdist.runtime.batches.host_feed import batch_sender
 from tfdist.runtime.batches.host_feed.batch_notes import (

@@ -11,7 +11,7 @@ import h5py
 import keras
 import numpy as np
 
-from tests.workers.cut_weights import cut_all
+from tests.helpers.cut_weights import cut_all
 from tfdist.checkpoint.parts.parted_file import opened_weights
 from tfdist.rundir import RunDir
 
@@ -46,7 +46,7 @@ def write_config(folder: Path, **changes: Any) -> Path:
     np.savez(data, x_train=x[:SAMPLES], y_train=y[:SAMPLES], x_test=x[SAMPLES:], y_test=y[SAMPLES:])
     content = {
         "name": "resumed",
-        "model": {"build": "tests.workers.resumable_model.model"},
+        "model": {"build": "tests.helpers.resumable_model.model"},
         "compile": {
             "optimizer": {"name": "adam", "learning_rate": 0.01, "use_ema": True, "gradient_accumulation_steps": 3},
             "loss": "sparse_categorical_crossentropy",

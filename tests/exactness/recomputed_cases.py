@@ -1,4 +1,4 @@
-"""Trainings that compute activations again: `python -m tests.workers.recomputed_cases OUT SAMPLES [CASE ...]`."""
+"""Trainings that compute activations again: `python -m tests.exactness.recomputed_cases OUT SAMPLES [CASE ...]`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from tests.exactness.__main__ import write_outcomes
 from tests.exactness.precision_cases import FLOAT16
+from tests.exactness.recomputed_models import blocks, masked
 from tests.exactness.table import FLOAT64, ONLY_TRAINED, Case, Make, Precision, fitted, numbers, outcome_of, tokens
-from tests.workers.recomputed_models import blocks, masked
 
 CASES: dict[str, Case] = {}
 

@@ -1,4 +1,4 @@
-"""Features of a training beside recomputation: `python -m tests.workers.recomputed_features OUT SAMPLES [CASE ...]`.
+"""Features of a training beside recomputation: `python -m tests.exactness.recomputed_features OUT SAMPLES [CASE ...]`.
 
 With a blank and `kept` behind the module nothing is computed again, which is what all are compared with.
 """
@@ -14,8 +14,8 @@ import tensorflow as tf
 
 from tests.exactness.__main__ import write_outcomes
 from tests.exactness.precision_cases import FLOAT16
+from tests.exactness.recomputed_models import Block, blocks, masked, scope
 from tests.exactness.table import FLOAT64, ONLY_TRAINED, Case, Make, Precision, fitted, numbers, outcome_of, tokens
-from tests.workers.recomputed_models import Block, blocks, masked, scope
 
 layers = keras.layers
 

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Sequence
 from typing import Any
 
-from tests.unit.launch.fakes import FakeCoordinator, FakeWorker, assignments, beat, stage
+from tests.helpers.launch_fakes import FakeCoordinator, FakeWorker, assignments, beat, stage
 from tfdist.launch.agent.attempt import AttemptState, GroupAttempt
 from tfdist.launch.peers.messages import Event
 from tfdist.launch.run_result import RunResult
