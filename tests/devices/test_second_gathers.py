@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 
 from tfdist.keras_repairs.sharded_parameters import second_gathers
+from tfdist.keras_repairs.sharded_parameters.full_reads import FullRead
 from tfdist.keras_repairs.sharded_parameters.second_gathers import gather_again
-from tfdist.keras_repairs.sharded_parameters.whole_reads import WholeRead
 
 WEIGHTS = tf.random.stateless_normal((4, 6, 6), (1, 2), dtype=tf.float64)
 
@@ -24,7 +24,7 @@ class Stack:
 
     def __init__(self, *, is_swapped: bool = True) -> None:
         self._is_swapped = is_swapped
-        self.reads: list[WholeRead] = []
+        self.reads: list[FullRead] = []
         self.gathered_again: list[int] = []
 
     def weight(self, part: tf.Tensor) -> tf.Tensor:
@@ -37,21 +37,21 @@ class Stack:
             self.gathered_again.append(number)
             return join(part)
 
-        made = WholeRead(join_again)
+        made = FullRead(join_again)
 
         @tf.custom_gradient
-        def whole_of(part: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+        def full_of(part: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
             def gradient(upstream: tf.Tensor) -> tf.Tensor:
                 if self._is_swapped:
                     gather_again([made], made)
                 return join(upstream)
 
-            made.part = part
+            made.shard = part
             return join(part), gradient
 
-        made.whole = whole_of(part)
+        made.full = full_of(part)
         self.reads.append(made)
-        return made.whole
+        return made.full
 
 
 def product(x: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
@@ -84,7 +84,7 @@ def traced(layer: Any, *, is_swapped: bool) -> tuple[list[tf.Tensor], list[int]]
         found: list[tf.Tensor] = gradient(tape, loss, [x, parts])
         after = {op.name for op in tf.compat.v1.get_default_graph().get_operations()[forward:]}
         for read in stack.reads:
-            pending, seen = [read.whole], 0
+            pending, seen = [read.full], 0
             while pending:
                 tensor = pending.pop()
                 for op in tensor.consumers():

@@ -14,8 +14,8 @@ import tensorflow as tf
 from keras.src.saving import saving_lib
 
 from tfdist.keras_repairs.files.arrays import late_arrays
-from tfdist.keras_repairs.files.arrays.stored_values import read_part, stored_value
-from tfdist.keras_repairs.files.part_copy import ids_of_alike
+from tfdist.keras_repairs.files.arrays.stored_values import read_shard, stored_value
+from tfdist.keras_repairs.files.shard_copy import ids_of_alike
 from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
 from tfdist.keras_repairs.sharded_parameters import cut_variable
 from tfdist.keras_repairs.sharded_parameters.flat_weights import FlatParameterShard
@@ -58,12 +58,12 @@ def test_the_parts_are_the_array_and_no_more_is_read_than_rows_at_their_ends(
         file["a"] = array
         for worker in range(cut.workers):
             elements = 0
-            found = read_part(file["a"], cut, worker)
+            found = read_shard(file["a"], cut, worker)
             at_ends = 0 if cut.keeps_rank else 2 * (cut.row_size - 1)
             assert elements <= cut.part_size(worker) + max(0, at_ends)
             assert found.shape == cut.part_shape(worker) and found.dtype == np.int32
             assert found.reshape(-1).tolist() == array.reshape(-1)[slice(*cut.span(worker))].tolist()
-            assert read_part(array, cut, worker).tolist() == found.tolist()
+            assert read_shard(array, cut, worker).tolist() == found.tolist()
 
 
 def test_values_of_a_store_are_read_later(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_a_table_takes_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         file["a"] = whole
         monkeypatch.setattr(late_arrays.LateArray, "__array__", None)  # nobody reads all of it
         table.assign(late_arrays.LateArray(file["a"]))
-    np.testing.assert_array_equal(table.part, whole[1333:2666])
+    np.testing.assert_array_equal(table.rows, whole[1333:2666])
 
 
 def test_what_gradients_are_accumulated_in_may_differ_between_workers() -> None:

@@ -30,17 +30,17 @@ def whole_alone(original: Function) -> Function:
     """Repairs `Checkpoint._write`, by which all its methods save, and `tf.saved_model.save`: of what comes first.
 
     Raises:
-        UnsupportedError: The chief has a part of it.
+        UnsupportedError: The chief has a shard of it.
     """
     save_alone = alone(original)
 
     @functools.wraps(original)
     def repaired(saved: Any, *args: Any, **kwargs: Any) -> Any:
         if worker_count(tf.distribute.get_strategy()) > 1:
-            for part in _parts_of(saved):
+            for shard in _sharded_in(saved):
                 raise UnsupportedError(
                     f"tf.train.Checkpoint and tf.saved_model.save need all values as variables of one process, and "
-                    f"{part} between workers. Save the model with model.save(...) on all workers, or train with "
+                    f"{shard} between workers. Save the model with model.save(...) on all workers, or train with "
                     "--shard none and without sharded embeddings."
                 )
         return save_alone(saved, *args, **kwargs)
@@ -48,8 +48,8 @@ def whole_alone(original: Function) -> Function:
     return repaired
 
 
-def _parts_of(saved: Any) -> Iterator[str]:
-    """What there is of which each worker has a part, in words."""
+def _sharded_in(saved: Any) -> Iterator[str]:
+    """What there is of which each worker has a shard, in words."""
     for found in graph_view.ObjectGraphView(saved).breadth_first_traversal()[0]:
         if isinstance(found, keras.optimizers.Optimizer) and is_sharded(found):
             yield f"the state of the optimizer {found.name!r} is cut"

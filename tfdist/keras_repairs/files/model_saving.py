@@ -1,7 +1,7 @@
 """Repairs of saving: the chief alone writes models and weights, beside their place, and renames them when complete.
 
 Every worker holds the same values of the variables that Keras saves, so the chief needs nobody to write them; where
-workers hold parts of the model or of an optimizer's state, they put together for the chief what it comes to write, one
+workers have shards of the model or of an optimizer's state, they put together for the chief what it comes to write, one
 variable at a time. Another worker that loads next waits there for the chief.
 """
 
@@ -81,7 +81,7 @@ def unnoticed() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _read_one_by_one(model: Any) -> Iterator[None]:
-    """Inside, the chief reads of what workers hold parts of one variable after another, and writes it to the disk."""
+    """Inside, the chief reads of what workers have shards of one variable after another, and writes it to the disk."""
     if not shards_of(model):
         yield
         return

@@ -122,7 +122,7 @@ def _generators(model: keras.Model) -> Iterator[ReplicaCopies]:
 
 
 def _accumulators(model: keras.Model) -> list[keras.Variable]:
-    """Without those of which each worker holds a part of the sum over all: these are saved with the optimizer."""
+    """Without those of which each worker has a shard of the sum over all: these are saved with the optimizer."""
     return [
         variable
         for optimizer in optimizers_of(model)

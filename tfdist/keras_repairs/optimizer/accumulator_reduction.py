@@ -40,7 +40,7 @@ def reduce_accumulators(model: Any) -> None:
     if strategy.num_replicas_in_sync == 1:
         return
     for optimizer in optimizers_of(model):
-        # Those of which workers hold parts accumulate sums over all replicas.
+        # Those of which workers have shards accumulate sums over all replicas.
         for accumulator in _accumulators(optimizer) if not is_sharded(optimizer) and _is_under_way(optimizer) else ():
             _sum_into_first(accumulator.value, strategy)
 

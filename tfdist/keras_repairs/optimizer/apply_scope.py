@@ -19,7 +19,7 @@ class ApplyScope:
     Attributes:
         is_inside: Whether an optimizer applies gradients; one that is called then is inside of another one.
         are_sums: Whether the gradients that optimizers are given now are summed over the replicas already.
-        is_by_one: Whether a replica that runs a whole step alone accumulates as Keras does, whole sums.
+        is_by_one: Whether a replica that runs a whole step alone accumulates as Keras does, full sums.
         finite: Whether the gradients are finite on all replicas; None where it is not known.
     """
 

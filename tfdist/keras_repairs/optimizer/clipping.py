@@ -32,7 +32,7 @@ def clip_gradients(original: Function) -> Function:
 
 
 def _by_norm(grads: Sequence[Gradient], squares: tf.Tensor, most: float) -> list[Gradient]:
-    """As `tf.clip_by_norm` does with whole gradients."""
+    """As `tf.clip_by_norm` does with full gradients."""
     pairs = zip(grads, tf.unstack(squares, len(grads)), strict=True)
     return [_clipped(gradient, tf.cast(square, gradient.dtype), most) for gradient, square in pairs]
 
@@ -51,7 +51,7 @@ def _clipped(gradient: Gradient, square: tf.Tensor, most: float) -> Gradient:
 
 
 def _by_global_norm(grads: Sequence[Gradient], squares: tf.Tensor, most: float) -> list[Any]:
-    """As Keras's `clip_by_global_norm` does with whole gradients."""
+    """As Keras's `clip_by_global_norm` does with full gradients."""
     norm = ops.sqrt(ops.sum(squares))
     finite = most * ops.minimum(1.0 / norm, 1.0 / most)
     # An infinite norm makes everything NaN, as on one device.

@@ -27,7 +27,7 @@ Gradients = Sequence[Any]
 
 
 def by_one_replica() -> contextlib.AbstractContextManager[None]:
-    """Inside, a replica that runs a whole step alone accumulates as Keras does; its accumulators hold whole sums."""
+    """Inside, a replica that runs a whole step alone accumulates as Keras does; its accumulators hold full sums."""
     return applying(is_by_one=True)
 
 
@@ -85,7 +85,7 @@ def apply(
 
 
 def check_finite(original: Function) -> Function:
-    """Repairs `LossScaleOptimizer.check_finite`: all replicas count where each has gradients, or parts, of its own."""
+    """Repairs `LossScaleOptimizer.check_finite`: all replicas count where each has gradients, or shards, of its own."""
 
     def repaired(self: Any, grads: Gradients) -> tf.Tensor:
         finite = apply_scope().finite

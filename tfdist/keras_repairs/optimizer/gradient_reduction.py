@@ -211,8 +211,8 @@ def _sums_of(optimizer: Any, grads: list[Gradient], variables: list[Any] | None)
     shards = (shard_of(variable) for variable in chosen)
     if any(shard is not None and shard.sums_at_tape for shard in shards):
         raise UnsupportedError(
-            f"{type(optimizer).__qualname__} has an apply of its own, which takes whole gradients, and with --shard "
-            "zero3 each worker has parts of them. Train with --shard zero2, which cuts gradients after that."
+            f"{type(optimizer).__qualname__} has an apply of its own, which takes full gradients, and with --shard "
+            "zero3 each worker has shards of them. Train with --shard zero2, which cuts gradients after that."
         )
     return reduce_gradients(weighted(grads))
 

@@ -27,7 +27,7 @@ _NORMS = (keras.constraints.MaxNorm, keras.constraints.MinMaxNorm, keras.constra
 
 
 def build(original: Function) -> Function:
-    """Repairs `Embedding.build`: of a sharded one this worker's rows are made, and never the whole table."""
+    """Repairs `Embedding.build`: of a sharded one this worker's rows are made, and never the full table."""
 
     def repaired(self: Any, input_shape: Any = None) -> None:
         if self.built or not _is_to_be_sharded(self):
@@ -45,9 +45,9 @@ def call(original: Function) -> Function:
 
     def repaired(self: Any, inputs: Any) -> Any:
         table = self._embeddings
-        if not isinstance(table, TableVariable) or isinstance(table.part, tf.Tensor):
+        if not isinstance(table, TableVariable) or isinstance(table.rows, tf.Tensor):
             return original(self, inputs)
-        if table.part is None:
+        if table.rows is None:
             # Keras builds a model by its shapes alone, before any variable has a value.
             return keras.ops.cast(no_vectors(inputs, self.output_dim), self.compute_dtype)
         return keras.ops.cast(look_up(table, inputs), self.compute_dtype)

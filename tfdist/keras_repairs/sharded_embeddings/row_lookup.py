@@ -1,7 +1,7 @@
 """Vectors of rows that other workers have, with their gradients as sparse ones.
 
 A worker asks for each row once: the sorted ids go to the owners, and the vectors come back, both by an all-to-all of
-parts of any size. The gradient of a lookup is that of a lookup in the whole table, by the numbers of its rows; the
+parts of any size. The gradient of a lookup is that of a lookup in the full table, by the numbers of its rows; the
 optimizer's step sends it to the owners (`slice_exchange`).
 """
 
@@ -41,7 +41,7 @@ def look_up(table: TableVariable, ids: Any) -> Any:
     flat = _checked(tf.reshape(tf.cast(ids, tf.int64), [-1]), table)
     if is_tried_out():
         # No other worker takes part; one row does as well as another where rows are what is made up.
-        vectors = tf.gather(table.part, flat % int(table.part.shape[0]))
+        vectors = tf.gather(table.rows, flat % int(table.rows.shape[0]))
     else:
         vectors = _connected(table, flat, tf.stop_gradient(_fetched(table, flat)))
     dim = table.cut.row_size
@@ -85,7 +85,7 @@ def _fetched(table: TableVariable, ids: tf.Tensor) -> tf.Tensor:
     is_there = is_row(table, wanted)
     asked, counts = by_owner(tf.boolean_mask(wanted, is_there), table)
     asked, asking = exchange_rows(asked[:, tf.newaxis], counts)
-    vectors, _ = exchange_rows(tf.gather(table.part, asked[:, 0] - table.first_row), asking)
+    vectors, _ = exchange_rows(tf.gather(table.rows, asked[:, 0] - table.first_row), asking)
     at = tf.cast(tf.cumsum(tf.cast(is_there, tf.int64), exclusive=True), tf.int64)
     padded = tf.concat([vectors, tf.zeros([1, table.cut.row_size], vectors.dtype)], 0)
     none = tf.cast(tf.shape(vectors)[0], tf.int64)
@@ -101,7 +101,7 @@ def by_owner(ids: tf.Tensor, table: TableVariable) -> tuple[tf.Tensor, tf.Tensor
 
 
 def _connected(table: TableVariable, ids: tf.Tensor, vectors: tf.Tensor) -> tf.Tensor:
-    """`vectors`, with the gradient of a lookup in the whole table for tapes that watch it."""
+    """`vectors`, with the gradient of a lookup in the full table for tapes that watch it."""
 
     @tf.custom_gradient
     def forward(handle: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.IndexedSlices]]:
@@ -111,5 +111,5 @@ def _connected(table: TableVariable, ids: tf.Tensor, vectors: tf.Tensor) -> tf.T
         return tf.stop_gradient(vectors), gradient
 
     # A read of no rows, by which tapes learn of a variable.
-    tf.gather(table.part, tf.zeros([0], tf.int64))
+    tf.gather(table.rows, tf.zeros([0], tf.int64))
     return forward(table.handle)

@@ -36,15 +36,15 @@ class RowPenalty(keras.regularizers.Regularizer):
         self._regularizer = regularizer
 
     def __call__(self, x: TableVariable | tf.Variable) -> tf.Tensor:
-        """The penalty of the whole table; all workers call it. Where code is tried out, that of some rows."""
+        """The penalty of the full table; all workers call it. Where code is tried out, that of some rows."""
         if not isinstance(x, TableVariable):
             return tf.convert_to_tensor(self._regularizer(x))
-        if x.part is None:
+        if x.rows is None:
             # Keras builds a model by its shapes alone, before any variable has a value.
             return tf.zeros([], x.dtype)
         if is_tried_out():
-            return tf.convert_to_tensor(self._regularizer(x.part))
-        total = sum_small(tf.stop_gradient(tf.convert_to_tensor(self._regularizer(x.part))))
+            return tf.convert_to_tensor(self._regularizer(x.rows))
+        total = sum_small(tf.stop_gradient(tf.convert_to_tensor(self._regularizer(x.rows))))
 
         @tf.custom_gradient
         def forward(handle: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.IndexedSlices]]:
@@ -55,7 +55,7 @@ class RowPenalty(keras.regularizers.Regularizer):
             return tf.stop_gradient(total), gradient
 
         # A read of no rows, by which tapes learn of a variable.
-        tf.gather(x.part, tf.zeros([0], tf.int64))
+        tf.gather(x.rows, tf.zeros([0], tf.int64))
         return forward(x.handle)
 
     def get_config(self) -> dict[str, Any]:
@@ -65,7 +65,7 @@ class RowPenalty(keras.regularizers.Regularizer):
 
     def gradient(self, table: TableVariable) -> tf.Tensor:
         """By this worker's rows, `[rows of this worker, dim]`."""
-        rows = tf.identity(table.part)
+        rows = tf.identity(table.rows)
         with tf.GradientTape() as tape:
             tape.watch(rows)
             penalty = tf.convert_to_tensor(self._regularizer(rows))

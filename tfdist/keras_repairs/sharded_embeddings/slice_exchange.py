@@ -38,7 +38,7 @@ def slices_for_owner(
 
 
 def own_slices(gradient: tf.IndexedSlices, table: TableVariable) -> tf.IndexedSlices | tf.Tensor:
-    """The slices that are of this worker's rows, of a gradient that all workers have whole; see `slices_for_owner`."""
+    """The slices of this worker's rows, of a gradient that all workers have in full; see `slices_for_owner`."""
     values, ids = tf.convert_to_tensor(gradient.values), tf.cast(gradient.indices, tf.int64)
     weight = None
     if isinstance(table.regularizer, RowPenalty):

@@ -28,7 +28,7 @@ class TableShard(FlatShard):
 class TableVariable(keras.Variable):
     """The weights of an embedding whose rows are cut between the workers.
 
-    Its shape is that of the whole table. What reads it is refused, but for lookups, optimizers and what is saved: no
+    Its shape is that of the full table. What reads it is refused, but for lookups, optimizers and what is saved: no
     worker has all of it.
 
     Args:
@@ -54,11 +54,11 @@ class TableVariable(keras.Variable):
         return self.cut.span(self.worker)[0] // self.cut.row_size
 
     @property
-    def part(self) -> tf.Variable:
+    def rows(self) -> tf.Variable:
         """This worker's rows, `[rows of this worker, dim]`."""
         return self._value
 
-    own_part = part
+    own_part = rows
     """By this name code asks for it that knows nothing of tables."""
 
     @property
@@ -68,7 +68,7 @@ class TableVariable(keras.Variable):
 
     @property
     def value(self) -> Any:
-        """The whole table, where somebody has put it together; see `full_state`.
+        """The full table, where somebody has put it together; see `full_state`.
 
         Raises:
             UnsupportedError: Nobody has.
@@ -83,7 +83,7 @@ class TableVariable(keras.Variable):
         )
 
     def numpy(self) -> NDArray:
-        """The whole table, put together in host memory; all workers call this together."""
+        """The full table, put together in host memory; all workers call this together."""
         if not isinstance(self._value, tf.Variable):
             return np.asarray(self._value)
         return self.shard.full()
@@ -99,7 +99,7 @@ class TableVariable(keras.Variable):
         outside_of_replicas(initialize)
 
     def assign(self, value: Any) -> tf.Tensor:
-        """Takes this worker's rows of a whole table, of which nothing else is read where it is in a file.
+        """Takes this worker's rows of a full table, of which nothing else is read where it is in a file.
 
         Args:
             value: An array, a tensor or a dataset of a file, of the shape of the table.
@@ -126,9 +126,9 @@ def tables_of(model: Any) -> list[TableVariable]:
     return [variable for variable in getattr(model, "weights", ()) if isinstance(variable, TableVariable)]
 
 
-def part_view(table: TableVariable) -> keras.Variable:
+def row_view(table: TableVariable) -> keras.Variable:
     """A variable with the shape of this worker's rows, for the optimizer; it has the table's own memory."""
     view = keras.Variable("zeros", shape=(0, 0), dtype=table._dtype, trainable=True, name=table.name)
-    view._path, view._shape, view._value = table.path, tuple(table.part.shape), table.part
+    view._path, view._shape, view._value = table.path, tuple(table.rows.shape), table.rows
     view.constraint = table.constraint
     return view

@@ -61,7 +61,7 @@ _KEPT = (
     "_var_key",
     "variables",
 )
-"""What an optimizer must have from Keras: it is given parts, or computed over the workers."""
+"""What an optimizer must have from Keras: it is given shards, or computed over the workers."""
 
 
 def is_of_keras(optimizer: Any) -> bool:
@@ -84,7 +84,7 @@ def kind_of(optimizer: Any) -> Granularity:
             if getattr(kind, name) is not getattr(keras.optimizers.Optimizer, name)
         ]
     if changed:
-        raise refusal(optimizer, f"its class overrides {', '.join(changed)}, which then gets parts of gradients")
+        raise refusal(optimizer, f"its class overrides {', '.join(changed)}, which then gets shards of gradients")
     return "elements" if any(_has_update_of(kind, known) for known in (*_ELEMENTWISE, LazyAdam)) else "variables"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable, part_view
+from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable, row_view
 from tfdist.keras_repairs.sharded_optimizer.cut_kinds import is_of_keras, kind_of
 from tfdist.keras_repairs.sharded_optimizer.variable_policies import ParameterPolicy, TablePolicy, ZeroPolicy
 from tfdist.keras_repairs.sharded_parameters.flat_weights import FlatParameterShard
@@ -49,11 +49,11 @@ def choose_policies(optimizer: Any, variables: Sequence[Any]) -> None:
         raise refusal(optimizer, f"it may need the whole table of the embedding {tables[0].owner!r} to update a row")
     workers, worker = shares_of(strategy)
     if offload is not None and sharding is None:
-        workers, worker = 1, 0  # Each worker has all parts there are.
+        workers, worker = 1, 0  # Each worker has all there is.
     policy = OptimizerPolicy(optimizer, kind, workers, is_known=is_of_keras(optimizer))
     with tf.init_scope(), local_variables(), on_host(offload):
         for table in tables:
-            policy.add(TablePolicy(table, table.cut, table.worker, part_view(table)))
+            policy.add(TablePolicy(table, table.cut, table.worker, row_view(table)))
         if sharding is not None or offload is not None:
             shapes = [tuple(variable.shape) for variable in others]
             for variable, cut in zip(others, _cuts(kind, shapes, workers), strict=True):

@@ -1,6 +1,6 @@
 """Repairs of how an optimizer makes its state beside the model's variables, and finds it again.
 
-What belongs to a variable is made for this worker's part of it, never whole, and as a variable of this worker alone.
+What belongs to a variable is made for this worker's shard of it, never in full, and as a variable of this worker alone.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def check_memory(optimizer: Any, variables: Sequence[Any]) -> None:
     if disk is not None:
         held = held_states(training.mode, weights, training.kind, training.workers)
         own = held[shares_of(optimizer._distribution_strategy)[1]]
-        disk.file.prepare(own.optimizer, f"which this worker's part of the state of {optimizer.name} takes")
+        disk.file.prepare(own.optimizer, f"which this worker's shard of the state of {optimizer.name} takes")
     if memory is not None:
         check_state_fits(training, memory)
 

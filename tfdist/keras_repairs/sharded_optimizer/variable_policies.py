@@ -14,7 +14,7 @@ from tfdist.keras_repairs.sharded_embeddings.slice_exchange import own_slices, s
 from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
 from tfdist.keras_repairs.sharded_optimizer.cut_kinds import is_linear
 from tfdist.keras_repairs.sharded_parameters.flat_weights import FlatParameterShard
-from tfdist.keras_repairs.sharded_parameters.summed_gradients import is_whole
+from tfdist.keras_repairs.sharded_parameters.summed_gradients import is_full
 from tfdist.keras_repairs.sharding.shards import FlatShard, Shard
 from tfdist.keras_repairs.sharding.variable_policy import Exchange, Gradient, VariablePolicy
 from tfdist.runtime.transport import part_sums
@@ -125,7 +125,7 @@ class ParameterPolicy(ZeroPolicy):
 
     def reduction(self, gradient: Any, optimizer: Any) -> Exchange | None:
         """Tapes return shards of sums; of variables that code in `tfdist.gathered` takes gradients by, full ones."""
-        return None if is_whole(gradient) else _summed_by_tapes
+        return None if is_full(gradient) else _summed_by_tapes
 
     def take_over(self) -> None:
         if not self.is_stored:

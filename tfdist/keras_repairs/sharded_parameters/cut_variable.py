@@ -1,8 +1,8 @@
-"""A Keras variable of which this worker holds a part.
+"""A Keras variable of which this worker stores a shard.
 
-It has the shape of the whole and is read, assigned, saved and counted as any other. To read it takes all workers: in a
-function as an operation of the graph, outside of one in host memory. Weights of layers are cut as they are made, each
-right after it has its first value: no more than one is full.
+It has the shape of the full value and is read, assigned, saved and counted as any other. To read it takes all workers:
+in a function as an operation of the graph, outside of one in host memory. Weights of layers are cut as they are made,
+each right after it has its first value: no more than one is full.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class CutVariable(keras.Variable):
 
     @property
     def value(self) -> tf.Tensor:
-        """The whole, as a tensor. All workers read it together."""
+        """The full value, as a tensor. All workers read it together."""
         found = None
         if stateless_scope.in_stateless_scope():
             found = stateless_scope.get_stateless_scope().get_current_value(self)
@@ -56,15 +56,15 @@ class CutVariable(keras.Variable):
 
     @property
     def handle(self) -> Any:
-        """What gradients flow to: that of the part."""
+        """What gradients flow to: that of the shard."""
         return self._value.handle
 
     def numpy(self) -> np.ndarray:
-        """The whole. All workers call this together."""
+        """The full value. All workers call this together."""
         return np.asarray(self.value)
 
     def assign(self, value: Any) -> Any:
-        """Takes this worker's part of a whole value, of which nothing else is read where it is in a file."""
+        """Takes this worker's shard of a full value, of which nothing else is read where it is in a file."""
         if not isinstance(value, LateArray) or tuple(value.shape) != self.shard.full_shape:
             return super().assign(value)
         own = keras.ops.convert_to_tensor(self.shard.read(value.dataset), dtype=self._dtype)
@@ -80,7 +80,7 @@ class CutVariable(keras.Variable):
 
 
 def is_cut_variable(variable: Any) -> TypeGuard[CutVariable]:
-    """Whether this worker holds a part of a variable."""
+    """Whether this worker stores a shard of a variable."""
     return isinstance(variable, CutVariable)
 
 
@@ -100,7 +100,7 @@ def store_shard(variable: keras.Variable, shard: ParameterShard) -> None:
 
 
 def read_whole(variable: CutVariable) -> tf.Tensor:
-    """The whole, whatever a scope says of the variable."""
+    """The full value, whatever a scope says of the variable."""
     return read(variable.shard, variable._value.dtype)
 
 
@@ -144,7 +144,7 @@ def _cut(variable: Any) -> None:
 
 
 def _dtype_of_reads(variable: keras.Variable) -> tf.DType:
-    """What Keras would cast the value to: a part is cast before it is sent."""
+    """What Keras would cast the value to: a shard is cast before it is sent."""
     scope = variables.get_autocast_scope()
     stored = variable._value.dtype
     if not variable._autocast or scope is None or scope.dtype is None:

@@ -1,4 +1,4 @@
-"""The whole of a weight where it is read, and its gradient, summed into parts as soon as it is complete."""
+"""The full weight where it is read, and its gradient, summed into shards as soon as it is complete."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from tensorflow.python.eager import record
 
 from tfdist.keras_repairs.base.replica_step import is_alone
 from tfdist.keras_repairs.gradients.gradient_sums import weighted
+from tfdist.keras_repairs.sharded_parameters.full_reads import FullRead, last_read, note_read
 from tfdist.keras_repairs.sharded_parameters.layer_scopes import LayerScope, reading_scope
 from tfdist.keras_repairs.sharded_parameters.parameter_shard import Gradient, ParameterShard
-from tfdist.keras_repairs.sharded_parameters.second_gathers import gather_again, is_gradient_taken, note_whole
+from tfdist.keras_repairs.sharded_parameters.second_gathers import gather_again, is_gradient_taken, note_full
 from tfdist.keras_repairs.sharded_parameters.tape_calls import current_sums, next_read
-from tfdist.keras_repairs.sharded_parameters.whole_reads import WholeRead, last_read, note_read
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport.emulated_replicas import emulated_replica
 from tfdist.runtime.transport.shard_groups import memory_of_group
 
 
 def read(shard: ParameterShard, dtype: tf.DType) -> tf.Tensor:
-    """The whole of a weight, in a dtype; all workers read it together.
+    """A full weight, in a dtype; all workers read it together.
 
     A layer that reads a weight twice in one call has the same tensor.
     """
@@ -30,7 +30,7 @@ def read(shard: ParameterShard, dtype: tf.DType) -> tf.Tensor:
     found = None if scope.is_outside else scope.reads.get(key)
     if found is None:
         found = scope.reads[key] = _read_in(scope, shard, dtype)
-    return found.whole
+    return found.full
 
 
 def is_sent_ahead() -> bool:
@@ -42,15 +42,15 @@ def is_sent_ahead() -> bool:
     return settings.sums is not None and memory_of_group(settings) is None
 
 
-def _read_in(scope: LayerScope, shard: ParameterShard, dtype: tf.DType) -> WholeRead:
-    made = _noted(scope, WholeRead(shard.join))
+def _read_in(scope: LayerScope, shard: ParameterShard, dtype: tf.DType) -> FullRead:
+    made = _noted(scope, FullRead(shard.join))
     is_ahead = scope.graph is not None and is_sent_ahead()
     number = next_read()
     around = contextlib.nullcontext() if scope.graph is None else scope.graph.as_default()
     with around, tf.control_dependencies(made.begins_after(is_ahead=is_ahead)):
 
         @tf.custom_gradient
-        def whole_of(part: tf.Tensor) -> tuple[tf.Tensor, Callable[[Gradient], Gradient | None]]:
+        def full_of(stored: tf.Tensor) -> tuple[tf.Tensor, Callable[[Gradient], Gradient | None]]:
             def gradient(upstream: Gradient) -> Gradient | None:
                 gather_again([made] if scope.is_outside else scope.reads.values(), made, is_ahead=is_ahead)
                 if not is_gradient_taken(shard.stored):
@@ -60,22 +60,22 @@ def _read_in(scope: LayerScope, shard: ParameterShard, dtype: tf.DType) -> Whole
                     return _shard_of_sum(upstream, shard)
                 return sums.put_off(shard.stored, number, lambda: _shard_of_sum(upstream, shard))
 
-            made.part = tf.cast(part, dtype)
-            return shard.join(made.part), gradient
+            made.shard = tf.cast(stored, dtype)
+            return shard.join(made.shard), gradient
 
-        made.whole = whole_of(shard.stored.read_value())
-        note_whole(made)
+        made.full = full_of(shard.stored.read_value())
+        note_full(made)
     return made
 
 
-def _noted(scope: LayerScope, read: WholeRead) -> WholeRead:
+def _noted(scope: LayerScope, read: FullRead) -> FullRead:
     """The read with what comes before it: the layer's inputs, and who reads the layer's weight before it."""
     read.needs = scope.inputs
     if scope.graph is None:
         return read
     before = next(reversed(scope.reads.values()), None)
     if before is not None:
-        read.needs = [*scope.inputs, *before.whole.consumers()]
+        read.needs = [*scope.inputs, *before.full.consumers()]
     if not scope.is_outside:
         read.earlier = last_read(scope.graph)
         # Of the first layer a backward pass takes no gradient by its inputs, for which it would read the weight.

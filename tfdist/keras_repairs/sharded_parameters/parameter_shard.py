@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from tfdist.keras_repairs.base.attached_value import AttachedValue
-from tfdist.keras_repairs.sharded_parameters.summed_gradients import is_sum_of, is_whole, keep_whole
+from tfdist.keras_repairs.sharded_parameters.summed_gradients import is_full, is_sum_of, keep_full
 from tfdist.keras_repairs.sharding.shards import FullOnDemand, Shard
 
 Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
@@ -54,10 +54,10 @@ class ParameterShard(Shard):
         return found.on_host() if isinstance(found, FullOnDemand) else found
 
     def is_summed(self, gradient: Any) -> bool:
-        return not is_whole(gradient) and is_sum_of(gradient, self.variable)
+        return not is_full(gradient) and is_sum_of(gradient, self.variable)
 
     def keep_full(self, gradient: Any) -> Any:
-        return keep_whole(gradient)
+        return keep_full(gradient)
 
     @contextlib.contextmanager
     def showing(self, full: tf.Tensor | FullOnDemand) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""The backward pass reads weights that are put together again, so that none of them lies whole from forward on.
+"""The backward pass reads weights that are put together again, so that none of them lies there in full from forward on.
 
 A gradient's operations name the tensors of the forward pass, and TensorFlow keeps what they name. Where the gradient of
 a weight is complete, all operations of the backward pass that read the weight are in the graph; they are given another
@@ -17,8 +17,8 @@ from typing import Any
 import tensorflow as tf
 
 from tfdist.keras_repairs.base.attached_value import AttachedValue
+from tfdist.keras_repairs.sharded_parameters.full_reads import FullRead, note_read
 from tfdist.keras_repairs.sharded_parameters.tape_calls import TapeCall, current_call, inside, take_eagerly
-from tfdist.keras_repairs.sharded_parameters.whole_reads import WholeRead, note_read
 
 Function = Callable[..., Any]
 
@@ -43,7 +43,7 @@ class _BackwardPass(TapeCall):
         begin: The number of the last operation before it.
         copied: The reads of weights that were put together again for operations that are computed again.
         over: The reads that were put together again, and those whose gradient is complete.
-        ahead: The one that is put together for a layer to which the pass has not come yet, and its whole.
+        ahead: The one that is put together for a layer to which the pass has not come yet, and its full value.
     """
 
     def __init__(self, sources: Any) -> None:
@@ -51,18 +51,18 @@ class _BackwardPass(TapeCall):
         self.graph: Any = tf.compat.v1.get_default_graph()
         operations = self.graph.get_operations()
         self.begin: int = operations[-1]._id if operations else -1
-        self.copied: list[WholeRead] = []
-        self.over: set[WholeRead] = set()
-        self.ahead: tuple[WholeRead, tf.Tensor] | None = None
+        self.copied: list[FullRead] = []
+        self.over: set[FullRead] = set()
+        self.ahead: tuple[FullRead, tf.Tensor] | None = None
 
     @functools.cached_property
     def reached(self) -> frozenset[int]:
         """The numbers of the operations of the forward pass through which gradients flow to the sources."""
         return self.reached_in(self.graph, self.begin)
 
-    def needs(self, read: WholeRead) -> bool:
+    def needs(self, read: FullRead) -> bool:
         """Whether gradients that flow to the sources are computed of the weight that was read."""
-        sources = _of_weight_alone(read.whole, self.begin)
+        sources = _of_weight_alone(read.full, self.begin)
         return any(self._is_needed_by(op, source) for source in sources for op in source.consumers())
 
     def _is_needed_by(self, op: Any, weight: tf.Tensor) -> bool:
@@ -73,19 +73,19 @@ class _BackwardPass(TapeCall):
         )
 
 
-_READS: AttachedValue[dict[tuple[int, int], WholeRead]] = AttachedValue("reads_of_weights")
+_READS: AttachedValue[dict[tuple[int, int], FullRead]] = AttachedValue("reads_of_weights")
 """Of a graph: the weights that were put together there, by the number of the operation and which output it is."""
 
 
-def note_whole(read: WholeRead) -> None:
+def note_full(read: FullRead) -> None:
     """Notes what a weight was put together as, for `read_of`."""
-    graph = getattr(read.whole, "graph", None)
+    graph = getattr(read.full, "graph", None)
     if graph is not None:
-        _READS.get_or_make(graph, dict)[read.whole.op._id, read.whole.value_index] = read
+        _READS.get_or_make(graph, dict)[read.full.op._id, read.full.value_index] = read
 
 
-def read_of(tensor: tf.Tensor) -> WholeRead | None:
-    """The weight that a tensor of a graph is the whole of; None where it is something else."""
+def read_of(tensor: tf.Tensor) -> FullRead | None:
+    """The weight that a tensor of a graph has in full; None where it is something else."""
     return (_READS.get(tensor.graph) or {}).get((tensor.op._id, tensor.value_index))
 
 
@@ -96,16 +96,16 @@ def is_of_weight_alone(op: Any) -> bool:
     return read_of(op.inputs[0]) is not None or is_of_weight_alone(op.inputs[0].op)
 
 
-def gather_for_copy(read: WholeRead) -> tf.Tensor:
+def gather_for_copy(read: FullRead) -> tf.Tensor:
     """A weight, put together again in the backward pass that is traced, for all who read it there."""
     now = _current_pass()
     assert now is not None, "operations are computed again in a backward pass"
     now.copied.append(read)
     now.over.add(read)
     if now.ahead is not None and now.ahead[0] is read:
-        whole, now.ahead = now.ahead[1], None
-        return whole
-    return read.join(tf.identity(read.part))
+        full, now.ahead = now.ahead[1], None
+        return full
+    return read.join(tf.identity(read.shard))
 
 
 def gradient(original: Function) -> Function:
@@ -141,7 +141,7 @@ def leads_to_sources(tensors: Iterable[tf.Tensor]) -> bool:
     return now is None or any(tensor.op._id in now.reached for tensor in tensors)
 
 
-def gather_again(reads: Iterable[WholeRead], complete: WholeRead, *, is_ahead: bool = False) -> None:
+def gather_again(reads: Iterable[FullRead], complete: FullRead, *, is_ahead: bool = False) -> None:
     """Lets the backward pass that is traced read weights of one layer that are put together again.
 
     Args:
@@ -153,7 +153,7 @@ def gather_again(reads: Iterable[WholeRead], complete: WholeRead, *, is_ahead: b
     now = _current_pass()
     if now is None:
         return
-    here = [read for read in reads if getattr(read.whole, "graph", None) is now.graph and read not in now.copied]
+    here = [read for read in reads if getattr(read.full, "graph", None) is now.graph and read not in now.copied]
     found = [_gather_again(read, now) for read in here if now.needs(read)]
     now.over.add(complete)
     if now.ahead is not None and now.ahead[0] is complete:
@@ -163,19 +163,19 @@ def gather_again(reads: Iterable[WholeRead], complete: WholeRead, *, is_ahead: b
         _gather_ahead(complete, begins[-1], now)
 
 
-def _gather_ahead(complete: WholeRead, begin: list[tf.Tensor], now: _BackwardPass) -> None:
+def _gather_ahead(complete: FullRead, begin: list[tf.Tensor], now: _BackwardPass) -> None:
     """Puts the weight together that was read before, when `begin` is there; one at a time, and none without readers."""
     read = complete.earlier
     while read is not None and (read in now.over or not now.needs(read)):
         read = read.earlier
     if read is not None and read.is_read_again:
         with now.graph.as_default(), tf.control_dependencies(begin):
-            now.ahead = read, read.join(tf.identity(read.part))
+            now.ahead = read, read.join(tf.identity(read.shard))
 
 
-def _gather_again(read: WholeRead, now: _BackwardPass) -> list[tf.Tensor] | None:
+def _gather_again(read: FullRead, now: _BackwardPass) -> list[tf.Tensor] | None:
     """What the first of the readers waits for besides; None where there are none."""
-    sources = list(_of_weight_alone(read.whole, now.begin))
+    sources = list(_of_weight_alone(read.full, now.begin))
     readers = {op._id: op for source in sources for op in source.consumers() if op._id > now.begin}
     if not readers:
         return None
@@ -187,7 +187,7 @@ def _gather_again(read: WholeRead, now: _BackwardPass) -> list[tf.Tensor] | None
     first = readers[min(readers)]
     wanted = [tensor for tensor in first.inputs if tensor.op._id > now.begin]
     with now.graph.as_default(), tf.control_dependencies(wanted):
-        again = {id(read.whole): read.join(tf.identity(read.part)) if ahead is None else ahead}
+        again = {id(read.full): read.join(tf.identity(read.shard)) if ahead is None else ahead}
         for source in sources[1:]:
             again[id(source)] = _made_again(source, again)
     by_id = {id(source): source for source in sources}
@@ -200,13 +200,13 @@ def _gather_again(read: WholeRead, now: _BackwardPass) -> list[tf.Tensor] | None
     return wanted
 
 
-def _of_weight_alone(whole: tf.Tensor, begin: int) -> Iterator[tf.Tensor]:
+def _of_weight_alone(full: tf.Tensor, begin: int) -> Iterator[tf.Tensor]:
     """A weight, and what the forward pass has made of nothing but it, each after what it was made of."""
-    yield whole
-    for op in whole.consumers():
+    yield full
+    for op in full.consumers():
         if op._id > begin or op.type not in _OF_ONE_TENSOR:
             continue
-        if all(tensor is whole or tensor.op.type == "Const" for tensor in op.inputs):
+        if all(tensor is full or tensor.op.type == "Const" for tensor in op.inputs):
             yield from _of_weight_alone(op.outputs[0], begin)
 
 

@@ -1,8 +1,8 @@
-"""Gradients by weights of which each worker holds a part are parts of sums already where a tape returns them.
+"""Gradients by weights of which each worker stores a shard are shards of sums already where a tape returns them.
 
-What code does to them before an optimizer has them would be done to parts, and to sums: clipped by a norm, they would
+What code does to them before an optimizer has them would be done to shards, and to sums: clipped by a norm, they would
 be others than on one device. So an optimizer takes them as the tape has returned them, or not at all. Those that code
-in `tfdist.gathered` takes are whole, of the global batch, on every replica: an optimizer sums them as any others.
+in `tfdist.gathered` takes are full, of the global batch, on every replica: an optimizer sums them as any others.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from tfdist.keras_repairs.sharding.shards import shard_of
 
 Function = Callable[..., Any]
 
-_IS_SUMMED: AttachedValue[bool] = AttachedValue("is_part_of_sum")
-_IS_WHOLE: AttachedValue[bool] = AttachedValue("is_whole_gradient")
+_IS_SUMMED: AttachedValue[bool] = AttachedValue("is_shard_of_sum")
+_IS_FULL: AttachedValue[bool] = AttachedValue("is_full_gradient")
 
 
 def gradient(original: Function) -> Function:
@@ -31,7 +31,7 @@ def gradient(original: Function) -> Function:
         for source, found in zip(_flat(sources), _flat(gradients), strict=True):
             shard = None if found is None else shard_of(source)
             if shard is not None and shard.sums_at_tape:
-                (_IS_WHOLE if is_alone() else _IS_SUMMED).set(_marked(found), True)
+                (_IS_FULL if is_alone() else _IS_SUMMED).set(_marked(found), True)
         return gradients
 
     return repaired
@@ -46,21 +46,21 @@ def is_sum_of(gradient: Any, variable: Any) -> bool:
     if gradient is None or _IS_SUMMED.get(_marked(gradient)):
         return gradient is not None
     raise UnsupportedError(
-        f"With --shard zero3 the gradient by {variable.path} is summed in parts where a tape takes it, and an "
+        f"With --shard zero3 the gradient by {variable.path} is summed into shards where a tape takes it, and an "
         "optimizer expects what tape.gradient has returned. Received: another tensor. Let the optimizer clip it "
         "(clipnorm, global_clipnorm, clipvalue), accumulate it (gradient_accumulation_steps) or scale it, or train "
         "with --shard zero2."
     )
 
 
-def is_whole(gradient: Any) -> bool:
-    """Whether a gradient by a weight that is cut is whole, and still to be summed over the replicas."""
-    return gradient is not None and bool(_IS_WHOLE.get(_marked(gradient)))
+def is_full(gradient: Any) -> bool:
+    """Whether a gradient by a weight that is cut is full, and still to be summed over the replicas."""
+    return gradient is not None and bool(_IS_FULL.get(_marked(gradient)))
 
 
-def keep_whole(gradient: Any) -> Any:
-    """A gradient made of one that is whole, marked as that."""
-    _IS_WHOLE.set(_marked(gradient), True)
+def keep_full(gradient: Any) -> Any:
+    """A gradient made of one that is full, marked as that."""
+    _IS_FULL.set(_marked(gradient), True)
     return gradient
 
 

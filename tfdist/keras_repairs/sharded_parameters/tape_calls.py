@@ -113,11 +113,11 @@ def take_eagerly(gradient: Callable[..., Any], target: Any, sources: Any, *args:
     return sums.taken(gradients)
 
 
-def _added(parts: list[Gradient]) -> Gradient:
+def _added(sums: list[Gradient]) -> Gradient:
     """The sum of gradients of one variable, dense unless all are sparse."""
-    if len(parts) == 1:
-        return parts[0]
-    if all(isinstance(part, tf.IndexedSlices) for part in parts):
-        values = tf.concat([part.values for part in parts], 0)
-        return tf.IndexedSlices(values, tf.concat([part.indices for part in parts], 0), parts[0].dense_shape)
-    return tf.add_n([tf.convert_to_tensor(part) for part in parts])
+    if len(sums) == 1:
+        return sums[0]
+    if all(isinstance(each, tf.IndexedSlices) for each in sums):
+        values = tf.concat([each.values for each in sums], 0)
+        return tf.IndexedSlices(values, tf.concat([each.indices for each in sums], 0), sums[0].dense_shape)
+    return tf.add_n([tf.convert_to_tensor(each) for each in sums])

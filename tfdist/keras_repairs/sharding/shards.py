@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from tfdist.keras_repairs.files.arrays.stored_values import read_part
+from tfdist.keras_repairs.files.arrays.stored_values import read_shard
 from tfdist.runtime.collectives.whole_arrays import joined_array
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport.part_sums import cut_out
@@ -156,7 +156,7 @@ class FlatShard(Shard):
         return cut_out(tf.convert_to_tensor(full), self.cut, self.worker)
 
     def read(self, source: Any) -> NDArray:
-        return read_part(source, self.cut, self.worker)
+        return read_shard(source, self.cut, self.worker)
 
     def writing(self, workers: int) -> SharedWriting:
         """Groups of workers that have the same shards write as much as one another, of small values the first alone."""

@@ -19,7 +19,7 @@ from tfdist.checkpoint.checkpoint_manager import variables_of
 from tfdist.errors import RunDirError, UsageError
 from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.files import training_state
-from tfdist.keras_repairs.files.part_copy import PartCopy, is_shared
+from tfdist.keras_repairs.files.shard_copy import ShardCopy, is_shared
 from tfdist.keras_repairs.files.weights_copy import WeightsCopy
 from tfdist.keras_repairs.sharding.loaded_state import full_shape, restore_accumulated
 from tfdist.order.position import START, Position
@@ -84,7 +84,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         self._strategy = strategy
         self._saving = saving
         self._weights: WeightsCopy | None = None
-        self._part: PartCopy | None = None
+        self._part: ShardCopy | None = None
         self._is_chief = worker_rank(strategy) == 0
         self._position = base_summary.position if resumed is None else resumed.position
         self._saved_at = self._tried_at = None if resumed is None else resumed.position
@@ -224,7 +224,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         summary = self._summary(metrics) if self._is_chief else None
         if is_shared(self.model, self._strategy):
             if self._part is None:
-                self._part = PartCopy(self.model, self._strategy)
+                self._part = ShardCopy(self.model, self._strategy)
             return self._checkpoints.save_parts(self._part, values, summary, self._total)
         if summary is not None:
             if self._weights is None:

@@ -20,7 +20,7 @@ from tfdist.sharding.sharding_mode import WHOLE_BELOW
 
 
 class LateArray(np.lib.mixins.NDArrayOperatorsMixin):
-    """A value of a file that is read whole where it is used as an array, and by rows where a range of them is taken.
+    """A value of a file that is read in full where it is used as an array, and by rows where a range of them is taken.
 
     Args:
         dataset: Its place; the file is open as long as this is used.
@@ -52,7 +52,7 @@ class LateArray(np.lib.mixins.NDArrayOperatorsMixin):
 
 @contextlib.contextmanager
 def late_values() -> Iterator[None]:
-    """Inside, a file of weights gives layers large values as `LateArray`, where workers may hold parts of weights."""
+    """Inside, a file of weights gives layers large values as `LateArray`, where workers may have shards of weights."""
     settings = settings_of(tf.distribute.get_strategy())
     has_cut = settings.shard is not None and settings.shard.cuts("parameters")
     has_tables = settings.has_tables or settings.shard_embeddings is not None

@@ -1,4 +1,4 @@
-"""Values of a file of weights before they are read, and a worker's parts of them: nothing else of them is in memory.
+"""Values of a file of weights before they are read, and a worker's shards of them: nothing else of them is in memory.
 
 Keras's store makes an array of all that it is asked for.
 """
@@ -44,17 +44,17 @@ def dataset_of(store: Any, key: str) -> h5py.Dataset | None:
     return None if "dtype" in found.attrs else found
 
 
-def read_part(source: Any, cut: Cut, worker: int) -> NDArray:
-    """A worker's part of a value.
+def read_shard(source: Any, cut: Cut, worker: int) -> NDArray:
+    """A worker's shard of a value.
 
     Args:
-        source: An array or a tensor; or a dataset of a file, of which the part alone is read, and all of the rows in
+        source: An array or a tensor; or a dataset of a file, of which the shard alone is read, and all of the rows in
             which it begins and ends.
         cut: How it is cut; of the shape of `source`.
-        worker: Whose part.
+        worker: Whose.
 
     Returns:
-        The part, of the shape that the cut says.
+        The shard, of the shape that the cut says.
     """
     start, stop = cut.span(worker)
     shape = cut.part_shape(worker)

@@ -1,8 +1,8 @@
 """Copies what this worker writes of a checkpoint whose weights and optimizer's state the workers share.
 
-The parts are ranges of the file that one device would write. Keras's own store writes that file once on the chief, in
+The shards are ranges of the file that one device would write. Keras's own store writes that file once on the chief, in
 memory, without the values that are shared: their places in it are what is kept. Weights and slots that every worker has
-whole are shared, too, so that each writes as much as the others.
+in full are shared, too, so that each writes as much as the others.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from tfdist.sharding.sharding_mode import WHOLE_BELOW
 
 
 def is_shared(model: Any, strategy: tf.distribute.Strategy) -> bool:
-    """Whether workers hold parts of a built model or of its optimizers; the same on all of them."""
+    """Whether workers have shards of a built model or of its optimizers; the same on all of them."""
     return worker_count(strategy) > 1 and bool(shards_of(model))
 
 
 def ids_of_alike(model: Any) -> set[int]:
-    """The ids of variables with the same values on all workers, where these have them whole: weights and their slots.
+    """The ids of variables with the same values on all workers, where these have them in full: weights and their slots.
 
-    What gradients are accumulated in is among them where workers hold parts of the optimizer, as with sharded tables:
+    What gradients are accumulated in is among them where workers have shards of the optimizer, as with sharded tables:
     these are sums over all workers. Otherwise each worker has sums of its own.
     """
     found = {id(variable) for variable in model.trainable_weights}
@@ -66,7 +66,7 @@ class _Shared:
     Attributes:
         writing: How.
         dtype: NumPy's.
-        read: This worker's part, as a tensor.
+        read: This worker's shard, as a tensor.
     """
 
     writing: Writing
@@ -90,8 +90,8 @@ class _Shared:
         return self.writing.values(begin, self.dtype.itemsize)
 
 
-class PartCopy:
-    """The latest copy of this worker's part, in host memory. All workers call `take` together.
+class ShardCopy:
+    """The latest copy of this worker's shard, in host memory. All workers call `take` together.
 
     Args:
         model: Built and compiled, with its optimizer.
@@ -107,7 +107,7 @@ class PartCopy:
         self._structure: _Structure | None = None
 
     def take(self) -> None:
-        """Copies this worker's part; between two batches, in the main thread, and while nobody reads `content`."""
+        """Copies this worker's shard; between two batches, in the main thread, and while nobody reads `content`."""
         groups = self._walk.groups()
         shared = self._shared(groups)
         layout = [*map(layout_of, groups), [None if each is None else each.writing for each in shared]]
@@ -131,7 +131,7 @@ class PartCopy:
         return self._own.data
 
     def rest(self) -> memoryview:
-        """On the chief, the bytes of the file that no worker's part has."""
+        """On the chief, the bytes of the file that no worker's shard has."""
         assert self._structure is not None, "the chief has taken a copy"
         return self._structure.rest.data
 
@@ -151,12 +151,12 @@ class PartCopy:
             if shard is not None and 0 not in shard.full_shape:
                 found.append(_Shared(shard.writing(self._workers), _dtype(shard.stored), shard.stored.read_value))
             elif shard is None and id(value) in alike and _is_large(value):
-                found.append(self._whole_on_all(value))
+                found.append(self._full_on_all(value))
             else:
                 found.append(None)
         return found
 
-    def _whole_on_all(self, variable: keras.Variable) -> _Shared:
+    def _full_on_all(self, variable: keras.Variable) -> _Shared:
         cut = evenly(tuple(variable.shape), self._workers)
 
         def read() -> tf.Tensor:
@@ -249,6 +249,6 @@ def _dtype(value: Any) -> np.dtype:
 
 
 def _is_large(variable: Any) -> bool:
-    """Whether a weight that all workers have whole is large enough to be shared."""
+    """Whether a weight that all workers have in full is large enough to be shared."""
     is_of_all = isinstance(variable._value, tf.distribute.DistributedValues)
     return is_of_all and int(np.prod(variable.shape)) >= WHOLE_BELOW
