@@ -127,7 +127,7 @@ def test_a_weight_in_parts_takes_its_part(worker: int, shape: tuple[int, ...], t
     cut = cuts.evenly(shape, 3)
     part = tf.Variable(tf.zeros(cut.part_shape(worker)))
     variable._value = part
-    cut_variable._SHARD.set(variable, FlatParameterShard(variable, cut, worker, strategy))
+    variable.shard = FlatParameterShard(variable, cut, worker, strategy)
     with h5py.File(tmp_path / "a.h5", "w") as file:
         whole = np.arange(cut.size, dtype=np.float64).reshape(shape)
         file["a"], file["b"] = whole, whole[1:]

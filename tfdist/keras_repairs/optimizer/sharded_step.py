@@ -14,7 +14,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.replica_copies import own_copy
 from tfdist.keras_repairs.sharding.optimizer_policy import policy_of, updating_optimizers, variable_policy
 from tfdist.keras_repairs.sharding.variable_policy import Exchange, Gradient, VariablePolicy
@@ -22,8 +21,6 @@ from tfdist.runtime.offload.offloading import on_host
 from tfdist.runtime.strategy_settings import settings_of
 
 _log = logging.getLogger("tfdist")
-
-_IS_SAID: AttachedValue[bool] = AttachedValue("is_said_what_is_held")
 
 Function = Callable[..., Any]
 Reduce = Callable[[Sequence[Gradient]], list[Gradient]]
@@ -124,9 +121,9 @@ def _exchange(
 
 def _say_what_is_held(optimizer: Any) -> None:
     policy = policy_of(optimizer)
-    if policy is None or _IS_SAID.get(optimizer):
+    if policy is None or policy.is_said:
         return
-    _IS_SAID.set(optimizer, True)
+    policy.is_said = True
     slots = [(shard, tf.as_dtype(shard.stored.dtype).size) for shard in policy.shards()]
     offload = settings_of(optimizer._distribution_strategy).offload
     _log.info(

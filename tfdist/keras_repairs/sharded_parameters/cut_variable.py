@@ -29,18 +29,13 @@ from tfdist.sharding.cut import evenly
 Function = Callable[..., Any]
 
 _IS_WEIGHT: AttachedValue[bool] = AttachedValue("is_weight_to_be_cut")
-_SHARD: AttachedValue[ParameterShard] = AttachedValue("parameter_shard")
 
 
 class CutVariable(keras.Variable):
     """See the module. Variables become ones by `cut_variable`, once they have their first value."""
 
-    @property
-    def shard(self) -> ParameterShard:
-        """What this worker stores of it."""
-        found = _SHARD.get(self)
-        assert found is not None, "cut_variable has set it"
-        return found
+    shard: ParameterShard
+    """What this worker stores of it."""
 
     @property
     def value(self) -> tf.Tensor:
@@ -95,7 +90,7 @@ def store_shard(variable: keras.Variable, shard: ParameterShard) -> None:
     own = shard.stored_of(tf.convert_to_tensor(variable._value))
     with tf.init_scope(), local_variables():
         variable._value = tf.Variable(own, trainable=True, name=variable.name)
-    _SHARD.set(variable, shard)
+    variable.shard = shard
     variable.__class__ = CutVariable
 
 

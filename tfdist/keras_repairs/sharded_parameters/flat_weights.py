@@ -20,7 +20,7 @@ from tfdist.runtime.transport import part_sums
 _TOTAL: AttachedValue[tf.IndexedSlices] = AttachedValue("total_of_slices")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class FlatParameterShard(ParameterShard, FlatShard):
     """A worker's range of the elements of a weight.
 

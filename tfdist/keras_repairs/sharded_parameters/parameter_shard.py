@@ -9,19 +9,17 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.sharded_parameters.summed_gradients import is_full, is_sum_of, keep_full
 from tfdist.keras_repairs.sharding.shards import FullOnDemand, Shard
 
 Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
-
-_FULL: AttachedValue[tf.Tensor | FullOnDemand] = AttachedValue("full_weight_to_be_saved")
 
 
 class ParameterShard(Shard):
     """A worker's shard of a weight, which has that as its value."""
 
     sums_at_tape = True
+    _shown: tf.Tensor | FullOnDemand | None = None
 
     @abstractmethod
     def join(self, shard: tf.Tensor) -> tf.Tensor:
@@ -50,8 +48,7 @@ class ParameterShard(Shard):
     @property
     def shown(self) -> tf.Tensor | None:
         """The full value inside of `showing`."""
-        found = _FULL.get(self.variable)
-        return found.on_host() if isinstance(found, FullOnDemand) else found
+        return self._shown.on_host() if isinstance(self._shown, FullOnDemand) else self._shown
 
     def is_summed(self, gradient: Any) -> bool:
         return not is_full(gradient) and is_sum_of(gradient, self.variable)
@@ -62,8 +59,8 @@ class ParameterShard(Shard):
     @contextlib.contextmanager
     def showing(self, full: tf.Tensor | FullOnDemand) -> Iterator[None]:
         """See `Shard`; what stores the shard stays."""
-        _FULL.set(self.variable, full)
+        self._shown = full
         try:
             yield
         finally:
-            _FULL.set(self.variable, None)
+            self._shown = None

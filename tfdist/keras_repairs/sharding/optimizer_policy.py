@@ -49,6 +49,7 @@ class OptimizerPolicy:
     Attributes:
         reference: Whose the state is that is being made; None while the optimizer does not say so.
         present: Whose gradients the optimizer has been given.
+        is_said: Whether the log says what this worker has of the state.
     """
 
     def __init__(self, optimizer: Any, granularity: Granularity, workers: int, *, is_known: bool) -> None:
@@ -58,6 +59,7 @@ class OptimizerPolicy:
         self._keys: dict[Any, Any] = {}
         self._slots: list[_Slot] = []
         self.reference: VariablePolicy | None = None
+        self.is_said = False
         self.present: Sequence[VariablePolicy] = []
 
     def add(self, policy: VariablePolicy) -> None:

@@ -118,7 +118,7 @@ class Shard(ABC):
             variable._value, variable._shape = before
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class FlatShard(Shard):
     """A range of the elements, in row-major order: that of a variable which holds it as its value.
 
