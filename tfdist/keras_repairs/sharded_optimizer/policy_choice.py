@@ -10,8 +10,10 @@ import tensorflow as tf
 
 from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable, row_view
 from tfdist.keras_repairs.sharded_optimizer.cut_kinds import is_of_keras, kind_of
-from tfdist.keras_repairs.sharded_optimizer.variable_policies import ParameterPolicy, TablePolicy, ZeroPolicy
+from tfdist.keras_repairs.sharded_optimizer.variable_policies import GatheredPolicy, TablePolicy, ZeroPolicy
 from tfdist.keras_repairs.sharded_parameters.flat_weights import FlatParameterShard
+from tfdist.keras_repairs.sharded_parameters.parameter_shard import ParameterShard
+from tfdist.keras_repairs.sharded_parameters.stored_policy import StoredPolicy
 from tfdist.keras_repairs.sharding.optimizer_policy import (
     Granularity,
     OptimizerPolicy,
@@ -57,7 +59,7 @@ def choose_policies(optimizer: Any, variables: Sequence[Any]) -> None:
         if sharding is not None or offload is not None:
             shapes = [tuple(variable.shape) for variable in others]
             for variable, cut in zip(others, _cuts(kind, shapes, workers), strict=True):
-                policy.add(_policy_for(variable, cut, worker))
+                policy.add(_policy_for(variable, kind, cut, worker))
     set_policy(optimizer, policy)
 
 
@@ -80,21 +82,24 @@ def _is_of_all_workers(variable: Any) -> bool:
     return isinstance(getattr(variable, "value", variable), tf.distribute.DistributedValues)
 
 
-def _policy_for(variable: Any, cut: Cut, worker: int) -> VariablePolicy:
-    """That of a variable which is no table. What is updated has memory of its own in a step, or is what is stored."""
-    shape = cut.part_shape(worker)
-    stored = variable._value if isinstance(variable, keras.Variable) else variable
-    updated = keras.Variable(
-        "zeros", shape=(0,) * len(shape), dtype=stored.dtype.name, trainable=True, name=variable.name.split("/")[-1]
-    )
-    updated._path, updated._shape = getattr(variable, "path", variable.name), shape
+def _policy_for(variable: Any, kind: Granularity, cut: Cut, worker: int) -> VariablePolicy:
+    """That of a variable which is no table."""
     shard = shard_of(variable)
-    made = ZeroPolicy(variable, cut, worker, updated)
+    if isinstance(shard, ParameterShard) and kind == "elements":
+        return StoredPolicy(variable, _updated(variable, tuple(shard.stored.shape), shard.stored), shard)
+    shape = cut.part_shape(worker)
+    dtype = (variable._value if isinstance(variable, keras.Variable) else variable).dtype
+    # It has no memory between steps.
+    value = tf.Variable(tf.zeros([0] * len(shape), dtype), trainable=True, shape=[None] * len(shape))
+    updated = _updated(variable, shape, value)
     if isinstance(shard, FlatParameterShard):
-        made = ParameterPolicy(variable, cut, worker, updated, shard)
-    if isinstance(made, ParameterPolicy) and made.is_stored:
-        updated._value = stored
-    else:
-        none = tf.zeros([0] * len(shape), stored.dtype)
-        updated._value = tf.Variable(none, trainable=True, shape=[None] * len(shape))
+        return GatheredPolicy(variable, cut, worker, updated, shard)
+    return ZeroPolicy(variable, cut, worker, updated)
+
+
+def _updated(variable: Any, shape: tuple[int, ...], value: tf.Variable) -> keras.Variable:
+    """What an optimizer updates for a variable, of its name."""
+    name = variable.name.split("/")[-1]
+    made = keras.Variable("zeros", shape=(0,) * len(shape), dtype=value.dtype.name, trainable=True, name=name)
+    made._path, made._shape, made._value = getattr(variable, "path", variable.name), shape, value
     return made

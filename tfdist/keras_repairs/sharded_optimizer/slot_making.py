@@ -22,6 +22,7 @@ from tfdist.runtime.strategy_settings import settings_of
 
 Function = Callable[..., Any]
 
+
 def build(original: Function) -> Function:
     """Repairs `BaseOptimizer.build`, which the `build` of every optimizer calls first."""
 

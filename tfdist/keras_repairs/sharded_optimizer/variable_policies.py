@@ -109,31 +109,14 @@ class ZeroPolicy(_CutPolicy):
 
 
 @dataclass(frozen=True, eq=False)
-class ParameterPolicy(ZeroPolicy):
-    """A variable of which each worker stores a shard, and updates that, or where an optimizer needs it all of some."""
+class GatheredPolicy(ZeroPolicy):
+    """A variable of which each worker stores a shard, for an optimizer that needs all of it on one worker: ZeRO-3."""
 
     stored_shard: FlatParameterShard
 
-    @property
-    def is_stored(self) -> bool:
-        """Whether what this worker updates is what it stores."""
-        return self.stored_shard.cut == self.cut
-
-    @property
-    def handing_over(self) -> Callable[[Sequence[Any]], None] | None:
-        return None if self.is_stored else _hand_over
-
     def reduction(self, gradient: Any, optimizer: Any) -> Exchange | None:
-        """Tapes return shards of sums; of variables that code in `tfdist.gathered` takes gradients by, full ones."""
-        return None if is_full(gradient) else _summed_by_tapes
-
-    def take_over(self) -> None:
-        if not self.is_stored:
-            super().take_over()
-
-    def release(self) -> None:
-        if not self.is_stored:
-            super().release()
+        """See `StoredPolicy`."""
+        return None if is_full(gradient) else _full_sums
 
     @property
     def stored(self) -> Any:
@@ -176,11 +159,9 @@ def _scattered(policies: Sequence[ZeroPolicy], gradients: Sequence[tf.Tensor]) -
     return [tf.reshape(sum_, each.cut.part_shape(each.worker)) for sum_, each in zip(flat, policies, strict=True)]
 
 
-def _summed_by_tapes(policies: Sequence[ParameterPolicy], gradients: Sequence[Any]) -> list[Gradient]:
-    return [
-        gradient if policy.is_stored else policy.of_sum(policy.stored_shard.full_sum(gradient))
-        for policy, gradient in zip(policies, gradients, strict=True)
-    ]
+def _full_sums(policies: Sequence[GatheredPolicy], gradients: Sequence[Any]) -> list[Gradient]:
+    pairs = zip(policies, gradients, strict=True)
+    return [policy.of_sum(policy.stored_shard.full_sum(gradient)) for policy, gradient in pairs]
 
 
 def _gathered(policies: Sequence[ZeroPolicy], gradients: Sequence[Any]) -> list[tf.Tensor]:

@@ -5,7 +5,8 @@ it is complete. That no more than a layer is full at a time is a matter of when:
 or where they are sent ahead for those of the layer before, and the backward pass has them put together again.
 
 - `cut_variable`: a Keras variable of which this worker holds a shard, and how weights of layers become ones
-- `parameter_shard`: what a worker stores of a weight; `flat_weights`: a range of its elements, the one there is
+- `parameter_shard`: what a worker stores of a weight; `flat_weights`: a range of its elements
+- `stored_policy`: how an optimizer updates that
 - `gathered_reads`: the full weight where it is read, and its gradient
 - `full_reads`: which weights a graph reads, in their order, and what each of them waits for
 - `layer_scopes`: which layer reads, what its weights wait for, and what it has read already

@@ -30,6 +30,17 @@ class FlatParameterShard(ParameterShard, FlatShard):
 
     strategy: tf.distribute.Strategy
 
+    @property
+    def sum_over_shards(self) -> Callable[[tf.Tensor], tf.Tensor]:
+        return part_sums.sum_small
+
+    def like(self, variable: Any) -> FlatShard:
+        return FlatShard(variable, self.cut, self.worker)
+
+    def of_sum(self, total: Gradient) -> Gradient:
+        is_sparse = isinstance(total, tf.IndexedSlices)
+        return (part_sums.rows_of_part if is_sparse else part_sums.cut_out)(total, self.cut, self.worker)
+
     def full(self) -> NDArray:
         return joined_array(self.stored.numpy(), self.cut, self.strategy)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import tensorflow as tf
@@ -20,6 +20,19 @@ class ParameterShard(Shard):
 
     sums_at_tape = True
     _shown: tf.Tensor | FullOnDemand | None = None
+
+    @property
+    @abstractmethod
+    def sum_over_shards(self) -> Callable[[tf.Tensor], tf.Tensor]:
+        """Adds up what is computed of each worker's shard; see `VariablePolicy`."""
+
+    @abstractmethod
+    def like(self, variable: Any) -> Shard:
+        """What this worker stores of a variable of an optimizer's state, which is cut as the weight."""
+
+    @abstractmethod
+    def of_sum(self, total: Gradient) -> Gradient:
+        """This worker's shard of a sum of gradients that all workers have in full."""
 
     @abstractmethod
     def join(self, shard: tf.Tensor) -> tf.Tensor:

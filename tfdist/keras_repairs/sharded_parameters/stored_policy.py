@@ -1,0 +1,80 @@
+"""The policy of a weight of which each worker stores a shard, and updates that, however the weight is cut."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfdist.keras_repairs.sharded_parameters.parameter_shard import ParameterShard
+from tfdist.keras_repairs.sharded_parameters.summed_gradients import is_full
+from tfdist.keras_repairs.sharding.shards import Shard
+from tfdist.keras_repairs.sharding.variable_policy import Exchange, Gradient, VariablePolicy
+
+
+@dataclass(frozen=True, eq=False)
+class StoredPolicy(VariablePolicy):
+    """For an optimizer that updates element by element.
+
+    Attributes:
+        variable: The model's.
+        updated: Has what stores the shard for its value, under the name of the model's variable.
+        shard: What this worker stores.
+    """
+
+    variable: Any
+    updated: keras.Variable
+    shard: ParameterShard
+    constrains_full = True
+
+    @property
+    def is_held(self) -> bool:
+        return self.shard.size > 0
+
+    @property
+    def gathering(self) -> Exchange:
+        return _gathered
+
+    @property
+    def sum_over_shards(self) -> Callable[[tf.Tensor], tf.Tensor]:
+        return self.shard.sum_over_shards
+
+    def slot(self, variable: Any, shape: tuple[int, ...] | None = None) -> Shard:
+        return self.shard.like(variable)
+
+    def reduction(self, gradient: Any, optimizer: Any) -> Exchange | None:
+        """Tapes return shards of sums; of variables that code in `tfdist.gathered` takes gradients by, full ones."""
+        return None if is_full(gradient) else _summed_by_tapes
+
+    def of_sum(self, total: Any) -> Gradient:
+        return self.shard.of_sum(total)
+
+    def constrain(self, is_applied: tf.Tensor) -> None:
+        full, stored = keras.ops.convert_to_tensor(self.variable.constraint(self.variable)), self.shard.stored
+        value = tf.cast(self.shard.of(full), stored.dtype)
+        stored.assign(tf.where(is_applied, value, stored), read_value=False)
+
+    def own_value(self) -> tf.Tensor:
+        return tf.identity(self.shard.stored)
+
+    def assign_slot(self, slot: Any) -> None:
+        self.shard.stored.assign(self.slot(slot).stored.numpy())
+
+
+def _summed_by_tapes(policies: Sequence[StoredPolicy], gradients: Sequence[Any]) -> Sequence[Any]:
+    return gradients
+
+
+def _gathered(policies: Sequence[StoredPolicy], gradients: Sequence[Any]) -> list[tf.Tensor]:
+    """Dense ones in full; of sparse ones the norms."""
+    return [
+        policy.shard.join(gradient) if isinstance(gradient, tf.Tensor) else _norm(policy, gradient)
+        for policy, gradient in zip(policies, gradients, strict=True)
+    ]
+
+
+def _norm(policy: StoredPolicy, gradient: tf.IndexedSlices) -> tf.Tensor:
+    return tf.sqrt(policy.sum_over_shards(tf.reduce_sum(tf.square(tf.convert_to_tensor(gradient)))))
