@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import contextvars
-import dataclasses
-from typing import Any
+from dataclasses import dataclass
 
 import tensorflow as tf
 
-from tfdist.keras_repairs.base.context_variables import setting
 
-
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class ApplyScope:
     """An application of gradients.
 
@@ -30,14 +26,5 @@ class ApplyScope:
 
 
 _OUTSIDE = ApplyScope()
-_scope: contextvars.ContextVar[ApplyScope] = contextvars.ContextVar("tfdist_apply_scope", default=_OUTSIDE)
 
-
-def apply_scope() -> ApplyScope:
-    """The innermost one."""
-    return _scope.get()
-
-
-def applying(**fields: Any) -> contextlib.AbstractContextManager[None]:
-    """Inside, some fields of the scope have other values."""
-    return setting(_scope, dataclasses.replace(_scope.get(), **fields))
+APPLY_SCOPE: contextvars.ContextVar[ApplyScope] = contextvars.ContextVar("tfdist_apply_scope", default=_OUTSIDE)

@@ -15,7 +15,8 @@ import keras
 import tensorflow as tf
 
 from tfdist.keras_repairs.base import replica_copies
-from tfdist.keras_repairs.optimizer.apply_scope import apply_scope, applying
+from tfdist.keras_repairs.base.context_variables import changing
+from tfdist.keras_repairs.optimizer.apply_scope import APPLY_SCOPE
 from tfdist.keras_repairs.sharding.optimizer_policy import is_sharded
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport.compiled_sums import CompiledSums
@@ -28,7 +29,7 @@ Gradients = Sequence[Any]
 
 def by_one_replica() -> contextlib.AbstractContextManager[None]:
     """Inside, a replica that runs a whole step alone accumulates as Keras does; its accumulators hold full sums."""
-    return applying(is_by_one=True)
+    return changing(APPLY_SCOPE, is_by_one=True)
 
 
 def steps_of(optimizer: Any) -> int | None:
@@ -63,12 +64,12 @@ def apply(
     targets = [v for v, gone in zip(variables or optimizer._trainable_variables, absent, strict=True) if not gone]
 
     def on_replica(is_update: bool, finite: tf.Tensor | None, *present: Any) -> None:
-        with applying(finite=finite), replica_copies.of_this_replica():
+        with changing(APPLY_SCOPE, finite=finite), replica_copies.of_this_replica():
             mine = _taken_out(optimizer, present, targets) if is_update else present
         if is_update:
             mine = reduce(mine)
         rest = iter(mine)
-        with applying(finite=finite):
+        with changing(APPLY_SCOPE, finite=finite):
             update([None if gone else next(rest) for gone in absent])
 
     def merged(strategy: tf.distribute.Strategy, due: Any, *args: Any) -> None:
@@ -88,7 +89,7 @@ def check_finite(original: Function) -> Function:
     """Repairs `LossScaleOptimizer.check_finite`: all replicas count where each has gradients, or shards, of its own."""
 
     def repaired(self: Any, grads: Gradients) -> tf.Tensor:
-        finite = apply_scope().finite
+        finite = APPLY_SCOPE.get().finite
         if finite is not None:
             return finite
         own = original(self, grads)

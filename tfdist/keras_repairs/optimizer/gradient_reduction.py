@@ -17,13 +17,14 @@ from keras.src import backend
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base import replica_copies
+from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.replica_step import current_step, is_one_of_several, replica_count, whole_step
 from tfdist.keras_repairs.base.variables.variables_in_steps import outside_of_replicas
 from tfdist.keras_repairs.coupling.trials.steps.step_capture import captures_update
 from tfdist.keras_repairs.gradients.alike_gradients import alike
 from tfdist.keras_repairs.gradients.gradient_sums import reduce_gradients, weighted
 from tfdist.keras_repairs.optimizer import given_gradients, gradient_accumulation, sharded_step
-from tfdist.keras_repairs.optimizer.apply_scope import apply_scope, applying
+from tfdist.keras_repairs.optimizer.apply_scope import APPLY_SCOPE
 from tfdist.keras_repairs.optimizer.first_averages import warn_of_plain_keras
 from tfdist.keras_repairs.sharding.optimizer_policy import is_sharded
 from tfdist.keras_repairs.sharding.shards import Shard, shard_of
@@ -46,14 +47,14 @@ def apply(original: Function, observer: Observer | None = None) -> Function:
     def repaired(self: Any, grads: Sequence[Gradient], trainable_variables: Any = None) -> None:
         if captures_update(self, grads, trainable_variables):
             return
-        if apply_scope().is_inside:
+        if APPLY_SCOPE.get().is_inside:
             # The optimizer inside of another one.
             sharded_step.apply_to_shards(original, self, grads, trainable_variables)
             return
         if tf.distribute.in_cross_replica_context():
             given_gradients.apply(repaired, self, grads, trainable_variables)
             return
-        with applying(is_inside=True):
+        with changing(APPLY_SCOPE, is_inside=True):
             if not is_one_of_several() and settings_of(self._distribution_strategy).offload is not None:
                 build_optimizer(self, None if trainable_variables is None else list(trainable_variables))
                 _apply_sharded(original, self, grads, trainable_variables, observer, None)
@@ -75,11 +76,11 @@ def _apply(
     if whole_step() is None:
         _check_overwritten(variables or optimizer._trainable_variables)
     if _given_as_sums():
-        grads = grads if apply_scope().are_sums else alike(grads)
+        grads = grads if APPLY_SCOPE.get().are_sums else alike(grads)
         if is_sharded(optimizer):
             _apply_sharded(original, optimizer, grads, variables, observer, None)
             return
-        if not gradient_accumulation.steps_of(optimizer) or apply_scope().is_by_one:
+        if not gradient_accumulation.steps_of(optimizer) or APPLY_SCOPE.get().is_by_one:
             _update(original, optimizer, grads, variables, observer)
             return
         # What is kept is kept of sums over the replicas.
@@ -112,13 +113,13 @@ def _update(
 ) -> None:
     if observer is not None:
         observer(reduced)
-    with applying(is_inside=True), replica_copies.of_this_replica():
+    with changing(APPLY_SCOPE, is_inside=True), replica_copies.of_this_replica():
         original(optimizer, reduced, variables)
 
 
 def _given_as_sums() -> bool:
     step = current_step()
-    return apply_scope().are_sums or whole_step() is not None or (step is not None and step.mode.sums_at_tape)
+    return APPLY_SCOPE.get().are_sums or whole_step() is not None or (step is not None and step.mode.sums_at_tape)
 
 
 def _summands(grads: Sequence[Gradient]) -> list[Gradient]:
@@ -195,14 +196,14 @@ def _with_sums(optimizer: Any, grads: list[Gradient], variables: list[Any] | Non
     """Calls an optimizer's own `apply` with gradients that are summed over the replicas, and before it sees them."""
     if captures_update(optimizer, grads, variables):
         return None
-    scope = apply_scope()
+    scope = APPLY_SCOPE.get()
     if scope.is_inside or scope.are_sums or tf.distribute.in_cross_replica_context():
         return apply(grads)
     if whole_step() is None and not is_one_of_several():
         return apply(grads)
     build_optimizer(optimizer, variables)
     grads = alike(grads) if _given_as_sums() else _sums_of(optimizer, grads, variables)
-    with applying(are_sums=True), replica_copies.of_this_replica():
+    with changing(APPLY_SCOPE, are_sums=True), replica_copies.of_this_replica():
         return apply(grads)
 
 
@@ -243,7 +244,7 @@ def _apply_sharded(
 ) -> None:
     """Where each worker has a shard of the optimizer, or offloads it: it gets and accumulates its shards of sums."""
     chosen = optimizer._trainable_variables if variables is None else variables
-    with applying(is_inside=True), replica_copies.of_this_replica():
+    with changing(APPLY_SCOPE, is_inside=True), replica_copies.of_this_replica():
         shards = sharded_step.shards_of_sums(optimizer, grads, chosen, reduce)
         if observer is not None:
             observer(sharded_step.full_gradients(optimizer, shards, chosen))
