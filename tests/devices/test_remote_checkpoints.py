@@ -22,7 +22,7 @@ from tfdist.checkpoint.checkpoint_files import MARKER
 from tfdist.checkpoint.checkpoint_store import CheckpointStore, open_store
 from tfdist.checkpoint.remote_store import RemoteCheckpointStore
 from tfdist.errors import RunDirError
-from tfdist.runtime.stores import remote_file_calls, tensorflow_store
+from tfdist.runtime.stores import tensorflow_store
 from tfdist.runtime.stores.object_stores import path_of
 from tfdist.storage.object_path import ObjectPath
 from tfdist.training.checkpoints.checkpoint_callback import CheckpointCallback
@@ -124,7 +124,7 @@ def test_a_file_system_without_an_answer_is_waited_for_no_longer(url: str, monke
     """It is an error, and not taken for an empty one."""
     write(open_store(url), 5)
     go = threading.Event()
-    monkeypatch.setattr(remote_file_calls, "ANSWER_SECONDS", 0.01)
+    monkeypatch.setattr(tensorflow_store, "ANSWER_SECONDS", 0.01)
     for name, act in (
         ("listdir", lambda store: store.stored()),
         ("stat", lambda store: store.stored()[0].is_marked),

@@ -2,14 +2,19 @@
 
 A shard gets its name when it is whole, and is then noted in the manifest next to it, with what it was made of. Shards
 that a process had not finished are written again.
+
+Directory of shards: it exists, can be written, and belongs to one command at a time.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
+import fcntl
 import glob
 import json
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -21,7 +26,6 @@ from tfdist.data.files.image_folder import ImageFiles
 from tfdist.data.format_registry import measure
 from tfdist.data.random_access.index_files import places as index_places
 from tfdist.data.tools.process_pool import TaskProgress, run_in_processes
-from tfdist.data.tools.shard_directory import locked, make_directory, unwritable
 from tfdist.data.tools.shard_manifest import MANIFEST_SUFFIX, ShardManifest, digest_of, shard_name
 from tfdist.data.tools.shard_samples import LABEL, inputs_of
 from tfdist.data.tools.shard_writer import UNFINISHED, Shard, make_writer
@@ -33,6 +37,8 @@ from tfdist.rundir import atomic_files
 _SHARD_BYTES = 128_000_000
 _SHARDS = 8
 _SHARD_SAMPLES = 1000
+_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL)
+"""Errors of a file system without locks, on which two commands at once are not noticed."""
 
 
 @dataclass(frozen=True)
@@ -243,3 +249,50 @@ def _size(path: Path) -> int | None:
         return path.stat().st_size
     except OSError:
         return None
+
+
+def make_directory(directory: Path) -> None:
+    """Makes the directory if it does not exist.
+
+    Raises:
+        UsageError: It cannot be made or written.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(directory, error) from error
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise unwritable(directory, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
+
+
+@contextlib.contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Locks the directory against other commands; the lock ends with this process, however that ends.
+
+    Raises:
+        UsageError: Another process holds the lock.
+    """
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(
+                f"Another `tfdist data shard` is writing into {directory} now. Wait until it has ended, or choose "
+                "another DEST."
+            ) from None
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise unwritable(directory, error) from error
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def unwritable(path: Path, error: BaseException) -> UsageError:
+    """The error for a path that could not be written."""
+    reason = getattr(error, "strerror", None) or error
+    return UsageError(
+        f"{path} cannot be written: {reason}. Expected DEST to be a directory that this user can write to. Choose "
+        "another."
+    )

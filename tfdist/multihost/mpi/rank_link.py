@@ -1,12 +1,19 @@
-"""Link to one host by its rank's connections, once it has called."""
+"""Link to one host by its rank's connections, once it has called.
+
+mpirun while it runs, and what it has said.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import secrets
+import signal
 import socket
-from collections.abc import Collection, Sequence
+import subprocess
+import tempfile
+from collections.abc import Collection, Mapping, Sequence
 
 from tfdist.cluster.passed_environment import environment_with
 from tfdist.errors import FormingError, UsageError
@@ -16,12 +23,13 @@ from tfdist.multihost.launching.host_problems import HostProblem
 from tfdist.multihost.launching.protocol import HostSpec
 from tfdist.multihost.mpi.call_back import PLACES, SECRET
 from tfdist.multihost.mpi.mpirun_command import INTEL_PIN, MpiFamily, mpirun_command
-from tfdist.multihost.mpi.mpirun_process import MpirunProcess
 from tfdist.multihost.mpi.rank_listener import RankListener
 from tfdist.net.shared_token import Token
 
 _SHOWN = 300
 _NO_PROGRAM = r"unable to find the specified executable|could not access or execute|No such file or directory"
+_LEAVE_SECONDS = 10.0
+_MOST_SAID = 16_384
 
 
 class RankLink(HostLink):
@@ -137,3 +145,48 @@ def _brief(said: str) -> str:
     """What mpirun said, in one line."""
     text = " ".join(said.split())
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+class MpirunProcess:
+    """A started mpirun; its output is kept in a file.
+
+    Args:
+        command: How it is called.
+        environ: Its environment.
+
+    Raises:
+        OSError: It cannot be started.
+    """
+
+    def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115  closed with the process
+        # In a session of its own: Ctrl-C at the terminal is for the launch, which tells the hosts.
+        self._process = subprocess.Popen(
+            command,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    def poll(self) -> int | None:
+        """Its exit code; None while it runs."""
+        return self._process.poll()
+
+    def said(self) -> str:
+        """The end of what it has said, without empty lines and rulers."""
+        size = os.fstat(self._output.fileno()).st_size
+        text = os.pread(self._output.fileno(), _MOST_SAID, max(0, size - _MOST_SAID)).decode(errors="replace")
+        return "\n".join(line.strip() for line in text.splitlines() if line.strip(" -\t="))
+
+    def close(self) -> None:
+        """Waits a moment for its end, as that of its ranks is known, and ends it."""
+        for number, seconds in ((None, _LEAVE_SECONDS), (signal.SIGTERM, _LEAVE_SECONDS), (signal.SIGKILL, None)):
+            if number is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self._process.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(seconds)
+                break
+        self._output.close()

@@ -13,9 +13,9 @@ from tfdist.launch.elastic.knock import WITHOUT_CHIEF
 from tfdist.launch.signals import Signals
 from tfdist.multihost.hosts.host_list import Host
 from tfdist.multihost.launching import host_group, run_watch
-from tfdist.multihost.launching.detachment import told
 from tfdist.multihost.launching.elastic_launch import ChiefRestarts, ElasticLaunch
 from tfdist.multihost.launching.host_group import HostGroup, HostState
+from tfdist.multihost.launching.host_launch import told
 from tfdist.multihost.launching.host_link import Heard, HostLink, Stream
 from tfdist.multihost.launching.host_problems import HostProblem
 from tfdist.multihost.launching.host_returns import HostReturns

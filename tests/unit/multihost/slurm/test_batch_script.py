@@ -9,9 +9,8 @@ import pytest
 
 from tests.helpers.marks import slow
 from tfdist.errors import UsageError
-from tfdist.multihost.slurm.batch_job import BatchJob, job_name
+from tfdist.multihost.slurm.batch_job import BatchJob, job_name, limit_seconds
 from tfdist.multihost.slurm.batch_script import batch_script
-from tfdist.multihost.slurm.time_limit import limit_seconds
 
 JOB = BatchJob("train", ("--grace=5.0", "train.py", "it's $HOME"), "/work", "/venv/bin/python", nodes=2)
 

@@ -1,16 +1,23 @@
-"""What a config to start with must know of data: its sections, the shape of a sample and the kind of its labels."""
+"""What a config to start with must know of data: its sections, the shape of a sample and the kind of its labels.
+
+Kind of labels: classes or numbers.
+
+Which arrays of an npz file are samples and labels, by their names.
+"""
 
 from __future__ import annotations
 
 import csv
 import math
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tfdist.data.files.file_patterns import matching
 from tfdist.data.files.image_folder import ImageFiles
@@ -19,8 +26,6 @@ from tfdist.data.formats.npz_files import ArrayHeader, read_headers
 from tfdist.data.sequential.opened_tfrecords import open_tfrecords
 from tfdist.data.tools.starter.data_kind import DataKind
 from tfdist.data.tools.starter.example_features import Features, features_of
-from tfdist.data.tools.starter.label_kind import Labels, labels_of
-from tfdist.data.tools.starter.npz_arrays import chosen_arrays
 from tfdist.data.tools.starter.parquet_table import parquet_table
 from tfdist.errors import DataError, UsageError
 
@@ -33,6 +38,13 @@ _MOST_PIXELS = 128
 
 _LABEL_NAMES = ("label", "labels", "y", "target", "class")
 _VALIDATION_FOLDERS = ("validation", "val", "valid", "test")
+MOST_CLASSES = 1000
+"""Whole numbers above are taken for quantities."""
+_X = ("x", "data", "features", "inputs", "images")
+_Y = ("y", "label", "labels", "target", "targets", "class")
+
+Names = dict[str, str]
+"""`x` and `y` -> the name of the array."""
 
 
 @dataclass(frozen=True)
@@ -244,3 +256,86 @@ def _label(names: Sequence[str], given: str | None, what: str, any_name: bool = 
     if by_name is not None:
         return by_name, []
     return names[-1], [f"the label is taken to be the last {what}: --label names another"]
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What the labels of some samples are.
+
+    Attributes:
+        kind: `classes` for their numbers, `one_hot`, or `numbers` for what is to be predicted as it is.
+        size: How many classes, or how many numbers a label has.
+    """
+
+    kind: Literal["classes", "one_hot", "numbers"]
+    size: int
+
+    @property
+    def words(self) -> str:
+        """`10 classes`, or `3 numbers`."""
+        word = "number" if self.kind == "numbers" else "class"
+        plural = {"number": "numbers", "class": "classes"}[word]
+        return f"{self.size} {word if self.size == 1 else plural}"
+
+
+def labels_of(values: NDArray) -> Labels:
+    """What labels are, of shape [k] or [k, n].
+
+    Raises:
+        DataError: They are no numbers, or have another shape.
+    """
+    if values.dtype.kind not in "biuf" or values.ndim not in (1, 2):
+        raise DataError(
+            f"The labels have the type {values.dtype} and the shape {values.shape}. Expected numbers, one or a row of "
+            "them for each sample."
+        )
+    if values.ndim == 2 and values.shape[1] > 1:
+        is_one_hot = bool(np.isin(values, (0, 1)).all() and (values.sum(axis=1) == 1).all())
+        return Labels("one_hot" if is_one_hot else "numbers", values.shape[1])
+    is_whole = bool(np.isfinite(values).all() and (values == np.round(values)).all())
+    if is_whole and values.min() >= 0 and values.max() < min(MOST_CLASSES, max(2, len(values))):
+        return Labels("classes", int(values.max()) + 1)
+    return Labels("numbers", 1)
+
+
+def chosen_arrays(path: str, x: str | None, y: str | None) -> tuple[Names, Names]:
+    """The arrays to train on, and those to validate on; empty where there are none.
+
+    Args:
+        path: The file.
+        x: The array of samples; None to find it.
+        y: The array of labels; None to find it.
+
+    Raises:
+        DataError: The file cannot be read, or which ones it is to be is not clear.
+    """
+    names = _names_in(path)
+    for given, option in ((x, "--x"), (y, "--label")):
+        if given is not None and given not in names:
+            raise DataError(f"{path} has no array {given}. Expected {option}, one of {', '.join(names)}.")
+    train = {"x": x or _named(names, _X, "train"), "y": y or _named(names, _Y, "train")}
+    if not all(train.values()):
+        raise DataError(
+            f"{path}: which arrays are samples and labels is not clear by their names. Expected x_train and y_train, "
+            f"or --x NAME and --label NAME. Received: {', '.join(names) or 'no array'}"
+        )
+    test = {"x": _named(names, _X, "test"), "y": _named(names, _Y, "test")}
+    has_test = x is None and y is None and all(test.values())
+    return train, test if has_test else {}
+
+
+def _named(names: Sequence[str], known: Sequence[str], part: str) -> str:
+    """The array with a name of these, of the part or, to train on, of none; empty where there is none."""
+    wanted = [f"{name}_{part}" for name in known] + (list(known) if part == "train" else [])
+    return next((name for want in wanted for name in names if name.lower() == want), "")
+
+
+def _names_in(path: str) -> list[str]:
+    try:
+        with zipfile.ZipFile(path) as file:
+            return [name.removesuffix(".npy") for name in file.namelist()]
+    except OSError as error:
+        raise DataError(f"Cannot read {path}: {error.strerror or error}.") from error
+    except Exception as error:
+        # Damaged bytes make zipfile raise nearly anything.
+        raise DataError(f"{path} is not an npz file or is damaged: {error}.") from error
