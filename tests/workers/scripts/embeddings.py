@@ -73,6 +73,6 @@ backup = keras.callbacks.BackupAndRestore(str(folder / "backup"), delete_checkpo
 fit(build(), backup)
 said["restored"] = fit(build(), backup, epochs=2)
 table = model.layers[0]._embeddings
-held = [getattr(table, "part", table), *model.optimizer.variables]
+held = [getattr(table, "rows", table), *model.optimizer.variables]
 said["held"] = sum(int(np.prod(variable.shape)) for variable in held if tuple(variable.shape)[1:] == (DIM,))
 print(json.dumps(said))
