@@ -15,7 +15,7 @@ _LENGTH_BYTES = 8
 """Of the length of a question, which stands before it."""
 
 _LEAVE_SECONDS = 2.0
-"""How long a killed process may take to be gone."""
+"""Seconds that a killed process may take to be gone."""
 
 
 @dataclass(frozen=True)

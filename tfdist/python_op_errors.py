@@ -27,7 +27,7 @@ _MOST_LINES = 400
 
 
 class Taken(NamedTuple):
-    """What becomes of a line: whether it is part of an error, and what is to be shown now."""
+    """The outcome for a line: whether it is part of an error, and what is to be shown now."""
 
     is_part: bool
     shown: bytes
@@ -65,11 +65,11 @@ class PythonOpErrors:
         return Taken(True, b"" if len(self._held) <= _MOST_LINES else self.rest())
 
     def holds(self, start: bytes) -> bool:
-        """Whether a line that starts so cannot be shown before it is whole."""
+        """Returns whether a line that starts so cannot be shown before it is whole."""
         return bool(self._first) or (self._blank_lines_left > 0 and _PLACES.startswith(start[: len(_PLACES)]))
 
     def rest(self) -> bytes:
-        """What was held back, and was no such error."""
+        """Returns what was held back, and was no such error."""
         held = b"".join(self._held)
         self._close()
         return held
@@ -90,7 +90,7 @@ class PythonOpErrors:
         self._first, self._held, self._text_lines, self._blank_lines_left = b"", [], None, 0
 
     def _is_after(self, line: bytes) -> bool:
-        """Whether a line is of those that end an error: empty ones, and places in the graph."""
+        """Returns whether a line is of those that end an error: empty ones, and places in the graph."""
         if self._blank_lines_left and (not line.strip() or line.startswith(_PLACES)):
             self._blank_lines_left -= not line.strip()
             return True

@@ -97,7 +97,7 @@ _CONTINUATIONS = (
 
 
 def is_tf_log_line(line: bytes) -> bool:
-    """Whether a line is an info or a warning of TensorFlow's, which users cannot act on."""
+    """Returns whether a line is an info or a warning of TensorFlow's, which users cannot act on."""
     return _LINE.match(line) is not None or line.rstrip(b"\r\n") == _NO_GPUS
 
 
@@ -145,7 +145,7 @@ class TfLogFilter:
         return bytes(shown)
 
     def rest(self) -> bytes:
-        """What was held back as the possible start of a log line, when the stream has ended."""
+        """Returns what was held back as the possible start of a log line, when the stream has ended."""
         held, self._held = self._held, b""
         return self._errors.rest() + (b"" if self._is_log_line(held) else held)
 
@@ -155,7 +155,7 @@ class TfLogFilter:
         return is_tf_log_line(line) or any(found.lines.match(line) for found in self._continuations())
 
     def _may_become_log_line(self, start: bytes) -> bool:
-        """Whether a line that starts so can be a log line once it is complete."""
+        """Returns whether a line that starts so can be a log line once it is complete."""
         if _START.match(start) or _may_start_with_date(start):
             return True
         if _may_start(start, _WARNING) or _may_start(start, _NO_GPUS):
@@ -163,7 +163,7 @@ class TfLogFilter:
         return any(_may_start(start, text) for found in self._continuations() for text in found.starts)
 
     def _continuations(self) -> Iterator[_Continuation]:
-        """What may follow in the message that has just been taken out; nothing elsewhere."""
+        """Yields what may follow in the message that has just been taken out; nothing elsewhere."""
         return (found for found in _CONTINUATIONS if self._head and found.head in self._head)
 
 
@@ -209,6 +209,6 @@ class NcclLineFilter:
         return bytes(shown)
 
     def rest(self) -> bytes:
-        """What was held back, when the stream has ended."""
+        """Returns what was held back, when the stream has ended."""
         held, self._held = self._held, b""
         return held

@@ -20,7 +20,7 @@ CHECKPOINTS_INSTEAD = (
     "Keep it here, and a copy in the bucket: tfdist train --copy-to s3://BUCKET/RUN. Or the checkpoints alone: "
     "checkpoint: {directory: s3://BUCKET/RUN} in the config, or --set checkpoint.directory=s3://BUCKET/RUN"
 )
-"""What to do instead of a run directory in a bucket."""
+"""The advice for a run directory in a bucket: what to do instead."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _FLATTENED = re.compile(r"(s3|s3a|gs|gcs|hdfs|az|abfs|abfss|wasb|wasbs|https?):/(?!/)")
@@ -38,17 +38,17 @@ def scheme_of(name: str | os.PathLike[str]) -> str | None:
 
 
 def is_url(name: str | os.PathLike[str]) -> bool:
-    """Whether a name has a scheme."""
+    """Returns whether a name has a scheme."""
     return scheme_of(name) is not None
 
 
 def is_bucket(name: str | os.PathLike[str]) -> bool:
-    """Whether a name is a URL that fsspec reaches."""
+    """Returns whether a name is a URL that fsspec reaches."""
     return scheme_of(name) in OF_BUCKETS
 
 
 def fault_of(name: str | os.PathLike[str]) -> str | None:
-    """Why a name cannot be used where buckets can, with what to do; None for a path and for a supported URL."""
+    """Returns why a name cannot be used where buckets can, with what to do; None for a path and for a supported URL."""
     scheme, text = scheme_of(name), os.fspath(name)
     if scheme is None:
         return None
@@ -76,7 +76,7 @@ def missing_package(text: str, package: str) -> str:
 
 
 def fault_as_local(name: str | os.PathLike[str], what: str, instead: str) -> str | None:
-    """Why a name cannot be used where only this machine's files can; None for a path.
+    """Returns why a name cannot be used where only this machine's files can; None for a path.
 
     Args:
         name: The name.

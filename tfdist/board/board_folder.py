@@ -90,7 +90,8 @@ class BoardFolder:
         return self._disks.setdefault(name, BoundedDisk(self.path, _DISK_SECONDS)).call(read)
 
     def remembered(self, file: Path, what: Callable[[Path], _T]) -> _T:
-        """What a function makes of a file, made again only when the file has changed: pages ask every few seconds."""
+        """Returns what a function makes of a file, made again only when the file has changed: pages ask every few
+        seconds."""
         try:
             found = file.lstat()
         except OSError:

@@ -19,7 +19,7 @@ from tfdist.launch.signals import Signals
 from tfdist.net.bounded_wait import wait_for
 
 CALL_SECONDS = 20.0
-"""How long one call may take in all."""
+"""Seconds that one call may take in all."""
 
 MOST_CALLERS = 48
 """Whose calls are answered at the same time; further ones are told so."""

@@ -34,7 +34,7 @@ _TOKEN_BYTES = 24
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a request is refused.
+    """The reason why a request is refused.
 
     Attributes:
         status: The status of HTTP.
@@ -73,7 +73,7 @@ class Guard:
         return f"http://{f'[{shown}]' if ':' in shown else shown}:{self.port}/?token={self.token}"
 
     def refusal(self, method: str, host: str, given: str | None, cookie: str | None) -> Refusal | None:
-        """Why a request is refused; None where it is answered.
+        """Returns why a request is refused; None where it is answered.
 
         Args:
             method: Its method.
@@ -100,7 +100,8 @@ class Guard:
         return word is not None and hmac.compare_digest(word.encode(errors="replace"), self.token.encode())
 
     def _is_own(self, header: str) -> bool:
-        """Whether no other site can have had the browser call: another's name may lead here, a number may not."""
+        """Returns whether no other site can have had the browser call: another's name may lead here, a number may
+        not."""
         name = header.rpartition(":")[0] if header.rpartition(":")[2].isdigit() else header
         name = name.strip("[]").lower()
         if name == "localhost":

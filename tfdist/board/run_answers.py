@@ -231,7 +231,7 @@ def _recoveries(account: Account) -> list[list[str]]:
 
 
 def _failures(run: RunDir) -> Iterator[dict[str, Any]]:
-    """What ended the run, then what ended earlier attempts, the last one first."""
+    """Yields what ended the run, then what ended earlier attempts, the last one first."""
     attempts = sorted((int(match[1]) for match in _names(run.state_dir, _FAILURE)), reverse=True)
     files = [("What ended the run", run.failure_file)]
     files += [(f"What ended attempt {number}", run.attempt_failure_file(number)) for number in attempts]

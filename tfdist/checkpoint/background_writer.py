@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 
 EXIT_SECONDS = 30.0
-"""How long a process that ends waits for the running job; `tfdist train` allows its workers less."""
+"""Seconds that a process that ends waits for the running job; `tfdist train` allows its workers less."""
 
 
 class BackgroundWriter:
@@ -23,7 +23,7 @@ class BackgroundWriter:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a job is running."""
+        """True if a job is running."""
         return self._thread is not None and self._thread.is_alive()
 
     def start(self, job: Callable[[], None]) -> None:

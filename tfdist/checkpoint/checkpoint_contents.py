@@ -1,4 +1,4 @@
-"""What the files of a checkpoint hold, looked at before anything is made of it.
+"""Checks the contents of a checkpoint's files before anything is made of them.
 
 Its marker tells that no byte has changed, not who wrote them. A file may name another one, or claim sizes beyond all
 memory; Keras and NumPy would follow it. What tfdist writes has neither links nor compression, so that no array is
@@ -25,7 +25,7 @@ _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.r
 
 
 def contents_fault(checkpoint: StoredCheckpoint) -> str | None:
-    """What is wrong with what a whole checkpoint holds, for people; None for nothing.
+    """Returns what is wrong with what a whole checkpoint holds, for people; None for nothing.
 
     Raises:
         RunDirError: It cannot be reached.
@@ -47,7 +47,7 @@ def contents_fault(checkpoint: StoredCheckpoint) -> str | None:
 
 
 def weights_fault(checkpoint: StoredCheckpoint) -> str | None:
-    """What is wrong with what its file of weights holds, for people; None for nothing."""
+    """Returns what is wrong with what its file of weights holds, for people; None for nothing."""
     try:
         with _damaged(WEIGHTS), opened_weights(checkpoint.path) as file, h5py.File(file, "r") as weights:
             check_weights(weights, _size_of(file))

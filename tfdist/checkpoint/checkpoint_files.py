@@ -76,7 +76,7 @@ class StoredCheckpoint:
 
     @property
     def is_marked(self) -> bool:
-        """Whether its writer finished it.
+        """True if its writer finished it.
 
         Raises:
             RunDirError: That cannot be read.
@@ -101,7 +101,7 @@ class StoredCheckpoint:
         return number if type(number) is int and number > 0 else 0
 
     def fault(self) -> str | None:
-        """What is wrong with it, for people; None when every byte is as it was written. Reads all of it.
+        """Returns what is wrong with it, for people; None when every byte is as it was written. Reads all of it.
 
         Raises:
             RunDirError: It cannot be reached, so whether it is whole is unknown.
@@ -110,7 +110,7 @@ class StoredCheckpoint:
         return next(self.faults(other_bytes), None)
 
     def faults(self, look: FileComparison) -> Iterator[str]:
-        """What is wrong with the files that its marker names, one text each.
+        """Yields what is wrong with the files that its marker names, one text each.
 
         Args:
             look: `other_bytes`, which reads every byte, or `wrong_size`, which is quick and misses changed bytes.
@@ -145,13 +145,13 @@ class StoredCheckpoint:
 
 
 def wrong_size(file: StoredPath, digest: FileDigest) -> str | None:
-    """What is wrong with a file's size."""
+    """Returns what is wrong with a file's size."""
     size = regular_size(file) if isinstance(file, Path) else file.stat().st_size
     return None if size == digest.size else f"{shown(file.name)} has {size:,} bytes instead of {digest.size:,}"
 
 
 def other_bytes(file: StoredPath, digest: FileDigest) -> str | None:
-    """What is wrong with a file's size or bytes, all of which are read."""
+    """Returns what is wrong with a file's size or bytes, all of which are read."""
     wrong = wrong_size(file, digest)
     if wrong is None and checksum(file, digest.size) != digest.checksum:
         return f"the checksum of {shown(file.name)} is wrong"
@@ -159,7 +159,7 @@ def other_bytes(file: StoredPath, digest: FileDigest) -> str | None:
 
 
 def summary_of(checkpoint: StoredCheckpoint) -> dict[str, Any]:
-    """What the file of a checkpoint's `CheckpointSummary` holds.
+    """Returns what the file of a checkpoint's `CheckpointSummary` holds.
 
     Raises:
         ValueError: It cannot be read, or is no JSON object.

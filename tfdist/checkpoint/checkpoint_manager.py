@@ -35,7 +35,7 @@ from tfdist.runtime.stores.object_stores import path_of
 from tfdist.runtime.workers import worker_count, worker_rank
 
 WAIT_SECONDS = 300.0
-"""How long anything waits for the checkpoint that is being written; after that the disk counts as hanging."""
+"""Seconds that anything waits for the checkpoint that is being written; after that the disk counts as hanging."""
 
 _LONG_SECONDS = 1.0
 """A wait of the training that is logged."""
@@ -107,7 +107,8 @@ class CheckpointManager:
             self._store.remove_unfinished()
 
     def ready(self, step: int, *, must: bool = False) -> bool:
-        """Whether a checkpoint can be made now; waits for the one before where `when_busy` says so. On the chief.
+        """Returns whether a checkpoint can be made now; waits for the one before where `when_busy` says so. On the
+        chief.
 
         Args:
             step: Steps of the run that are done.
@@ -189,7 +190,7 @@ class CheckpointManager:
 
     @property
     def background_seconds(self) -> float:
-        """How long checkpoints have been written in the background, without the current one."""
+        """Seconds for which checkpoints have been written in the background, without the current one."""
         return self._seconds + (0.0 if self._job is None else self._job.seconds)
 
     def _log_wait(self, step: int, is_free: bool, seconds: float) -> None:

@@ -13,7 +13,7 @@ _log = logging.getLogger("tfdist")
 
 
 def info_of(entry: checkpoint_files.StoredCheckpoint) -> CheckpointInfo:
-    """What a retention policy asks of a checkpoint, from its summary; a damaged one tells only its step.
+    """Returns what a retention policy asks of a checkpoint, from its summary; a damaged one tells only its step.
 
     Raises:
         RunDirError: It cannot be reached, which must not be taken for one that need not be kept.

@@ -62,7 +62,7 @@ class LocalCheckpointStore:
 
 
 def is_remote(folder: str | Path) -> bool:
-    """Whether a folder is given by a URL."""
+    """Returns whether a folder is given by a URL."""
     return is_url(folder)
 
 

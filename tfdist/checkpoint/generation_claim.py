@@ -29,7 +29,7 @@ CLAIMS = "generations"
 _DIGITS = 8
 _MOST_BYTES = 1 << 16
 _ATTEMPTS = 100
-"""How often a number that somebody else has taken meanwhile is followed by the next."""
+"""The number of tries: where somebody else has taken a number meanwhile, the next one is tried."""
 
 
 class SupersededError(RunDirError):
@@ -82,7 +82,7 @@ class GenerationClaim:
         )
 
     def has_others(self) -> bool:
-        """Whether a start of the run has claimed the folder.
+        """Returns whether a start of the run has claimed the folder.
 
         Raises:
             RunDirError: It cannot be read.

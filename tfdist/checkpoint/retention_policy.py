@@ -11,7 +11,7 @@ from tfdist.config.checkpoint_section import CheckpointConfig
 
 @dataclass(frozen=True)
 class CheckpointInfo:
-    """What a retention policy needs to know of a checkpoint.
+    """The facts that a retention policy needs to know of a checkpoint.
 
     Attributes:
         step: Steps of the run that were done.
@@ -33,7 +33,7 @@ class CheckpointInfo:
 
 @dataclass(frozen=True)
 class RetentionPolicy:
-    """Which checkpoints of a run are kept. One that any of the rules keeps is kept.
+    """The rules for which checkpoints of a run are kept. A checkpoint that any of the rules keeps is kept.
 
     Attributes:
         latest: How many of the latest are kept, at least 1.

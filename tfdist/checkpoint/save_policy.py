@@ -1,4 +1,4 @@
-"""When a checkpoint is due. Pure: numbers in, numbers out."""
+"""Decides when a checkpoint is due. Pure: numbers in, numbers out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MOST_STEPS_BETWEEN_LOOKS = 1000
 
 @dataclass(frozen=True)
 class SavePolicy:
-    """When a run saves, besides at the end of every epoch.
+    """The times at which a run saves, besides the end of every epoch.
 
     Attributes:
         every_steps: After each multiple of so many steps of the run; None for never.
@@ -29,11 +29,11 @@ class SavePolicy:
             raise ValueError(f"Expected positive numbers. Received: {self.every_steps} and {self.every_seconds}")
 
     def is_due_at(self, step: int) -> bool:
-        """Whether the number of steps alone makes one due, when `step` steps of the run are done."""
+        """Returns whether the number of steps alone makes one due, when `step` steps of the run are done."""
         return self.every_steps is not None and step % self.every_steps == 0
 
     def is_due_after(self, seconds: float) -> bool:
-        """Whether the clock makes one due, so many seconds after the last."""
+        """Returns whether the clock makes one due, so many seconds after the last."""
         return self.every_seconds is not None and seconds >= self.every_seconds
 
     def steps_until_due(self, step: int) -> float:

@@ -302,7 +302,7 @@ _offload = click.option(
 
 
 def sharding(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What several workers hold together, or keep elsewhere: `--shard` and the options beside it."""
+    """Returns what several workers hold together, or keep elsewhere: `--shard` and the options beside it."""
     return _shard(_shard_over(_shard_embeddings(_offload(command))))
 
 

@@ -130,7 +130,7 @@ class Verbs(VerbGroup):
         return getattr(importlib.import_module(module), attribute)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """What a word may become, without an import of all verbs."""
+        """Returns what a word may become, without an import of all verbs."""
         from click.shell_completion import CompletionItem
 
         verbs = [CompletionItem(name, help=text) for name, (_, text) in VERBS.items() if name.startswith(incomplete)]

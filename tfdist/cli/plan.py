@@ -199,7 +199,7 @@ def _check_of_script(ctx: click.Context) -> None:
 
 
 def _memory(config: RunConfig, made: DataPlan, device_memory: int | None, seconds: float) -> MemoryPlan:
-    """What each device of a run will hold."""
+    """Returns what each device of a run will hold."""
     from tfdist.launch.memory_inquiry import ask_step_sizes
     from tfdist.plan.memory.memory_plan import plan_memory
     from tfdist.plan.memory.step_sizes import StepSizes

@@ -14,7 +14,7 @@ from tfdist.text import without_controls
 _MODES = {"stdin": (0, "r"), "stdout": (1, "w"), "stderr": (2, "w")}
 _BLOCK_BYTES = 1 << 16
 _RELAY_SECONDS = 5.0
-"""How long the last lines may take: a process that was started meanwhile may keep the pipe open."""
+"""Seconds that the last lines may take: a process that was started meanwhile may keep the pipe open."""
 
 
 def open_closed_streams() -> None:

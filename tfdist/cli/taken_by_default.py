@@ -1,4 +1,4 @@
-"""What verbs take where the command line names none: ./tfdist.yaml, and the newest run in ./runs; a line says which."""
+"""Defaults of verbs whose command line names none: ./tfdist.yaml, and the newest run in ./runs; a line says which."""
 
 from __future__ import annotations
 

@@ -221,7 +221,7 @@ def train(
 
 
 def _prepare_debugging(ctx: click.Context, options: dict[str, Any]) -> None:
-    """Where a worker is debugged, leaves out what a person at a prompt does not want: timeouts and a bar."""
+    """Leaves out, for a debugged worker, what a person at a prompt does not want: timeouts and a bar."""
     if options["debug_worker"] is None:
         return
     defaults = {"step_timeout": _DEBUG_SECONDS, "first_step_timeout": _DEBUG_SECONDS, "progress": "none"}

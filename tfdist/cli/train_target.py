@@ -19,7 +19,7 @@ _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 @dataclass(frozen=True)
 class Target:
-    """What every worker runs.
+    """The target that every worker runs.
 
     Attributes:
         kind: How it is run.
@@ -33,7 +33,7 @@ class Target:
 
     @property
     def name(self) -> str:
-        """What the run is called when no config names it."""
+        """The name of the run when no config gives one."""
         return self.target.rpartition(".")[2] if self.kind == "module" else Path(self.target).stem
 
     @property

@@ -52,7 +52,7 @@ class VerbGroup(_HelpByALetter, click.Group):
         ctx.fail(f"No such command {name!r}.{self.hint(ctx, name)}")
 
     def hint(self, ctx: click.Context, name: str) -> str:
-        """What may have been meant by a word that is no verb, behind a space; empty where nothing is near."""
+        """Returns what may have been meant by a word that is no verb, behind a space; empty where nothing is near."""
         # Imported here: a command that is there does not need it.
         import difflib
 
@@ -60,7 +60,7 @@ class VerbGroup(_HelpByALetter, click.Group):
         return f" Did you mean {near}?" if near else ""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """What each does in a sentence, which is not cut."""
+        """Writes the commands, each with a sentence on what it does, which is not cut."""
         commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
         rows = [(name, _first_sentence(command)) for name, command in commands.items() if command is not None]
         with formatter.section("Commands"):
@@ -85,7 +85,7 @@ class Verb(_HelpByALetter):
         return {}
 
     def help_record(self, ctx: click.Context, option: click.Option) -> tuple[str, str] | None:
-        """How an option is written, and what it does; None for one that is hidden."""
+        """Returns how an option is written, and what it does; None for one that is hidden."""
         record = option.get_help_record(ctx)
         # click puts a default in words into parentheses, and one that is a value not.
         return record and (record[0], re.sub(r"\[default: \((.*)\)(?=; |\])", r"[default: \1", record[1]))

@@ -21,7 +21,7 @@ def whole_number(text: str) -> int | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether `host` means the machine itself on every machine: localhost, 127.x.y.z, ::1."""
+    """Returns whether `host` means the machine itself on every machine: localhost, 127.x.y.z, ::1."""
     if host == "localhost":
         return True
     try:
@@ -41,7 +41,7 @@ def _canonical_host(host: str) -> str:
 
 @dataclass(frozen=True)
 class Address:
-    """Where one worker's TensorFlow server listens.
+    """The address on which one worker's TensorFlow server listens.
 
     Attributes:
         host: A name, an IPv4 address or an IPv6 address without brackets, in lower case.

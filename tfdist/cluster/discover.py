@@ -36,7 +36,8 @@ def resolve(host: str) -> list[str]:
 
 
 def can_bind(address: str) -> bool:
-    """Whether an interface of this machine has `address`: only then does the kernel let a socket be bound to it."""
+    """Returns whether an interface of this machine has `address`: only then does the kernel let a socket be bound to
+    it."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:

@@ -38,7 +38,7 @@ def ipv6_addresses(table: str) -> list[str]:
 
 
 def is_public(host: str) -> bool:
-    """Whether `host` is a public IP address; False for a name."""
+    """Returns whether `host` is a public IP address; False for a name."""
     try:
         # A link-local address may come with its zone, as in fe80::1%eth0.
         address = ipaddress.ip_address(host.partition("%")[0])

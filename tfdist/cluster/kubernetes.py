@@ -33,7 +33,8 @@ _SHOWN = 200
 
 
 def start_seconds(environ: Mapping[str, str] | None = None) -> float:
-    """How long a cluster may take to form where nobody says it: longer in a pod, by `environ` or this process's."""
+    """Returns how long a cluster may take to form where nobody says it: longer in a pod, by `environ` or this
+    process's."""
     source = os.environ if environ is None else environ
     return POD_START_SECONDS if source.get(_SERVICE) or INDEX in source else USUAL_START_SECONDS
 
@@ -96,7 +97,7 @@ def _names(entry: str, most: int) -> list[str]:
 
 
 def _index(environ: Mapping[str, str], cluster: Cluster) -> int:
-    """Which entry of the list this pod is."""
+    """Returns which entry of the list this pod is."""
     if INDEX not in environ:
         raise ClusterError(
             f"{WORKERS} lists the pods of an Indexed Job, and {INDEX}, by which Kubernetes tells each which one it is, "

@@ -60,5 +60,5 @@ class Membership:
 
     @property
     def has_chief(self) -> bool:
-        """Whether worker 0 is started here."""
+        """True if worker 0 is started here."""
         return 0 in self.local

@@ -26,7 +26,7 @@ def listener_inodes(table: str, port: int) -> list[str]:
 
 
 def has_recent_connections(table: str, port: int) -> bool:
-    """Whether the text of /proc/net/tcp or tcp6 shows sockets other than listening ones on local `port`."""
+    """Returns whether the text of /proc/net/tcp or tcp6 shows sockets other than listening ones on local `port`."""
     return any(fields[3] != _LISTEN for fields in _sockets(table, port))
 
 

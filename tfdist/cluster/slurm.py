@@ -26,7 +26,7 @@ _REMEDY = (
 
 
 def has_own_gpus(environ: Mapping[str, str], tasks: int) -> bool:
-    """Whether Slurm has given this task GPUs that no other task of its node sees.
+    """Returns whether Slurm has given this task GPUs that no other task of its node sees.
 
     Args:
         environ: Of the task.
@@ -49,7 +49,7 @@ def has_own_gpus(environ: Mapping[str, str], tasks: int) -> bool:
 
 
 def _repeats(binding: str, tasks: int) -> bool:
-    """Whether a `--gpu-bind` gives two of a node's tasks the same GPU."""
+    """Returns whether a `--gpu-bind` gives two of a node's tasks the same GPU."""
     kind, _, value = binding.removeprefix("gpu:").removeprefix("verbose,").partition(":")
     if kind == "single":
         return (whole_number(value) or 1) > 1
@@ -124,7 +124,7 @@ def slurm_membership(environ: Mapping[str, str]) -> Membership | None:
 
 
 def _is_in_blocks(counts: list[int], distribution: str) -> bool:
-    """Whether the tasks of the first node come first, then those of the second, and so on."""
+    """Returns whether the tasks of the first node come first, then those of the second, and so on."""
     if len(counts) == 1 or distribution == "block":
         return True
     # A cyclic distribution is the same when each node has one task.

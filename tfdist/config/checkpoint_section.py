@@ -14,7 +14,7 @@ from tfdist.url_schemes import fault_of
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointConfig(Section):
-    """When a run saves checkpoints, besides at the end of every epoch, and which of them are kept.
+    """The times at which a run saves checkpoints, besides the end of every epoch, and the rules for which are kept.
 
     Attributes:
         every_steps: Save after each multiple of this many steps of the run; null for never.
@@ -44,7 +44,7 @@ class CheckpointConfig(Section):
 
     @property
     def best_direction(self) -> Direction:
-        """Whether the best value of `best` is the smallest or the largest; `min` without `best`."""
+        """True if the best value of `best` is the smallest or the largest; `min` without `best`."""
         if self.best_mode != "auto":
             return self.best_mode
         return (self.best and direction(self.best)) or "min"

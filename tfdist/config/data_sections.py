@@ -43,7 +43,7 @@ Counts = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class SourceConfig(Section):
-    """Where samples come from.
+    """The place that samples come from.
 
     Attributes:
         format: Which of the subclasses this is.

@@ -52,7 +52,7 @@ _SCHEMA = {
 }
 
 Teacher = Annotated[Text | Annotated[Mapping[str, Any], Rule("", _is_teacher, _SCHEMA)], Rule(_TEACHER, bool)]
-"""Where a teacher, or what it has said of the samples, comes from."""
+"""The source of a teacher, or of what it has said of the samples."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -81,7 +81,7 @@ class FitConfig(Section):
     distill: DistillConfig | None = None
 
     def validates_after(self, epoch: int) -> bool:
-        """Whether there is a validation at the end of an epoch, counted from 0, where there is data for it."""
+        """Returns whether there is a validation at the end of an epoch, counted from 0, where there is data for it."""
         if isinstance(self.validation_freq, int):
             return (epoch + 1) % self.validation_freq == 0
         return epoch + 1 in self.validation_freq

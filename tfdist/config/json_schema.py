@@ -65,7 +65,7 @@ def _of_section(cls: type[Section], definitions: dict[str, Any]) -> dict[str, An
 
 
 def described_keys(cls: type[Section]) -> dict[str, str]:
-    """What the docstrings of a section and of its bases say of each key, on one line."""
+    """Returns what the docstrings of a section and of its bases say of each key, on one line."""
     found: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         _, _, attributes = (inspect.cleandoc(base.__doc__ or "")).partition("Attributes:\n")

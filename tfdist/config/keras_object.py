@@ -50,7 +50,7 @@ KerasObject = Annotated[
 
 
 def is_object(value: Any) -> bool:
-    """Whether a mapping is an object of Keras rather than a mapping of outputs to objects."""
+    """Returns whether a mapping is an object of Keras rather than a mapping of outputs to objects."""
     return isinstance(value, Mapping) and ("build" in value or isinstance(value.get("name"), str))
 
 

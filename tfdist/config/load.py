@@ -136,7 +136,8 @@ def source_to_dict(section: SourceConfig) -> dict[str, Any]:
 
 
 def shared_settings(config: RunConfig) -> dict[str, Any]:
-    """What must be the same on every host of a job, by dotted key: everything but the name, the devices and the paths.
+    """Returns what must be the same on every host of a job, by dotted key: everything but the name, the devices and the
+    paths.
 
     Values have JSON's types, as launchers send them to one another; values of YAML's other types, such as dates, become
     their text.

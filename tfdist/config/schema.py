@@ -30,7 +30,7 @@ GroupSize = Annotated[int, Rule("an integer of 2 or more", lambda value: value >
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig(Section):
-    """How the model is made.
+    """The way in which the model is made.
 
     Attributes:
         build: Dotted path of a function that returns a Keras model.
@@ -61,7 +61,7 @@ class DataConfig(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class DevicesConfig(Section):
-    """How a worker uses its devices.
+    """A worker's use of its devices.
 
     Attributes:
         logical: How many logical devices each GPU is split into, or the CPU when there is none; null for no split.

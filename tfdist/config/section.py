@@ -23,7 +23,7 @@ class Section:
     """
 
     ELSEWHERE: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    """What Keras calls otherwise, or has elsewhere than this section -> what to write instead."""
+    """Names that Keras calls otherwise, or has elsewhere than this section -> what to write instead."""
 
     def __post_init__(self) -> None:
         for name, hint in hints_of(type(self)).items():
@@ -42,7 +42,7 @@ class Section:
 
     @classmethod
     def described(cls) -> str:
-        """What a config must have here, in words that complete "expected ..."."""
+        """Returns what a config must have here, in words that complete "expected ..."."""
         return f"a section with the keys {', '.join(cls.key_names())}"
 
     @classmethod

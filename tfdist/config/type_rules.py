@@ -22,7 +22,7 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Rule:
-    """What a value must be beyond its type; used in `Annotated`.
+    """A rule that a value must meet beyond its type; used in `Annotated`.
 
     Attributes:
         text: Completes "expected ...": `an integer of 1 or more`.
@@ -50,7 +50,7 @@ DottedPath = Annotated[
 
 
 def matches(value: Any, hint: Any) -> bool:
-    """Whether the annotation `hint` allows `value`.
+    """Returns whether the annotation `hint` allows `value`.
 
     As in YAML, an integer is a number but `true` is neither, and a string is not a list.
     """
@@ -83,7 +83,7 @@ def _is_plain(value: Any, hint: Any) -> bool:
 
 
 def describe(hint: Any) -> str:
-    """What the annotation `hint` allows, in words that complete "expected ..."."""
+    """Returns what the annotation `hint` allows, in words that complete "expected ..."."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
         return arguments[-1].text

@@ -18,7 +18,7 @@ from tfdist.errors import ConfigError
 
 _MOST_BYTES = 1 << 19
 _PIPE_SECONDS = 10.0
-"""How long the next bytes of a pipe may take, as of `tfdist train <(...)`."""
+"""Seconds that the next bytes of a pipe may take, as of `tfdist train <(...)`."""
 _MOST_VALUES = 1 << 18
 """Read in some seconds; a config of a thousand classes has some thousand values."""
 
@@ -40,7 +40,7 @@ class Document:
     overrides: Mapping[str, str] = field(default_factory=dict)
 
     def is_overridden(self, key: str) -> bool:
-        """Whether the command line set this key, or a section that contains it."""
+        """Returns whether the command line set this key, or a section that contains it."""
         return any(place in self.overrides for place in _upward(key))
 
     def where(self, key: str) -> str:
@@ -168,7 +168,7 @@ def _parse(text: str, place: Callable[[int], str]) -> tuple[Any, dict[str, int]]
 
 
 def _count_values(node: yaml.Node, place: Callable[[int], str], above: set[int], counted: dict[int, int]) -> int:
-    """How many values `node` stands for, with those of its aliases.
+    """Returns how many values `node` stands for, with those of its aliases.
 
     Args:
         node: A node of the document.

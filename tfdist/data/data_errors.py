@@ -54,7 +54,7 @@ def data_error_in(error: BaseException) -> DataError | None:
 
 
 def _python_problem_in(text: str) -> str | None:
-    """What a function of the user's own raised in the pipeline, in all its lines, and where."""
+    """Returns what a function of the user's own raised in the pipeline, in all its lines, and where."""
     raised = _OF_PYTHON.search(text)
     if raised is None:
         return None

@@ -42,7 +42,7 @@ class _Required(TypedDict):
 
 
 class BatchOptions(_Required, total=False):
-    """How samples become batches: the keyword arguments of `tfdist.data.pipeline`."""
+    """The options by which samples become batches: the keyword arguments of `tfdist.data.pipeline`."""
 
     shuffle: bool
     seed: int | None

@@ -32,7 +32,7 @@ _NAMES = 3
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """What workers compare: two sources with the same fingerprint hold the same samples.
+    """The value that workers compare: two sources with the same fingerprint hold the same samples.
 
     Attributes:
         samples: The number of samples in the source.

@@ -30,7 +30,7 @@ _MODULES: Mapping[str, str] = {
 
 
 class FormatModule(Protocol):
-    """What the module of a format must have."""
+    """The interface that the module of a format must have."""
 
     def open_source(self, section: Any, key: str) -> SampleSource:
         """Opens what a section of this format describes.

@@ -91,7 +91,7 @@ def open_and_build(
 def _agreed_companion(
     open_companion: Callable[[SampleSource], Companion], agreed: AgreedSource, strategy: tf.distribute.Strategy
 ) -> Companion:
-    """What comes beside the samples, once all workers have it and agree on it."""
+    """Returns what comes beside the samples, once all workers have it and agree on it."""
     opened: list[Companion] = []
 
     def open_source() -> SampleSource:

@@ -120,12 +120,12 @@ class SampleFeed:
 
     @property
     def span(self) -> EpochSpan:
-        """Which steps of which passes over the samples an epoch takes."""
+        """The steps that an epoch takes, and the passes over the samples that they are of."""
         return EpochSpan(self.steps.num_samples, self.steps.batch_size, self.steps_per_epoch)
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the batches depend on, by name."""
+        """The facts on which the batches depend, by name."""
         order, steps = self.order, self.steps
         lanes = _lanes_of(self.source)
         return {

@@ -1,4 +1,4 @@
-"""What a format must provide: samples, numbered from 0, which are read in any order.
+"""The protocol of a format: it must provide samples, numbered from 0, which are read in any order.
 
 `SampleSource` is what the pipeline takes. A format that reads arrays without TensorFlow need only be a `SampleReader`,
 which `tfdist.data.formats.reader_samples` makes a source of.
@@ -36,21 +36,21 @@ class SampleSource(Protocol):
         """Names a sample for errors: its file and its place in it."""
 
     def fingerprint(self) -> Fingerprint:
-        """What the same source is known by on another worker."""
+        """Returns what the same source is known by on another worker."""
 
 
 @runtime_checkable
 class SequentialSource(Protocol):
-    """What a `SampleSource` has as well when it may be one that can only be read in sequence."""
+    """The extension of a `SampleSource` that may be one that can only be read in sequence."""
 
     @property
     def lanes(self) -> Lanes | None:
-        """How it is read; None where it can be read in any order."""
+        """The lanes in which it is read; None where it can be read in any order."""
 
 
 @runtime_checkable
 class PerSampleSource(Protocol):
-    """What a `SampleSource` has as well when its samples are made one by one: it augments them before it batches."""
+    """The extension of a `SampleSource` whose samples are made one by one: it augments them before it batches."""
 
     def augmented(self, numbers: SampleIndices, augmentation: Augmentation | None) -> tf.data.Dataset:
         """Like `SampleSource.batches`, with every sample augmented."""
@@ -69,7 +69,7 @@ class ArraySpec(NamedTuple):
 
 
 class SampleSpecs(NamedTuple):
-    """What a sample is.
+    """The description of a sample.
 
     Attributes:
         x: Its input, or the inputs by name.

@@ -19,7 +19,7 @@ from tfdist.runtime.collectives.decisions import gather_objects
 from tfdist.runtime.workers import worker_count, worker_rank
 
 Sharding = Literal["auto", "none"]
-"""Whether all workers see the same data, which is dealt to them, or each sees its own share alone."""
+"""True if all workers see the same data, which is dealt to them, or each sees its own share alone."""
 
 _SHOWN = 4
 """Workers that an error names at most."""

@@ -27,7 +27,7 @@ class DoctorReport:
 
     @property
     def code(self) -> int:
-        """What the command exits with."""
+        """The exit code of the command."""
         return exit_code(one.code for one in self._all() if one.status is CheckStatus.FAIL)
 
     @property
@@ -36,7 +36,7 @@ class DoctorReport:
         return worst(one.status for one in self._all())
 
     def count(self, status: CheckStatus) -> int:
-        """How many checks and connections have this outcome."""
+        """Returns how many checks and connections have this outcome."""
         return sum(one.status is status for one in self._all())
 
     def _all(self) -> list[Check | Pair]:

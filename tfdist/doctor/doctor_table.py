@@ -103,5 +103,5 @@ def _rate(bandwidth: float) -> str:
 
 
 def _ahead(offset: float) -> str:
-    """How far another clock is ahead of this one."""
+    """Returns how far another clock is ahead of this one."""
     return f"{'-' if offset < 0 else '+'}{format_duration(abs(offset))}"

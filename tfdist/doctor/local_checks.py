@@ -33,7 +33,7 @@ _MOST_MEASURING_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class LocalFacts:
-    """What was found on this machine.
+    """The facts that were found on this machine.
 
     Attributes:
         versions: The version of every installed distribution.
@@ -112,7 +112,8 @@ def check_here(
 
 
 def _check_kernels(facts: LocalFacts, seconds: float | None) -> Check:
-    """Which kernels a run here computes by on the CPU; they are measured where nobody waits for it (`seconds`)."""
+    """Returns which kernels a run here computes by on the CPU; they are measured where nobody waits for it
+    (`seconds`)."""
     choice = choose_kernels_here()
     if choice.kernels is None or seconds is None or isinstance(facts.tensorflow, BrokenTensorFlow):
         return check_kernels(choice, None)

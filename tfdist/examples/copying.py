@@ -10,12 +10,12 @@ from tfdist.examples.example_files import example_files
 from tfdist.examples.installed import examples_root
 
 _NAMED = 5
-"""How many files an error names."""
+"""The number of files an error names."""
 
 
 @dataclass(frozen=True)
 class Copied:
-    """What a copy did.
+    """The result of a copy.
 
     Attributes:
         written: Files that are new, as paths below `folder`.

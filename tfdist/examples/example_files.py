@@ -1,4 +1,4 @@
-"""Which files of a source tree are the examples and their configs.
+"""Finds the files of a source tree that are the examples and their configs.
 
 setup.py runs this file on its own: it imports nothing of tfdist.
 """
@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 FOLDERS = ("configs", "examples")
-"""Where they lie in a source tree. They stay side by side, as configs lead to data of examples."""
+"""The folders in a source tree that hold them. They stay side by side, as configs lead to data of examples."""
 
 SUFFIXES = frozenset({".ipynb", ".json", ".md", ".npz", ".py", ".yaml"})
 MADE_BY_RUNS = frozenset({"__pycache__", "runs", "shards"})

@@ -1,4 +1,4 @@
-"""Where the examples of this installation lie."""
+"""Finds the examples of this installation."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def model_table(result: Result, sizes: Sequence[tuple[str, str]]) -> Iterator[st
 
 
 def drop_words(result: Result) -> str:
-    """How much worse the metric has become, and the budget for it, in a sentence."""
+    """Returns how much worse the metric has become, and the budget for it, in a sentence."""
     drop = f"{result['metric']} is {abs(result['drop']):.4g} {'worse' if result['drop'] > 0 else 'better'}"
     if result["drop"] == 0:
         drop = f"{result['metric']} is the same"

@@ -29,7 +29,7 @@ from tfdist.verify.work_folder import open_folder
 
 @dataclass(frozen=True)
 class InferenceOutcome:
-    """How an inference ended.
+    """The outcome of an inference: how it ended.
 
     Attributes:
         code: The exit code of the job.

@@ -44,7 +44,7 @@ def check_options(mode: str, options: Mapping[str, Any]) -> None:
 def choose_kernel_calibration(
     mode: str, options: Mapping[str, Any], model: ModelChoice, data: DataChoice
 ) -> KernelCalibration | None:
-    """What `OPTIONS` ask for; None for a mode that is not calibrated.
+    """Returns what `OPTIONS` ask for; None for a mode that is not calibrated.
 
     Args:
         mode: As `--mode` has it.

@@ -11,7 +11,7 @@ _SIZES = (("file", "bytes"), ("weights", "weight_bytes"))
 
 
 def render(result: Result) -> str:
-    """What came of a quantization, in lines."""
+    """Returns what came of a quantization, in lines."""
     lines = [*model_table(result, _SIZES), "", *_layers(result), "", *_calibration(result), *_verdict(result)]
     return "\n".join(lines)
 

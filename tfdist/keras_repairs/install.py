@@ -62,7 +62,7 @@ def install(
 
 
 def is_installed() -> bool:
-    """Whether this process computes updates by the repairs."""
+    """Returns whether this process computes updates by the repairs."""
     # A repaired function has the name and the module of the one that it replaces, and globals of its own.
     return str(keras.optimizers.Optimizer.apply.__globals__["__name__"]).startswith("tfdist.")
 

@@ -44,7 +44,7 @@ def fingerprint(function: Any) -> str:
 
 
 def code_of_function(function: Any) -> str:
-    """What `code_of` makes of the source of a function."""
+    """Returns what `code_of` makes of the source of a function."""
     try:
         return code_of(_source_by_indentation(function))
     except SyntaxError:

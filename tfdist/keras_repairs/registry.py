@@ -209,7 +209,7 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
 
 
 def _of_variables() -> tuple[Repair, ...]:
-    """Where variables have their values from, how these are reduced, and conversions that one device's have."""
+    """Returns where variables have their values from, how these are reduced, and conversions that one device's have."""
     variable, collectives = values.DistributedVariable, cross_device_ops.CollectiveAllReduce
     initial_value = "_get_variable_creator_initial_value"
     return (

@@ -92,7 +92,7 @@ def _of(by: ModuleType, owner: Any, *names: str) -> tuple[Reliance, ...]:
 
 
 def _for_data() -> tuple[Reliance, ...]:
-    """How many samples the batches have, how many batches there are, and what ends an epoch."""
+    """Returns how many samples the batches have, how many batches there are, and what ends an epoch."""
     arrays, datasets = array_data_adapter.ArrayDataAdapter, tf_dataset_adapter.TFDatasetAdapter
     iterator = trainer_module.TFEpochIterator
     return (
@@ -104,7 +104,7 @@ def _for_data() -> tuple[Reliance, ...]:
 
 
 def _for_steps() -> tuple[Reliance, ...]:
-    """What Keras's own steps do with a replica's rows, and what is built before they run."""
+    """Returns what Keras's own steps do with a replica's rows, and what is built before they run."""
     model = trainer_module.TensorFlowTrainer
     return (
         *_of(symbolic_build, base_trainer.Trainer, "_symbolic_build"),
@@ -130,7 +130,7 @@ def _for_keras_random() -> tuple[Reliance, ...]:
 
 
 def _for_tensorflow_random() -> tuple[Reliance, ...]:
-    """Which operations the functions of `tf.random` call: the repairs replace the operations."""
+    """Returns which operations the functions of `tf.random` call: the repairs replace the operations."""
     with_key = (
         "stateless_random_uniform",
         "stateless_random_normal",
@@ -161,7 +161,7 @@ def _for_tensorflow_random() -> tuple[Reliance, ...]:
 
 
 def _for_losses() -> tuple[Reliance, ...]:
-    """What a loss of the batch is divided by, and of which terms it is the sum."""
+    """Returns what a loss of the batch is divided by, and of which terms it is the sum."""
     return (
         *_of(losses, loss_module, "apply_mask", "reduce_values"),
         *_of(losses, compile_utils.CompileLoss, "__call__", "call"),
@@ -216,7 +216,7 @@ def _for_batch_normalization() -> tuple[Reliance, ...]:
 
 
 def _for_variables() -> tuple[Reliance, ...]:
-    """How Keras makes, reads and assigns variables, within a scope and outside."""
+    """Returns how Keras makes, reads and assigns variables, within a scope and outside."""
     return (
         *_of(variable_updates, core.Variable, "_initialize_with_initializer"),
         *_of(variable_updates, variables.Variable, "assign"),
@@ -265,7 +265,7 @@ def _for_loss_scaling() -> tuple[Reliance, ...]:
 
 
 def _for_callbacks_and_files() -> tuple[Reliance, ...]:
-    """What callbacks do on the chief, which other workers follow, and which variables files hold."""
+    """Returns what callbacks do on the chief, which other workers follow, and which variables files hold."""
     return (
         *_of(chief_decisions, keras.callbacks.EarlyStopping, "on_train_end"),
         *_of(callback_list, keras.callbacks.ModelCheckpoint, "_should_save_model"),

@@ -16,7 +16,7 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True)
 class RepairHooks:
-    """What other packages of tfdist connect to the repairs: the arguments of `install`."""
+    """The hooks that other packages of tfdist connect to the repairs: the arguments of `install`."""
 
     imposed_seed: int | None = None
     extra_callbacks: callback_list.ExtraCallbacks = callback_list.none_extra

@@ -57,7 +57,7 @@ def read_token(environ: Mapping[str, str] | None = None) -> shared_token.Token |
 
 
 def read_gpu_emulation(environ: Mapping[str, str] | None = None) -> gpu_emulation.GpuEmulation:
-    """What of GPUs `environ` (default: this process's) asks to emulate on CPUs.
+    """Returns what of GPUs `environ` (default: this process's) asks to emulate on CPUs.
 
     Raises:
         UsageError: The variable names something else.
@@ -67,7 +67,7 @@ def read_gpu_emulation(environ: Mapping[str, str] | None = None) -> gpu_emulatio
 
 
 def count_gpus_here(environ: Mapping[str, str] | None = None, seconds: float = MOST_SECONDS) -> GpuCount:
-    """How many GPUs workers find that are started on this machine.
+    """Returns how many GPUs workers find that are started on this machine.
 
     Args:
         environ: The environment that they would have; default: this process's.
@@ -116,7 +116,7 @@ def choose_cores_here(size: int, local: int, environ: Mapping[str, str] | None =
 
 
 def crowding(local: int, environ: Mapping[str, str] | None = None) -> str:
-    """What is to be said of `local` workers that compute on fewer cores than they are; empty for others."""
+    """Returns what is to be said of `local` workers that compute on fewer cores than they are; empty for others."""
     cores = len(os.sched_getaffinity(0))
     if local <= cores or local < 2 or computes_on_gpus(os.environ if environ is None else environ):
         return ""
@@ -124,7 +124,7 @@ def crowding(local: int, environ: Mapping[str, str] | None = None) -> str:
 
 
 def is_dumb_terminal(environ: Mapping[str, str] | None = None) -> bool:
-    """Whether `environ` (default: this process's) says that the terminal cannot move its cursor."""
+    """Returns whether `environ` (default: this process's) says that the terminal cannot move its cursor."""
     return (os.environ if environ is None else environ).get("TERM", "dumb") in ("", "dumb", "unknown")
 
 
@@ -222,7 +222,7 @@ class Assignment(WorkerOptions):
 
     @property
     def reads_input(self) -> bool:
-        """Whether the worker has the standard input of its launcher."""
+        """True if the worker has the standard input of its launcher."""
         return self.index == self.debug_worker
 
     @property

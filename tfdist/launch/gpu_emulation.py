@@ -16,7 +16,7 @@ VARIABLE = "TFDIST_EMULATE_GPUS"
 
 @dataclass(frozen=True)
 class GpuEmulation:
-    """What of GPUs is emulated on CPUs.
+    """The features of GPUs that are emulated on CPUs.
 
     Attributes:
         nccl: Whether workers exchange by the paths of NCCL, over TensorFlow's ring.

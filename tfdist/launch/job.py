@@ -68,7 +68,7 @@ def say_report(spec: JobSpec, result: RunResult) -> None:
 
 
 def _saved(spec: JobSpec, result: RunResult) -> str:
-    """What of a training that failed is saved; empty where nothing was trained, or it is saved elsewhere."""
+    """Returns what of a training that failed is saved; empty where nothing was trained, or it is saved elsewhere."""
     elsewhere = spec.config is not None and spec.config.checkpoint.directory is not None
     trains = spec.target_kind in ("config", "script", "module")
     if result.stop is not None or not result.step or result.run_dir is None or elsewhere or not trains:
@@ -211,7 +211,7 @@ def _run_group(
 
 
 def _assignments(spec: JobSpec, formed: FormedJob, handed: Mapping[str, Any]) -> list[Assignment]:
-    """What each worker of this launcher is told."""
+    """Returns what each worker of this launcher is told."""
     membership = formed.membership
     bindings = choose_cores_here(len(membership.machine), len(membership.local), spec.environ)
     return [_assignment(spec, formed, index, bindings, handed) for index in membership.local]
@@ -248,7 +248,7 @@ def _assignment(
 
 
 def _shown_progress(spec: JobSpec) -> Shown:
-    """How the progress is shown: of a config's run, as Keras shows that of a script."""
+    """Returns how the progress is shown: of a config's run, as Keras shows that of a script."""
     if spec.quiet or spec.target_kind != "config":
         return "none"
     streams = _streams()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tfdist.launch.rendezvous.join_barrier import FormedCluster
 
 _START_SECONDS = 30.0
-"""How long the disk of the run directory may take until that is made, with what waits for other launchers there."""
+"""Seconds that the disk of the run directory may take until that is made, with what waits for other launchers there."""
 
 
 @dataclass(frozen=True)

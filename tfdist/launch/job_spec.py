@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from tfdist.config.yaml_document import Document
 
 LOOPBACK = "127.0.0.1"
-"""Where metrics are served unless another address is given: this machine alone reaches them."""
+"""The address on which metrics are served unless another one is given: this machine alone reaches them."""
 
 
 @dataclass(frozen=True)
 class JobSpec(WorkerOptions):
-    """What a launcher is asked to do. What it passes on to its workers is in `WorkerOptions`.
+    """A request to a launcher: what it is asked to do. `WorkerOptions` has what it passes on to its workers.
 
     Attributes:
         membership: The cluster, and which of its workers are started here.

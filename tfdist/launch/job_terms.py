@@ -25,7 +25,7 @@ class JobTerms:
         self.kernels: KernelChoice = choose_kernels_here(spec.kernels, spec.environ)
 
     def offer(self) -> dict[str, Any]:
-        """What the chief's launcher sends to the others."""
+        """Returns what the chief's launcher sends to the others."""
         # Imported here: a job of one launcher has no other one to agree with.
         from tfdist.launch.rendezvous.config_agreement import terms_of
 
@@ -49,7 +49,7 @@ class JobTerms:
         return self._settings(), self._spec.options_in_common()
 
     def _settings(self) -> dict[str, Any] | None:
-        """What all launchers must have alike in their configs; None without a config."""
+        """Returns what all launchers must have alike in their configs; None without a config."""
         if self._spec.config is None:
             return None
         from tfdist.config.load import shared_settings

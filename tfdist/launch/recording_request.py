@@ -12,7 +12,7 @@ from tfdist.errors import UsageError
 
 @dataclass(frozen=True)
 class RecordingRequest:
-    """What is recorded, and how the run differs from any other.
+    """A request for a recording: what is recorded, and how the run differs from any other.
 
     Attributes:
         directory: Where each worker writes its recording; it exists on every worker's machine.

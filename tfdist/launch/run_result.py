@@ -11,7 +11,7 @@ from tfdist.rundir.failure import Failure
 
 @dataclass(frozen=True)
 class RunResult:
-    """How an attempt or a job ended.
+    """The result of an attempt or a job: how it ended.
 
     Attributes:
         code: What the launcher exits with.

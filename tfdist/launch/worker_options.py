@@ -149,7 +149,7 @@ class WorkerOptions:
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(WorkerOptions)}
 
     def sharding(self, hosts: Sequence[str]) -> Sharding | None:
-        """How workers on these hosts shard, in the order of the cluster; see `sharding_of`."""
+        """Returns how workers on these hosts shard, in the order of the cluster; see `sharding_of`."""
         return sharding_of(self.shard, self.shard_over, hosts)
 
     def options_in_common(self) -> dict[str, str]:

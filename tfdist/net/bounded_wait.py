@@ -28,7 +28,7 @@ def wait_for(readable: Iterable[Source], seconds: float, writable: Iterable[Sour
 
 
 def is_writable(source: Source) -> bool:
-    """Whether sending would not block, or a connection attempt on the socket has ended."""
+    """Returns whether sending would not block, or a connection attempt on the socket has ended."""
     poller = select.poll()
     poller.register(source.fileno(), select.POLLOUT)
     return bool(poller.poll(0))

@@ -12,7 +12,7 @@ from tfdist.cluster.cluster_spec import Address
 from tfdist.net.bounded_wait import is_writable
 
 FRESH_SECONDS = 1.0
-"""How long the result of a look-up is used, found or not, so that not every attempt asks the name server."""
+"""Seconds for which the result of a look-up is used, found or not, so that not every attempt asks the name server."""
 
 Resolver = Callable[[Address], list[Any]]
 
@@ -44,7 +44,7 @@ class Lookup:
 
     @property
     def is_running(self) -> bool:
-        """Whether a look-up was begun whose result nobody has taken."""
+        """True if a look-up was begun whose result nobody has taken."""
         return self._thread is not None
 
     def targets(self) -> list[Any] | None:

@@ -76,13 +76,13 @@ class Connector(Generic[HelloT]):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no attempt is under way, and nobody was met."""
+        """True if no attempt is under way, and nobody was met."""
         is_dialling = self._connecting is not None or bool(self._targets) or self._lookup.is_running
         return self.line is None and self.met is None and not is_dialling
 
     @property
     def is_due(self) -> bool:
-        """Whether `step` begins an attempt, where none is under way."""
+        """True if `step` begins an attempt, where none is under way."""
         return self._clock() >= self._next_try
 
     def hurry(self) -> None:
@@ -90,7 +90,7 @@ class Connector(Generic[HelloT]):
         self._next_try = self._clock()
 
     def waiting_for(self) -> tuple[list[LineSocket], list[Any]]:
-        """What must become readable, and what writable, before `step` gets on."""
+        """Returns what must become readable, and what writable, before `step` gets on."""
         return [self.line] if self.line else [], [self._connecting] if self._connecting else []
 
     def step(self) -> None:
@@ -220,7 +220,7 @@ class Connector(Generic[HelloT]):
 
 
 def _first_bytes(line: LineSocket) -> bytes | None:
-    """What has come first, left to be read if it may be JSON; otherwise it shows which kind of server that is.
+    """Returns what has come first, left to be read if it may be JSON; otherwise it shows which kind of server that is.
 
     None if nothing has come yet; empty if the other side is gone.
     """

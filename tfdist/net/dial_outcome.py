@@ -1,4 +1,4 @@
-"""What came of dialling the address of a worker: how far the last attempt got, free of words for users."""
+"""The result of dialling the address of a worker: how far the last attempt got, free of words for users."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SETTINGS_FRAME = 4
 
 
 class DialStatus(enum.IntEnum):
-    """How far an attempt got; the order matters, as a host may have several addresses, and the farthest one counts."""
+    """The stage of an attempt; the order matters, as a host may have several addresses, and the farthest one counts."""
 
     NOT_TRIED = 0
     RESOLVING = 1

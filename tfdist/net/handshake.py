@@ -38,7 +38,7 @@ HelloT = TypeVar("HelloT", bound=Hello)
 
 @dataclass(frozen=True)
 class Introduction(Generic[HelloT]):
-    """How this process introduces itself, and how the others must.
+    """The way in which this process introduces itself, and in which the others must.
 
     Attributes:
         hello: This process's hello; the others' are of its class.
@@ -83,7 +83,7 @@ class Met(Generic[HelloT]):
 
 @dataclass(frozen=True)
 class Reply(Generic[HelloT]):
-    """What a message led to.
+    """The reply to a message: what it led to.
 
     Attributes:
         say: What to send now.

@@ -106,7 +106,7 @@ class LineSocket:
         return self._socket.fileno()
 
     def is_closed(self) -> bool:
-        """Whether this side has closed, or found the other side gone."""
+        """Returns whether this side has closed, or found the other side gone."""
         return self._closed
 
     def send(self, message: Message) -> None:
@@ -122,7 +122,7 @@ class LineSocket:
 
     @property
     def has_unsent(self) -> bool:
-        """Whether something waits in memory for `flush`."""
+        """True if something waits in memory for `flush`."""
         return bool(self._outgoing) and not self._closed
 
     def flush(self) -> None:

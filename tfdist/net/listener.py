@@ -97,7 +97,7 @@ class Listener(Generic[HelloT]):
             ) from error
 
     def sources(self) -> list[Any]:
-        """What becomes readable when there is something to do."""
+        """Returns what becomes readable when there is something to do."""
         return [*self._listeners, self._speaking] if self._strangers else list(self._listeners)
 
     def step(self) -> list[Caller[HelloT]]:

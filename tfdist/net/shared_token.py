@@ -31,7 +31,7 @@ def fresh_nonce() -> str:
 
 
 def transcript(*messages: Mapping[str, Any]) -> bytes:
-    """What was said, in the form that both sides compute: JSON with sorted keys."""
+    """Returns what was said, in the form that both sides compute: JSON with sorted keys."""
     return json.dumps(messages, sort_keys=True, separators=(",", ":")).encode()
 
 
@@ -59,7 +59,7 @@ class Token:
         return self._mac(b"proof " + role.encode(), said).hex()
 
     def proves(self, role: Role, said: bytes, proof: object) -> bool:
-        """Whether `proof` shows that the other side, in `role`, has the same token."""
+        """Returns whether `proof` shows that the other side, in `role`, has the same token."""
         expected = self.proof(role, said).encode()
         return isinstance(proof, str) and hmac.compare_digest(proof.encode(errors="replace"), expected)
 

@@ -25,7 +25,7 @@ _DIGESTS = re.compile(r"digests:([1-9][0-9]{0,6}):([0-9a-f]{64}):([0-9a-f]{64}):
 
 @dataclass(frozen=True)
 class _Digests:
-    """What is told of a long list.
+    """The digests that are told of a long list.
 
     Attributes:
         workers: How many it has.
@@ -51,7 +51,7 @@ class _Digests:
 
 
 def told_list(cluster: Cluster) -> str:
-    """What a hello tells of a list."""
+    """Returns what a hello tells of a list."""
     text = str(cluster)
     if len(text) < LONG_CHARACTERS:
         return text
@@ -61,13 +61,13 @@ def told_list(cluster: Cluster) -> str:
 
 
 def count_of(told: str) -> int:
-    """How many workers the list has that was told so."""
+    """Returns how many workers the list has that was told so."""
     digests = _Digests.parse(told)
     return told.count(",") + 1 if digests is None else digests.workers
 
 
 def have_same_workers(here: str, there: str) -> bool:
-    """Whether two lists have the same workers, in whatever order."""
+    """Returns whether two lists have the same workers, in whatever order."""
     ours, theirs = _Digests.parse(here), _Digests.parse(there)
     if ours is None or theirs is None:
         return sorted(here.split(",")) == sorted(there.split(","))
@@ -75,7 +75,7 @@ def have_same_workers(here: str, there: str) -> bool:
 
 
 def difference(here: str, there: str) -> str:
-    """How two lists differ, in lines below a sentence."""
+    """Returns how two lists differ, in lines below a sentence."""
     ours, theirs = _Digests.parse(here), _Digests.parse(there)
     if ours is None or theirs is None:
         return f"  here: {in_words(here)}\n  there: {in_words(there)}"

@@ -28,7 +28,7 @@ class CallFolder:
 
     @property
     def request(self) -> Path:
-        """What the launcher is asked to do."""
+        """The file with what the launcher is asked to do."""
         return self.path / "request.json"
 
     @property
@@ -38,12 +38,12 @@ class CallFolder:
 
     @property
     def result(self) -> Path:
-        """What the function returned on the chief."""
+        """The file with what the function returned on the chief."""
         return self.path / "result.pkl"
 
     @property
     def outcome(self) -> Path:
-        """How the job ended."""
+        """The file that says how the job ended."""
         return self.path / "outcome.json"
 
     def remove(self) -> None:

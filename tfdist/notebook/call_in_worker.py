@@ -1,4 +1,4 @@
-"""What every worker of a notebook's job runs: `python -m tfdist.notebook.call_in_worker FOLDER`."""
+"""The program that every worker of a notebook's job runs: `python -m tfdist.notebook.call_in_worker FOLDER`."""
 
 from __future__ import annotations
 

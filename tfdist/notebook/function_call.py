@@ -24,7 +24,7 @@ from tfdist.text import safe_str
 
 @dataclass(frozen=True)
 class KernelState:
-    """What a worker takes over before it loads the function.
+    """The state that a worker takes over before it loads the function.
 
     Attributes:
         sources: The cells' source texts by the names that their code has for files. AutoGraph reads them, and
@@ -74,7 +74,7 @@ def register_objects(objects: dict[str, Any]) -> None:
 
 
 def _cells() -> dict[str, list[str]]:
-    """What was typed, not read from a file: only that has no time of its file in the cache."""
+    """Returns what was typed, not read from a file: only that has no time of its file in the cache."""
     typed = ((name, entry) for name, entry in linecache.cache.items() if len(entry) == 4 and entry[1] is None)
     return {name: list(entry[2]) for name, entry in typed if not os.path.exists(name)}
 
@@ -177,7 +177,7 @@ def write_result(folder: CallFolder, result: Any) -> None:
 
 
 def read_result(folder: CallFolder) -> Any:
-    """What the function returned on the chief, of a job that has ended without a failure.
+    """Returns what the function returned on the chief, of a job that has ended without a failure.
 
     Raises:
         WorkerFailedError: It did not return: the chief's process has ended in it.

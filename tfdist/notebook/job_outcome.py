@@ -29,7 +29,7 @@ _BY_KIND = {"usage": UsageError, "data": DataError}
 
 @dataclass(frozen=True)
 class JobOutcome:
-    """How a job ended.
+    """The outcome of a job: how it ended.
 
     Attributes:
         code: What its launcher would exit with in a terminal.

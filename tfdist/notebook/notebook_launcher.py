@@ -26,10 +26,10 @@ from tfdist.text import safe_repr
 _POLL_SECONDS = 0.5
 _LAST_OUTPUT_SECONDS = 2.0
 _STOP_SECONDS = 60.0
-"""How long a job may take to end when it is interrupted, besides the grace that its workers have."""
+"""Seconds that a job may take to end when it is interrupted, besides the grace that its workers have."""
 
 _END_SECONDS = 10.0
-"""How long its workers may take to be ended at the second interrupt."""
+"""Seconds that its workers may take to be ended at the second interrupt."""
 
 
 def notebook_launcher(function: Callable[..., Any], args: Sequence[Any] = (), nproc: int = 1, **options: Any) -> Any:
@@ -139,7 +139,7 @@ def _run_launcher(folder: CallFolder, grace: float) -> int:
 
 
 def _is_place(entry: object) -> bool:
-    """Whether an entry of `sys.path` is one that Python looks at, other than the working directory."""
+    """Returns whether an entry of `sys.path` is one that Python looks at, other than the working directory."""
     return isinstance(entry, str) and bool(entry)
 
 
@@ -169,7 +169,7 @@ def _follow(process: subprocess.Popen[bytes], output: _Output, seconds: float | 
 
 
 class _Output:
-    """What comes through a pipe, shown in the cell, for which `sys.stdout` may be no file."""
+    """The output that comes through a pipe, shown in the cell, for which `sys.stdout` may be no file."""
 
     def __init__(self, pipe: BinaryIO) -> None:
         self._pipe = pipe

@@ -75,7 +75,7 @@ def sample_seeds(seed: int, epoch: int, samples: NDArray[np.int64]) -> NDArray[n
 
 @dataclass(frozen=True)
 class EpochSteps:
-    """How the samples of an epoch are dealt to steps and replicas.
+    """The distribution of the samples of an epoch to steps and replicas.
 
     Attributes:
         num_samples: At least 0.
@@ -93,7 +93,7 @@ class EpochSteps:
 
     @property
     def every_replica_has_samples(self) -> bool:
-        """Whether every replica has a sample of each global batch."""
+        """True if every replica has a sample of each global batch."""
         last = self.num_samples % self.batch_size or self.batch_size
         return min(last, self.batch_size) >= self.num_replicas
 
@@ -103,7 +103,7 @@ class EpochSteps:
         return max(stop - start for start, stop in (bounds(full, self.num_replicas, k) for k in replica_ids))
 
     def pieces(self, first: int, last: int, replica_ids: Sequence[int]) -> NDArray[np.int64]:
-        """Where in an epoch's order the batches of some replicas lie.
+        """Returns where in an epoch's order the batches of some replicas lie.
 
         Args:
             first: The first step asked for.

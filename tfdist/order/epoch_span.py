@@ -63,7 +63,7 @@ class EpochSpan:
             begin += steps
 
     def samples(self, epoch: int, first: int = 0, last: int | None = None) -> int:
-        """How many samples some steps of an epoch have; see `passes`."""
+        """Returns how many samples some steps of an epoch have; see `passes`."""
         return sum(
             min(steps.last * self.batch_size, self.num_samples) - steps.first * self.batch_size
             for steps in self.passes(epoch, first, last)

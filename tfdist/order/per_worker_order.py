@@ -22,11 +22,11 @@ class SampleOrder(Protocol):
 
     @property
     def seed(self) -> int:
-        """What the order depends on."""
+        """The seed that the order depends on."""
 
     @property
     def shuffle(self) -> bool:
-        """Whether each epoch has an order of its own."""
+        """True if each epoch has an order of its own."""
 
     def at(self, epoch: int, places: NDArray[np.int64]) -> NDArray[np.int64]:
         """The samples at some places of an epoch."""
@@ -68,7 +68,7 @@ class WorkerShareOrder:
 
 @dataclass(frozen=True)
 class WorkerShareSteps:
-    """How the workers' own samples are dealt to steps and replicas; compare `tfdist.order.epoch_order.EpochSteps`.
+    """The split of the workers' own samples to steps and replicas; compare `tfdist.order.epoch_order.EpochSteps`.
 
     Attributes:
         sizes: The number of samples of each worker, not all 0.
@@ -91,7 +91,7 @@ class WorkerShareSteps:
 
     @property
     def every_replica_has_samples(self) -> bool:
-        """Whether every replica is known to have a sample of each global batch, which it is not here."""
+        """True if every replica is known to have a sample of each global batch, which it is not here."""
         return False
 
     def largest_piece(self, replica_ids: Sequence[int]) -> int:
@@ -105,7 +105,7 @@ class WorkerShareSteps:
         return -(-most // self._per_worker)
 
     def pieces(self, first: int, last: int, replica_ids: Sequence[int]) -> NDArray[np.int64]:
-        """Where among its worker's samples the batches of some replicas lie; see `EpochSteps.pieces`."""
+        """Returns where among its worker's samples the batches of some replicas lie; see `EpochSteps.pieces`."""
         bounds = np.minimum(np.arange(first, last + 1, dtype=np.int64) * self.batch_size, self.num_samples)
         workers, places = np.divmod(np.array(replica_ids, np.int64), self._per_worker)
         taken = taken_before(np.array(self.sizes, np.int64), bounds)[:, workers]

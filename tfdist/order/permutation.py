@@ -30,7 +30,7 @@ _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 def permuted(positions: NDArray[np.int64], num_samples: int, name: str) -> NDArray[np.int64]:
-    """Where a permutation of `range(num_samples)` takes some positions.
+    """Returns where a permutation of `range(num_samples)` takes some positions.
 
     Args:
         positions: Each in `range(num_samples)`, of any shape.

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 
 def taken_before(sizes: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many samples of each part come before some places of an epoch.
+    """Returns how many samples of each part come before some places of an epoch.
 
     Only a few samples around each place are looked at, however long the epoch is.
 

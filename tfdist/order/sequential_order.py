@@ -27,7 +27,7 @@ _BLOCK = 1 << 12
 def permuted_in_windows(
     positions: NDArray[np.int64], windows: NDArray[np.int64], sizes: NDArray[np.int64], name: str
 ) -> NDArray[np.int64]:
-    """Where the permutation of its window takes each position.
+    """Returns where the permutation of its window takes each position.
 
     Args:
         positions: In their windows, counted from 0, [k].
@@ -74,7 +74,7 @@ _STEPS_SEEN = 64
 
 @dataclass(frozen=True)
 class Lanes:
-    """How files are read in sequence.
+    """The way in which files are read in sequence.
 
     Attributes:
         counts: The number of samples of each file, not all 0.
@@ -95,7 +95,7 @@ class Lanes:
 
 @dataclass(frozen=True)
 class LaneLayout:
-    """How the files of an epoch lie in its lanes.
+    """The layout of the files of an epoch in its lanes.
 
     Attributes:
         sizes: Samples of each lane, int64 [lanes].

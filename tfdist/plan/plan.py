@@ -89,7 +89,7 @@ class SourcePlan:
 
 @dataclass(frozen=True)
 class DataPlan:
-    """What a run will do with its data.
+    """A run's plan for its data.
 
     Attributes:
         name: The name of the run.

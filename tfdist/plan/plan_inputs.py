@@ -26,7 +26,7 @@ class FileSizes:
 
 @dataclass(frozen=True)
 class SequentialRead:
-    """How files are read in sequence.
+    """The way in which files are read in sequence.
 
     Attributes:
         why: The reason, such as `GZIP-compressed`.
@@ -115,7 +115,7 @@ class ClusterSize:
 
 @dataclass(frozen=True)
 class PipelineBuffers:
-    """What a pipeline holds at once.
+    """The buffers that a pipeline holds at once.
 
     Attributes:
         prefetched: Batches of each replica that wait for their step.

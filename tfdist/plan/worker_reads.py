@@ -17,7 +17,7 @@ from tfdist.plan.plan_inputs import SourceSizes
 
 @dataclass(frozen=True)
 class WorkerReads:
-    """What one worker reads in an epoch.
+    """The reads of one worker in an epoch.
 
     Attributes:
         worker: Its index.
@@ -73,7 +73,7 @@ def worker_reads(sizes: SourceSizes, batch_size: int, workers: int, shuffle: boo
 
 
 def _all_of(sizes: SourceSizes) -> WorkerReads:
-    """What a worker reads that has all files to itself."""
+    """Returns what a worker reads that has all files to itself."""
     counts = np.array([file.samples for file in sizes.files], np.int64)
     return WorkerReads(0, sizes.samples, counts, np.array([file.size for file in sizes.files], np.int64))
 
@@ -81,7 +81,7 @@ def _all_of(sizes: SourceSizes) -> WorkerReads:
 def _in_sequence(
     sizes: SourceSizes, lanes: Lanes, batch_size: int, workers: int, shuffle: bool
 ) -> Iterator[WorkerReads]:
-    """What is read of lanes: every worker that takes a sample of a lane reads all of it."""
+    """Yields what is read of lanes: every worker that takes a sample of a lane reads all of it."""
     whole = _all_of(sizes)
     order = LaneOrder(lanes, batch_size, shuffle=shuffle)
     layout = order.layout(0)

@@ -130,7 +130,7 @@ def _named(error: BaseException, temporary: Path, name: str) -> str:
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether a full disk or an exceeded quota caused an error."""
+    """Returns whether a full disk or an exceeded quota caused an error."""
     # h5py and TensorFlow report a full disk by exceptions of their own, without errno but with the system's text.
     return getattr(error, "errno", None) in _FULL or any(os.strerror(code) in safe_str(error) for code in _FULL)
 

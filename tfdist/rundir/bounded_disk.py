@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 from tfdist.errors import RunDirError
 
 SECONDS = 10.0
-"""How long a disk may take. One that is only slow answers in less."""
+"""Seconds that a disk may take. One that is only slow answers in less."""
 
 _T = TypeVar("_T")
 

@@ -30,7 +30,7 @@ def note_completion(run: RunDir, epochs: int, trained: int | None = None) -> Non
 
 
 def trained_text(epochs: int, trained: int, size: str) -> str:
-    """What a run says that has ended: how much it has trained.
+    """Returns what a run says that has ended: how much it has trained.
 
     Args:
         epochs: How many it was to train.
@@ -46,7 +46,7 @@ def trained_text(epochs: int, trained: int, size: str) -> str:
 
 
 def completion_text(name: str, epochs: int, run: RunDir | None) -> str:
-    """What a run says that has nothing left to train.
+    """Returns what a run says that has nothing left to train.
 
     Args:
         name: The run's name.

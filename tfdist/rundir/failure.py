@@ -109,16 +109,16 @@ class Failure(JsonRecord):
 
     @property
     def when(self) -> str:
-        """Where in the training it was: `in epoch 3 after step 418`; empty if unknown, and before its first step."""
+        """The point in the training: `in epoch 3 after step 418`; empty if unknown, and before its first step."""
         return "" if not self.step else f"in epoch {(self.epoch or 0) + 1} after step {self.step}"
 
     @property
     def what(self) -> str:
-        """What happened. Errors of tfdist explain themselves; of other exceptions the class comes first."""
+        """The text of what happened. Errors of tfdist explain themselves; of other exceptions the class comes first."""
         return f"{self.type}: {self.message}" if self.kind == "exception" and self.type else self.message
 
     def what_in_line(self, max_characters: int | None = None) -> str:
-        """What happened, in one line of at most `max_characters`."""
+        """Returns what happened, in one line of at most `max_characters`."""
         line = " ".join(self.what.split())
         if max_characters is None or len(line) <= max_characters:
             return line

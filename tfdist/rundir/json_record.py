@@ -15,7 +15,7 @@ _BEYOND = 1e300
 
 
 def is_finite(value: Any) -> TypeGuard[int | float]:
-    """Whether a value of a JSON file is a finite number, and not an integer beyond every float."""
+    """Returns whether a value of a JSON file is a finite number, and not an integer beyond every float."""
     return isinstance(value, int | float) and -_BEYOND < value < _BEYOND
 
 

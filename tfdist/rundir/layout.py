@@ -39,7 +39,7 @@ class RunDir:
 
     @property
     def ledger_file(self) -> Path:
-        """What the wall time was spent on, appended by the chief and its launcher (JSON lines)."""
+        """The ledger: what the wall time was spent on, appended by the chief and its launcher (JSON lines)."""
         return self.path / "ledger.jsonl"
 
     @property
@@ -89,7 +89,7 @@ class RunDir:
 
     @property
     def copy_file(self) -> Path:
-        """Which start of the run the copy in a bucket is of, as far as this host has written it (JSON)."""
+        """The start of the run that the copy in a bucket is of, as far as this host has written it (JSON)."""
         return self.state_dir / "copy.json"
 
     @property

@@ -24,7 +24,7 @@ from tfdist.rundir.regular_files import open_regular, open_to_append
 
 
 class TimeKind(enum.StrEnum):
-    """What wall time is spent on. The chief writes all but `restart` and `replay`, which readers work out."""
+    """A kind of wall time. The chief writes all but `restart` and `replay`, which readers work out."""
 
     STEP = "step"
     INPUT = "input"
@@ -42,7 +42,7 @@ class TimeKind(enum.StrEnum):
 
 
 class AttemptPhase(enum.StrEnum):
-    """What a launcher writes of an attempt: that its workers start, and how it ended."""
+    """The phase of an attempt, as a launcher writes it: that its workers start, and how it ended."""
 
     RUNNING = "running"
     RESTARTING = "restarting"
@@ -55,7 +55,7 @@ class AttemptPhase(enum.StrEnum):
 
 @dataclass(frozen=True)
 class LedgerInterval(JsonRecord):
-    """What the chief did in an interval of time.
+    """The work of the chief in an interval of time.
 
     Attributes:
         attempt: The attempt that it belongs to, from 0.

@@ -10,11 +10,11 @@ from pathlib import Path
 _PROC = Path("/proc")
 _ENDED = "ZX"  # ended, and not yet reaped by its parent
 _CLOCK_SECONDS = 5.0
-"""How much later than a record its process may have started, by clocks that differ."""
+"""Seconds that a process may have started after its record, by clocks that differ."""
 
 
 class Presence(enum.StrEnum):
-    """What is known of a process."""
+    """The presence of a process, as far as it is known."""
 
     ALIVE = "alive"
     STOPPED = "stopped"
@@ -48,7 +48,7 @@ def presence(host: str, pid: int, seen: float, started: int | None = None) -> Pr
 
 
 def start_ticks(pid: int) -> int | None:
-    """When a process of this machine started, in clock ticks of the kernel; None without /proc.
+    """Returns when a process of this machine started, in clock ticks of the kernel; None without /proc.
 
     Together with its id it identifies the process as long as the machine runs, independent of clocks that people set.
     """
@@ -59,7 +59,7 @@ def start_ticks(pid: int) -> int | None:
 
 
 def is_gone(pid: int, start: int) -> bool:
-    """Whether a process of this machine that started at `start`, by `start_ticks`, has certainly ended."""
+    """Returns whether a process of this machine that started at `start`, by `start_ticks`, has certainly ended."""
     try:
         state, ticks = _look(pid)
     except (FileNotFoundError, ProcessLookupError):
@@ -77,14 +77,14 @@ def _look(pid: int) -> tuple[str, int]:
 
 
 def _started_after(ticks: int, seen: float) -> bool:
-    """Whether a process that started `ticks` after the machine did was not there yet at `seen`."""
+    """Returns whether a process that started `ticks` after the machine did was not there yet at `seen`."""
     lines = (_PROC / "stat").read_text().splitlines()
     boot = next(float(line.split()[1]) for line in lines if line.startswith("btime "))
     return boot + ticks / os.sysconf("SC_CLK_TCK") > seen + _CLOCK_SECONDS
 
 
 def _is_hidden(pid: int) -> bool:
-    """Whether it is another user's, whose processes this system hides."""
+    """Returns whether it is another user's, whose processes this system hides."""
     try:
         os.kill(pid, 0)
     except PermissionError:

@@ -103,5 +103,5 @@ def read_tail(path: str | os.PathLike[str], most_bytes: int) -> tuple[bytes, int
 
 
 def is_bare_name(name: Any) -> bool:
-    """Whether `name` is the name of a file in a directory, and no way out of it."""
+    """Returns whether `name` is the name of a file in a directory, and no way out of it."""
     return isinstance(name, str) and name not in ("", ".", "..") and "/" not in name and "\0" not in name

@@ -83,7 +83,7 @@ def restore_run_dir(run: RunDir, *, name: str) -> bool:
 
 
 def dated_name(name: str) -> str:
-    """What the directory of a new run is called that starts now."""
+    """Returns what the directory of a new run is called that starts now."""
     slug = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._") or "run"
     return f"{slug}-{time.strftime('%Y%m%d-%H%M%S')}"
 

@@ -90,7 +90,7 @@ def read_run(run: RunDir) -> Snapshot:
 
 
 def _stopped_by(run: RunDir) -> str:
-    """What the last line of the ledger says of a stop."""
+    """Returns what the last line of the ledger says of a stop."""
     try:
         entries, _ = read_further(run.ledger_file, max(0, run.ledger_file.stat().st_size - _LAST_LINES_BYTES))
     except (OSError, RunDirError):

@@ -120,12 +120,12 @@ def _remove(path: Path) -> None:
 
 
 def _process() -> str:
-    """What makes a name new, and tells whose it is."""
+    """Returns what makes a name new, and tells whose it is."""
     return f"{_host()}.{os.getpid()}-{start_ticks(os.getpid()) or 0}-{secrets.token_hex(4)}"
 
 
 def _host() -> str:
-    """Where a process id is valid, in 8 characters: the machine and the container on it."""
+    """Returns where a process id is valid, in 8 characters: the machine and the container on it."""
     namespace = ""
     with contextlib.suppress(OSError):
         namespace = os.readlink("/proc/self/ns/pid")

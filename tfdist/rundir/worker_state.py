@@ -35,7 +35,7 @@ class State(enum.StrEnum):
 
     @property
     def is_last(self) -> bool:
-        """Whether the worker has ended."""
+        """True if the worker has ended."""
         return self in (State.FINISHED, State.FAILED, State.STOPPED)
 
 
@@ -107,5 +107,5 @@ class WorkerState(JsonRecord):
 
     @property
     def is_forming(self) -> bool:
-        """Whether it waits for TensorFlow to form the cluster, the only part of `starting` that has a limit."""
+        """True if it waits for TensorFlow to form the cluster, the only part of `starting` that has a limit."""
         return self.state is State.STARTING and self.limit is not None

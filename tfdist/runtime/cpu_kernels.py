@@ -1,4 +1,4 @@
-"""Which kernels TensorFlow computes with on the CPU."""
+"""Tells which kernels TensorFlow computes with on the CPU."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tensorflow.python.util import _pywrap_util_port
 
 
 def uses_onednn() -> bool:
-    """Whether operations on the CPU are those of oneDNN, as TF_ENABLE_ONEDNN_OPTS and the build decide."""
+    """Returns whether operations on the CPU are those of oneDNN, as TF_ENABLE_ONEDNN_OPTS and the build decide."""
     return bool(_pywrap_util_port.IsMklEnabled())
 
 

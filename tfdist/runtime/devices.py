@@ -77,14 +77,14 @@ def deal(gpus: int, rank: int, size: int, *, shared: bool = False) -> range:
 
 
 def workers_on_a_gpu(gpus: int, request: DeviceRequest) -> int:
-    """How many workers have a part of the same GPU, at most, of `gpus` that they are dealt."""
+    """Returns how many workers have a part of the same GPU, at most, of `gpus` that they are dealt."""
     if not request.share_gpu or request.own_gpus or not 0 < gpus < request.local_size:
         return 1
     return -(-request.local_size // gpus)
 
 
 def share_of_cores(cores: int, size: int) -> int:
-    """How many of a machine's `cores` each of its `size` workers computes with; at least one."""
+    """Returns how many of a machine's `cores` each of its `size` workers computes with; at least one."""
     return max(1, cores // size)
 
 
@@ -138,7 +138,7 @@ def _set_up_cpus(logical: int | None, workers: int) -> list[str]:
 
 
 def _choose(seen: int, request: DeviceRequest) -> Sequence[int]:
-    """Which of the GPUs that TensorFlow sees the workers of this machine have."""
+    """Returns which of the GPUs that TensorFlow sees the workers of this machine have."""
     if request.gpus is None:
         return range(seen)
     missing = [i for i in request.gpus if not 0 <= i < seen]
@@ -157,7 +157,7 @@ def _dealt(chosen: int, request: DeviceRequest) -> range:
 
 
 def _parts_set_up(device: tf.config.PhysicalDevice) -> int:
-    """How many logical devices it is set up as: here, or by a script before it asks for a strategy."""
+    """Returns how many logical devices it is set up as: here, or by a script before it asks for a strategy."""
     return len(tf.config.get_logical_device_configuration(device) or [device])
 
 

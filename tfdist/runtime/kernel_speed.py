@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def operations() -> dict[str, tuple[float, Callable[[], Any]]]:
-    """What is measured: name -> floating-point operations of a call, and the call.
+    """Returns what is measured: name -> floating-point operations of a call, and the call.
 
     The three matrix products of a step of a Dense layer, of which two have a transposed side, and a convolution with
     both of its gradients.

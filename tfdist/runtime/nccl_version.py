@@ -33,6 +33,6 @@ def dotted(number: int) -> str:
 
 
 def lets_workers_share_a_gpu(version: str | None) -> bool:
-    """Whether workers that share a GPU can exchange over NCCL of a version, as `nccl_version` returns it."""
+    """Returns whether workers that share a GPU can exchange over NCCL of a version, as `nccl_version` returns it."""
     found = re.match(r"(\d+)\.(\d+)", version or "")
     return found is not None and (int(found[1]), int(found[2])) >= _SHARES_GPUS

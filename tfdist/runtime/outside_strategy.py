@@ -1,4 +1,4 @@
-"""What one worker does alone, on one device, while a strategy of several is in force."""
+"""The work of one worker alone, on one device, while a strategy of several is in force."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def _as_dtype(array: np.ndarray, dtype: type) -> np.ndarray:
 
 
 def _differing(mine: Mapping[str, np.ndarray], strategy: tf.distribute.Strategy) -> dict[str, bool]:
-    """Whether each value differs between the replicas, by digests, which are small."""
+    """Returns whether each value differs between the replicas, by digests, which are small."""
     if not mine:
         return {}
     digests = np.array([[_digest(row) for row in rows] for rows in mine.values()], np.uint8)

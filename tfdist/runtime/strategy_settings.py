@@ -90,12 +90,12 @@ class StrategySettings:
 
     @property
     def meter_of_sums(self) -> StepMeter | None:
-        """What times sums in steps; None where nobody does, or the clock would not: on GPUs, and in a compiled step."""
+        """The meter that times sums in steps; None without one, or where it would not: on GPUs, in a compiled step."""
         return None if self.sums is None or not self.sums.on_host else self.meter
 
     @property
     def on_gpus(self) -> bool:
-        """Whether replicas compute on GPUs, or take the paths of those that do where these are tried without GPUs.
+        """True if replicas compute on GPUs, or take the paths of those that do where these are tried without GPUs.
 
         Ask nothing else where a path is theirs alone: so it runs on CPUs, too.
         """
@@ -103,7 +103,7 @@ class StrategySettings:
 
     @property
     def holds_parts(self) -> bool:
-        """Whether there is something of which each worker has a part, so that all of them take part in saving it."""
+        """True if there is something of which each worker has a part, so that all of them take part in saving it."""
         return self.shard is not None or self.has_tables
 
 
@@ -111,7 +111,8 @@ _settings: WeakKeyDictionary[tf.distribute.Strategy, StrategySettings] = WeakKey
 
 
 def shares_of(strategy: tf.distribute.Strategy) -> tuple[int, int]:
-    """How many parts there are of what is cut, and which this worker has: its place, where all workers share it."""
+    """Returns how many parts there are of what is cut, and which this worker has: its place, where all workers share
+    it."""
     shard = settings_of(strategy).shard
     if shard is None:
         return worker_count(strategy), worker_rank(strategy)

@@ -25,7 +25,7 @@ class VersionRange:
         return f"{self.package}>={self.first},<{self.beyond}"
 
     def includes(self, version: str) -> bool:
-        """Whether `version` lies in the range; what follows its second number does not count."""
+        """Returns whether `version` lies in the range; what follows its second number does not count."""
         return _numbers(self.first) <= _numbers(version) < _numbers(self.beyond)
 
     def untested(self, version: str) -> str:
@@ -42,11 +42,11 @@ KERAS = VersionRange("keras", "3.12", "3.16")
 
 
 def untested(versions: Mapping[str, str]) -> list[str]:
-    """What is to be said of each of these versions, by their packages, that lies outside of its range."""
+    """Returns what is to be said of each of these versions, by their packages, that lies outside of its range."""
     pairs = [(tested, versions[tested.package]) for tested in (TENSORFLOW, KERAS)]
     return [tested.untested(version) for tested, version in pairs if not tested.includes(version)]
 
 
 def remedy() -> str:
-    """How tested versions are installed."""
+    """Returns how tested versions are installed."""
     return f"Install tested ones: pip install '{TENSORFLOW}' '{KERAS}'."

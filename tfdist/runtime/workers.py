@@ -6,7 +6,7 @@ import tensorflow as tf
 
 
 def worker_count(strategy: tf.distribute.Strategy) -> int:
-    """How many workers take part in `strategy`."""
+    """Returns how many workers take part in `strategy`."""
     return strategy.num_replicas_in_sync // len(local_replicas(strategy))
 
 

@@ -49,7 +49,7 @@ WAYS = (
 
 
 def judge_copies(row: Row, layout: Layout, run: RowRun) -> RowResult:
-    """Whether all copies and sums of a layout are right."""
+    """Returns whether all copies and sums of a layout are right."""
     if run.problem:
         return failed(row, layout, run.problem, run.detail, run.seconds)
     pairs = [pair for found in run.found for pair in found["pairs"]]

@@ -29,7 +29,7 @@ class Deadline:
 
     @property
     def passed(self) -> bool:
-        """Whether the time is up."""
+        """True if the time is up."""
         return self.left == 0.0
 
     def __enter__(self) -> Deadline:

@@ -19,7 +19,7 @@ _WITHOUT_TF32 = (
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a row runs.
+    """The layout of a row: where it runs.
 
     Attributes:
         label: Its name in tables.

@@ -108,7 +108,7 @@ class JobRows:
         return self._logs()[0].begun
 
     def read(self) -> dict[str, RowRun]:
-        """What came of the finished rows."""
+        """Returns what came of the finished rows."""
         logs, names = self._logs(), self.names()
         recordings = [Recording.read(self.request.file(index)) for index in range(self.workers)] if self.request else []
         return {done.name: self._run(done, logs, recordings) for done in logs[0].done if done.name in names}
@@ -128,7 +128,7 @@ STEPS = 300
 """More than all rows of a job train: a recording that is full would end the job."""
 
 _MOST_SECONDS = 300.0
-"""How long a worker may take for a step, and for anything between two: GPUs that are newer than TensorFlow's build
+"""Seconds that a worker may take for a step, and for anything between two: GPUs that are newer than TensorFlow's build
 compile its kernels first."""
 _GRACE_SECONDS = 5.0
 _SHOWN_LINES = 25
@@ -250,7 +250,7 @@ class RowJobs:
         raise_if_interrupted(self.signals)
 
     def stopped(self, code: int) -> Exception:
-        """What the exit code of a job that a signal has ended stands for."""
+        """Returns what the exit code of a job that a signal has ended stands for."""
         return TimeUp() if self.deadline.passed else Interrupted(code)
 
     def _job(self, target: TargetSpec, layout: Layout, run_dir: Path, options: dict[str, Any]) -> tuple[int, str, str]:
@@ -271,7 +271,7 @@ class RowJobs:
 
 
 def failure_of(run: RunDir, code: int) -> tuple[str, str]:
-    """What ended a run, in a line, and the end of its traceback or of its log."""
+    """Returns what ended a run, in a line, and the end of its traceback or of its log."""
     try:
         failure = Failure.read(run.failure_file)
     except RunDirError:

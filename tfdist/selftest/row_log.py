@@ -1,4 +1,4 @@
-"""What the launcher asks of the rows' workers, and what these note in a file while they run; free of TensorFlow."""
+"""The launcher's order to the rows' workers, and what these note in a file while they run; free of TensorFlow."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class RowOrder:
-    """Which rows a job runs, and where.
+    """An order to a job: which rows it runs, and where.
 
     Attributes:
         folder: Where workers note what they did; it exists.
@@ -53,7 +53,7 @@ class RowDone:
 
 @dataclass(frozen=True)
 class RowsRun:
-    """How far a worker came.
+    """The progress of a worker: how far it came.
 
     Attributes:
         done: The rows that it finished.

@@ -11,7 +11,7 @@ from tfdist.training.probes.recording_file import Recording
 
 @dataclass(frozen=True)
 class RowRun:
-    """How a row ended in one job.
+    """The outcome of a row in one job.
 
     Attributes:
         problem: Why it did not finish; empty where it did.
@@ -32,7 +32,7 @@ class RowRun:
 
 @dataclass(frozen=True)
 class JobEnd:
-    """How one job ended.
+    """The outcome of one job.
 
     Attributes:
         rows: What came of the rows that it finished.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 class RowKind(enum.Enum):
-    """How a row is judged."""
+    """The way in which a row is judged."""
 
     COMPARED = "compared"  # a training, recorded step by step and compared with that on one device
     LOADED = "loaded"  # the same, and what it saved is loaded and trained further on one device

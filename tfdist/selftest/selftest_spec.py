@@ -44,7 +44,7 @@ class SelftestSpec(WorkerOptions):
 
     @property
     def run_options(self) -> dict[str, str]:
-        """What decides how runs compute and how their replicas work together, for reports."""
+        """The options that decide how runs compute and how their replicas work together, for reports."""
         return {name: getattr(self, name) for name in ("batch_norm", "communication", "compression", "kernels")}
 
     @property

@@ -21,7 +21,7 @@ Rows of an embedding are what a sparse gradient names.
 
 @dataclass(frozen=True)
 class Cut:
-    """How a tensor is cut.
+    """The cut of a tensor into parts.
 
     Attributes:
         shape: The tensor's.
@@ -57,11 +57,11 @@ class Cut:
 
     @property
     def workers(self) -> int:
-        """How many share it."""
+        """The number of share it."""
         return len(self.bounds) - 1
 
     def span(self, worker: int) -> tuple[int, int]:
-        """Where the part of a worker begins and ends, in elements."""
+        """Returns where the part of a worker begins and ends, in elements."""
         return self.bounds[worker], self.bounds[worker + 1]
 
     def part_size(self, worker: int) -> int:

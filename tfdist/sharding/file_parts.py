@@ -40,7 +40,7 @@ class SharedValue:
 
 
 class Writing(ABC):
-    """How the workers of a job write a tensor: each a range of the shard that it has, in the order of its elements."""
+    """The writing of a tensor by a job's workers: each writes a range of its shard, in the order of its elements."""
 
     @property
     @abstractmethod
@@ -49,7 +49,7 @@ class Writing(ABC):
 
     @abstractmethod
     def span(self, worker: int) -> tuple[int, int]:
-        """Where what a worker writes begins and ends in its shard, in elements."""
+        """Returns where what a worker writes begins and ends in its shard, in elements."""
 
     @abstractmethod
     def values(self, begin: int, itemsize: int) -> list[SharedValue]:
@@ -68,7 +68,7 @@ class Writing(ABC):
 
 @dataclass(frozen=True)
 class SharedWriting(Writing):
-    """How a tensor is written of which each worker has a range of the elements.
+    """The writing of a tensor of which each worker has a range of the elements.
 
     Attributes:
         cut: How the workers of a group share the tensor.
@@ -120,7 +120,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class FileParts:
-    """How workers share a file.
+    """The parts of a file that workers share.
 
     Attributes:
         size: Bytes of the whole.
@@ -187,7 +187,7 @@ class FileParts:
 
     @classmethod
     def from_dict(cls, content: Any) -> FileParts:
-        """What `to_dict` returned.
+        """Returns what `to_dict` returned.
 
         Raises:
             ValueError: It is something else.

@@ -14,7 +14,7 @@ from typing import Literal, get_args
 from tfdist.errors import UsageError
 
 AxisName = Literal["data", "shard"]
-"""What the workers along an axis have: samples of their own (`data`), or parts of one model (`shard`).
+"""An axis, by what the workers along it have: samples of their own (`data`), or parts of one model (`shard`).
 
 A step's samples are shared out over all workers of both. From the outside in: a later axis takes its place here.
 """
@@ -88,7 +88,7 @@ class Mesh:
 
     @property
     def workers(self) -> int:
-        """How many workers it arranges."""
+        """The number of workers it arranges."""
         return math.prod(axis.size for axis in self.axes)
 
     def size(self, name: AxisName) -> int:
@@ -96,7 +96,7 @@ class Mesh:
         return next((axis.size for axis in self.axes if axis.name == name), 1)
 
     def place(self, name: AxisName, worker: int) -> int:
-        """Where along an axis a worker stands, from 0."""
+        """Returns where along an axis a worker stands, from 0."""
         self._check(worker)
         return worker // self._stride(name) % self.size(name)
 
@@ -116,7 +116,7 @@ class Mesh:
         return " x ".join(f"{axis.name} {axis.size}" for axis in self.axes if axis.size > 1) or "one worker"
 
     def _stride(self, name: AxisName) -> int:
-        """How far neighbours along an axis are apart in the order of the workers."""
+        """Returns how far neighbours along an axis are apart in the order of the workers."""
         order = get_args(AxisName)
         return math.prod(axis.size for axis in self.axes if order.index(axis.name) > order.index(name))
 

@@ -15,10 +15,10 @@ ShardMode = Literal["none", "zero1", "zero2", "zero3"]
 """The modes that `--shard` trains in, from the most memory to the least."""
 
 Offload = Literal["none", "optimizer", "optimizer:disk"]
-"""What `--offload` keeps elsewhere than on the device that trains: in the host's memory, or on its disk."""
+"""The value of `--offload`: what it keeps off the device that trains, in the host's memory or on its disk."""
 
 Holding = Literal["parameters", "gradients", "optimizer"]
-"""What a training holds for each weight: the weight, its gradient, and the state of the optimizer."""
+"""Something that a training holds for each weight: the weight, its gradient, or the state of the optimizer."""
 
 CUT: Mapping[str, frozenset[Holding]] = MappingProxyType(
     {
@@ -41,7 +41,7 @@ ONE_DEVICE_A_WORKER = "--shard trains one device a worker: --nproc N gives a GPU
 
 @dataclass(frozen=True)
 class Sharding:
-    """How a run shards.
+    """The sharding of a run.
 
     Attributes:
         mode: What is cut; not "none", which is no `Sharding`.
@@ -63,15 +63,15 @@ class Sharding:
 
     @property
     def shares(self) -> int:
-        """How many parts there are of what is cut."""
+        """The number of parts there are of what is cut."""
         return self.mesh.size("shard")
 
     def share(self, worker: int) -> int:
-        """Which of them a worker has."""
+        """Returns which of them a worker has."""
         return self.mesh.place("shard", worker)
 
     def cuts(self, holding: Holding) -> bool:
-        """Whether each worker holds a part of these tensors alone."""
+        """Returns whether each worker holds a part of these tensors alone."""
         return holding in CUT[self.mode]
 
     def __str__(self) -> str:
@@ -81,7 +81,7 @@ class Sharding:
 
 
 def sharding_of(mode: ShardMode, over: str | int, hosts: Sequence[str]) -> Sharding | None:
-    """How workers shard in a mode; None where nothing is cut, as in a worker alone.
+    """Returns how workers shard in a mode; None where nothing is cut, as in a worker alone.
 
     Args:
         mode: Of `--shard`.
@@ -95,12 +95,13 @@ def sharding_of(mode: ShardMode, over: str | int, hosts: Sequence[str]) -> Shard
 
 
 def is_off_device(offload: Offload, gpu: bool) -> bool:
-    """Whether the optimizer's state is not in the memory in which a device trains: without a GPU that of the host."""
+    """Returns whether the optimizer's state is not in the memory in which a device trains: without a GPU that of the
+    host."""
     return offload == "optimizer:disk" or (offload == "optimizer" and gpu)
 
 
 def further_offloads(offload: Offload, gpu: bool) -> tuple[Offload, ...]:
-    """What of `--offload` would take the optimizer's state off a device where another choice does not.
+    """Returns what of `--offload` would take the optimizer's state off a device where another choice does not.
 
     Args:
         offload: The other choice.
@@ -112,7 +113,7 @@ def further_offloads(offload: Offload, gpu: bool) -> tuple[Offload, ...]:
 
 
 def goes_with_offload(mode: str, has_tables: bool) -> bool:
-    """Whether a run can offload in a mode, where workers share tables of embeddings, or do not."""
+    """Returns whether a run can offload in a mode, where workers share tables of embeddings, or do not."""
     return mode != "none" or not has_tables
 
 

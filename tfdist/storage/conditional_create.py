@@ -16,7 +16,7 @@ from tfdist.storage.s3_store import S3Store, address_of
 from tfdist.url_schemes import is_bucket
 
 _WRITERS = 8
-"""How many try at once to make the object by which a bucket is tried."""
+"""The number of try at once to make the object by which a bucket is tried."""
 
 
 class ConditionalCreator:
@@ -54,7 +54,7 @@ class ConditionalCreator:
         return self._creates(url, content)
 
     def honours_condition(self, url: str) -> bool:
-        """Whether the bucket of a URL lets one of several writers win. Tried once, beside the URL.
+        """Returns whether the bucket of a URL lets one of several writers win. Tried once, beside the URL.
 
         Raises:
             OSError: It does not answer, or refuses.
@@ -87,7 +87,7 @@ class ConditionalCreator:
 
 
 def conditional_creator(url: str) -> ConditionalCreator:
-    """What creates objects in the store of a URL on a condition.
+    """Returns what creates objects in the store of a URL on a condition.
 
     Raises:
         UnsupportedError: There is none for such a URL, or for a path: shared file systems keep no such promise either.

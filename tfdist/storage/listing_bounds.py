@@ -20,7 +20,7 @@ _FEWER = "Name a folder with fewer objects below it"
 
 @dataclass
 class ListingBounds:
-    """What one list may take, less what it has taken.
+    """The limits of one list: what it may take, less what it has taken.
 
     Attributes:
         pages: The most pages, each of a thousand names in S3.
@@ -42,7 +42,7 @@ class ListingBounds:
         self._begun = self.clock()
 
     def fault(self, names: list[str], token: object) -> str | None:
-        """What is wrong with the next page, in words; None for nothing.
+        """Returns what is wrong with the next page, in words; None for nothing.
 
         Args:
             names: The names in it.

@@ -49,7 +49,7 @@ class ObjectPath:
         return ObjectPath(self.store, self._url.rpartition("/")[0])
 
     def exists(self) -> bool:
-        """Whether there is such an object."""
+        """Returns whether there is such an object."""
         try:
             self.store.status(self._url)
         except FileNotFoundError:
@@ -61,7 +61,7 @@ class ObjectPath:
         return ObjectFileStatus(self.store.status(self._url).size)
 
     def iterdir(self) -> Iterator[ObjectPath]:
-        """What lies directly below it."""
+        """Yields what lies directly below it."""
         return iter([self / name for name in self.store.children(self._url)])
 
     def open(self, mode: str = "rb") -> BinaryIO:

@@ -1,4 +1,4 @@
-"""What the errors of an S3 store mean: which are worth another attempt, and what a user has to do about the others."""
+"""The meaning of an S3 store's errors: which are worth another attempt, and what a user has to do about the others."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class UnsoundAnswerError(Exception):
 
 @dataclass(frozen=True)
 class S3Fault:
-    """What an error of one request means.
+    """The meaning of an error of one request.
 
     Attributes:
         number: The system's number of such an error.
@@ -65,7 +65,7 @@ class S3Fault:
 
 
 def fault_of(error: BaseException, endpoint: str) -> S3Fault:
-    """What an error means.
+    """Returns what an error means.
 
     Args:
         error: What s3fs, botocore or aiohttp raised.
@@ -104,7 +104,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _answered(response: dict[str, Any], endpoint: str) -> S3Fault:
-    """What an answer of the store means."""
+    """Returns what an answer of the store means."""
     parts = map(response.get, ("Error", "ResponseMetadata"))
     error, metadata = [part if isinstance(part, dict) else {} for part in parts]
     code, status = str(error.get("Code", "")), metadata.get("HTTPStatusCode", 0)
@@ -129,7 +129,7 @@ def _answered(response: dict[str, Any], endpoint: str) -> S3Fault:
 
 
 def _other_address(metadata: dict[str, Any]) -> str:
-    """Where an answer sends to; empty for one that does not."""
+    """Returns where an answer sends to; empty for one that does not."""
     status, headers = metadata.get("HTTPStatusCode"), metadata.get("HTTPHeaders")
     if not isinstance(status, int) or not 300 <= status < 400 or not isinstance(headers, dict):
         return ""
@@ -137,17 +137,17 @@ def _other_address(metadata: dict[str, Any]) -> str:
 
 
 def _shown(said: object) -> str:
-    """What others said, in one line, without the names and passwords of addresses."""
+    """Returns what others said, in one line, without the names and passwords of addresses."""
     return _USER.sub("//", " ".join(str(said).split()))[:_MOST_LETTERS]
 
 
 def _is_unsound(error: BaseException) -> bool:
-    """Whether there was an answer, and it is no XML where S3 has XML, no HTTP, or too much."""
+    """Returns whether there was an answer, and it is no XML where S3 has XML, no HTTP, or too much."""
     names = {kind.__name__ for kind in type(error).__mro__}
     return bool(names & {"UnsoundAnswerError", "ResponseParserError", "ClientResponseError"})
 
 
 def _is_of_network(error: BaseException) -> bool:
-    """Whether a connection could not be made, or broke."""
+    """Returns whether a connection could not be made, or broke."""
     names = {kind.__name__ for kind in type(error).__mro__}
     return bool(names & {"HTTPClientError", "ClientError", "IncompleteReadError", "ConnectionError"})

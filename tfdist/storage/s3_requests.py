@@ -44,11 +44,11 @@ class RetryPolicy:
     longest_wait: float = 15.0
 
     def bound(self, elapsed: float) -> float:
-        """How many seconds an attempt may take that begins after so many."""
+        """Returns how many seconds an attempt may take that begins after so many."""
         return max(min(self.attempt_seconds, self.seconds - elapsed), 0.01)
 
     def wait(self, failed: int, elapsed: float, share: float, *, is_known: bool = True) -> float | None:
-        """How long to wait for the next attempt; None to give up.
+        """Returns how long to wait for the next attempt; None to give up.
 
         Args:
             failed: Attempts that failed, at least 1.
@@ -65,7 +65,7 @@ T = TypeVar("T")
 
 CONNECT_SECONDS = 10
 READ_SECONDS = 30
-"""How long a connection may take, and how long nothing may come over it."""
+"""Seconds that a connection may take, and seconds for which nothing may come over it."""
 
 _BLOCK_BYTES = 1 << 20
 _TOLD_SECONDS = 10.0
@@ -113,7 +113,7 @@ class S3Requests:
         return self._repeated(url, read)
 
     def endpoint(self) -> str:
-        """Where the requests go, without what may be secret."""
+        """Returns where the requests go, without what may be secret."""
         client = getattr(self._system, "_s3", None)
         found = urllib.parse.urlsplit(str(getattr(getattr(client, "meta", None), "endpoint_url", "") or "the store"))
         return found.path if not found.netloc else f"{found.scheme}://{found.netloc.rpartition('@')[2]}"

@@ -127,15 +127,15 @@ def worker_index() -> int:
 
 
 def num_workers() -> int:
-    """How many workers the cluster has."""
+    """Returns how many workers the cluster has."""
     return session.current().num_workers
 
 
 def num_replicas() -> int:
-    """How many devices train in sync, over all workers."""
+    """Returns how many devices train in sync, over all workers."""
     return session.current().strategy.num_replicas_in_sync
 
 
 def is_chief() -> bool:
-    """Whether this worker is the chief, which writes the files of a run and prints."""
+    """Returns whether this worker is the chief, which writes the files of a run and prints."""
     return session.current().is_chief

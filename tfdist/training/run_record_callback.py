@@ -56,7 +56,7 @@ class RunRecordCallback(keras.callbacks.Callback):
 
     @property
     def run(self) -> RunDir:
-        """Where it is kept."""
+        """The run directory in which it is kept."""
         return self._run
 
     @property
@@ -71,7 +71,7 @@ class RunRecordCallback(keras.callbacks.Callback):
 
     @property
     def state(self) -> dict[str, Any]:
-        """What another process needs to resume the record, in JSON's types."""
+        """The state that another process needs to resume the record, in JSON's types."""
         return {"history": {name: list(values) for name, values in self._history.items()}, "lines": list(self._lines)}
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:

@@ -20,10 +20,10 @@ from tfdist.training.supervision.stop_requests import WorkerStopped
 from tfdist.training.uncollected_imports import uncollected_imports
 
 _EXIT_SECONDS = 10.0
-"""How long the exit handlers of a script may take."""
+"""Seconds that the exit handlers of a script may take."""
 
 _FINISH_FACTOR = 6.0
-"""How many step timeouts a worker that has finished waits for the others, which may still evaluate or save."""
+"""The number of step timeouts a worker that has finished waits for the others, which may still evaluate or save."""
 
 
 def main() -> None:

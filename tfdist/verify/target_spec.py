@@ -23,7 +23,7 @@ _OF_REPLICAS = ("batch_norm", "communication", "compression", *SHARED_MODEL)
 
 @dataclass(frozen=True)
 class TargetSpec(WorkerOptions):
-    """What all kinds of verification are asked for, and the options of their runs, those that a config has as well.
+    """The request of all kinds of verification, and the options of their runs, those that a config has as well.
 
     Attributes:
         target_kind: What `target` is.
@@ -49,7 +49,7 @@ class TargetSpec(WorkerOptions):
 
     @property
     def replica_options(self) -> dict[str, str | int | None]:
-        """What decides how the replicas of a run work together, for reports."""
+        """The options that decide how the replicas of a run work together, for reports."""
         return {name: getattr(self, name) for name in _OF_REPLICAS}
 
     def job(self, workers: int | Membership, run_dir: Path, **options: Any) -> JobSpec:

@@ -1,4 +1,4 @@
-"""What `tfdist checkpoints` does with the checkpoints of a run, from their files alone and without TensorFlow.
+"""The operations of `tfdist checkpoints` on the checkpoints of a run, from their files alone and without TensorFlow.
 
 `locations` finds the folder and `checkpoint_entries` the checkpoints in it, which `checkpoint_table` lists.
 `stored_variables` reads their variables; `contents` shows one checkpoint, or what the `comparison` of two found.

@@ -52,7 +52,7 @@ class CheckpointEntry:
 
     @property
     def time(self) -> float | None:
-        """When it was made, in seconds since 1970 (UTC)."""
+        """The time at which it was made, in seconds since 1970 (UTC)."""
         time = self.summary.get("time")
         return float(time) if is_finite(time) else None
 
@@ -116,7 +116,7 @@ def check_readable(entry: CheckpointEntry) -> None:
 
 
 def damages(entry: CheckpointEntry) -> list[str]:
-    """What is wrong with each file that is not as it was written, for people. Reads every byte."""
+    """Returns what is wrong with each file that is not as it was written, for people. Reads every byte."""
     if not entry.stored.is_marked:
         return [entry.fault or "it was never finished"]
     return list(entry.stored.faults(checkpoint_files.other_bytes))
@@ -145,7 +145,7 @@ def _held(stored: checkpoint_files.StoredCheckpoint) -> CheckpointEntry:
 
 
 def _fault(stored: checkpoint_files.StoredCheckpoint) -> str | None:
-    """What is wrong by names and sizes: quick, and does not notice changed bytes."""
+    """Returns what is wrong by names and sizes: quick, and does not notice changed bytes."""
     if not stored.is_marked:
         return "it was never finished, or is being written"
     return next(stored.faults(checkpoint_files.wrong_size), None)
@@ -156,7 +156,7 @@ def _count(value: Any) -> int | None:
 
 
 def _is_float(value: Any) -> bool:
-    """Whether a value of a JSON file is a number, infinity and NaN among them, that a float can have."""
+    """Returns whether a value of a JSON file is a number, infinity and NaN among them, that a float can have."""
     return isinstance(value, float) or is_finite(value)
 
 

@@ -28,7 +28,7 @@ def inspected(entry: CheckpointEntry) -> dict[str, Any]:
 
 
 def compared(before: CheckpointEntry, after: CheckpointEntry) -> dict[str, Any]:
-    """What changed from one checkpoint to another; a value that `json.dumps` takes.
+    """Returns what changed from one checkpoint to another; a value that `json.dumps` takes.
 
     Raises:
         DataError: A file cannot be read.
@@ -45,7 +45,7 @@ def compared(before: CheckpointEntry, after: CheckpointEntry) -> dict[str, Any]:
 
 
 def render(document: Mapping[str, Any]) -> str:
-    """What `inspected` returns, as text."""
+    """Returns what `inspected` returns, as text."""
     history = _history(document)
     lines = [*_head(document), ""]
     if history:
@@ -68,7 +68,7 @@ def render(document: Mapping[str, Any]) -> str:
 
 
 def render_changes(document: Mapping[str, Any]) -> str:
-    """What `compared` returns, as text."""
+    """Returns what `compared` returns, as text."""
     lines = [f"from  {document['before']}", f"to    {document['after']}, {document['steps']:+,} steps", ""]
     if document["facts"]:
         rows = [(name, _shown(pair[0]), _shown(pair[1])) for name, pair in document["facts"].items()]

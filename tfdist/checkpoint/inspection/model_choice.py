@@ -90,7 +90,7 @@ def choose_model(
 
 
 def _run_config(run: RunDir, overrides: Sequence[str]) -> Document:
-    """What a run has written of what it was, a config or a script, with overrides of the config.
+    """Returns what a run has written of what it was, a config or a script, with overrides of the config.
 
     Raises:
         RunDirError: It cannot be read.

@@ -1,4 +1,4 @@
-"""What the chief adds to a checkpoint of which each worker has a part."""
+"""The chief's additions to a checkpoint of which each worker has a part."""
 
 from __future__ import annotations
 

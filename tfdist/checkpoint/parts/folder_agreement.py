@@ -1,4 +1,4 @@
-"""Which workers reach a folder of the chief's: not those of a host with a disk of its own."""
+"""Finds out which workers reach a folder of the chief's: not those of a host with a disk of its own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tfdist.runtime.collectives.decisions import gather_objects
 
 
 def agreed_staging(folder: Path | None, strategy: tf.distribute.Strategy) -> Staging:
-    """Where a checkpoint is made, and by whom; all workers call it together.
+    """Returns where a checkpoint is made, and by whom; all workers call it together.
 
     Args:
         folder: On the chief, the one that it has made; None where there is none, and elsewhere.
@@ -32,7 +32,7 @@ def agreed_staging(folder: Path | None, strategy: tf.distribute.Strategy) -> Sta
 
 
 def all_reach(folder: str, strategy: tf.distribute.Strategy) -> bool:
-    """Whether all workers reach a checkpoint in a folder of the chief's; all of them call it together."""
+    """Returns whether all workers reach a checkpoint in a folder of the chief's; all of them call it together."""
     marker = Path(folder) / MARKER
     told = text_from_chief(small_text(marker), strategy)
     return all(gather_objects(bool(told) and small_text(marker) == told, strategy))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 PARTS = "weights.parts.json"
-"""Which bytes of the file of weights are in which file: `tfdist.sharding.file_parts.FileParts`."""
+"""The file that says which bytes of the file of weights are in which file: `tfdist.sharding.file_parts.FileParts`."""
 
 REST = "weights.rest"
 """All bytes of the file of weights that workers do not share: its structure and small values."""

@@ -1,4 +1,4 @@
-"""What a worker says of its part to the chief, while the training goes on.
+"""Sends what a worker says of its part to the chief, while the training goes on.
 
 By the launchers, as the disk of the parts may be full; by a file beside the part where there are none. For a file
 without content there is a place on a full disk, too.
@@ -19,7 +19,7 @@ from tfdist.rundir import atomic_files
 from tfdist.rundir.regular_files import read_json
 
 PART_SECONDS = 240.0
-"""How long the chief waits for the parts of others once it has written its own: less than the next one waits for it."""
+"""Seconds that the chief waits for others' parts once it has written its own: less than the next one waits for it."""
 
 _POLL_SECONDS = 0.02
 _MOST_FAULT = 2000
@@ -28,7 +28,7 @@ _MOST_FAULT = 2000
 
 @dataclass(frozen=True)
 class Receipt:
-    """What became of a part.
+    """The outcome of a part.
 
     Attributes:
         worker: Whose it is.
@@ -110,7 +110,7 @@ def collect(folder: Path, workers: int, seconds: float = PART_SECONDS) -> dict[i
 
 
 def _told(folder: Path, missing: list[int]) -> dict[int, FileDigest | RunDirError]:
-    """What those say, of whom it is missing, by the one way or the other."""
+    """Returns what those say, of whom it is missing, by the one way or the other."""
     found = {worker: said for worker in missing if (said := _said_by_file(folder, worker)) is not None}
     for content in chief_post().read(str(folder)):
         try:

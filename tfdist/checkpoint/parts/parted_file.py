@@ -124,5 +124,5 @@ def opened_weights(folder: StoredPath) -> BinaryIO:
 
 
 def is_parted(folder: StoredPath) -> bool:
-    """Whether the file of weights of a checkpoint lies in parts."""
+    """Returns whether the file of weights of a checkpoint lies in parts."""
     return (folder / PARTS).exists()

@@ -19,7 +19,7 @@ _TOKEN = ".token"
 
 @dataclass(frozen=True)
 class Staging:
-    """Where the checkpoint is made, as all workers know it.
+    """The place where the checkpoint is made, as all workers know it.
 
     Attributes:
         folder: On the chief's machine; None where the checkpoints have a URL.
@@ -65,7 +65,7 @@ def token_in(folder: Path) -> str:
 
 
 def small_text(file: Path) -> str:
-    """What is in a small file; nothing where it cannot be read."""
+    """Returns what is in a small file; nothing where it cannot be read."""
     with contextlib.suppress(OSError, ValueError, RunDirError), checkpoint_files.opened(file) as content:
         return content.read(checkpoint_files.MOST_MARKER_BYTES).decode()
     return ""

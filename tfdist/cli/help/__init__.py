@@ -1,4 +1,4 @@
-"""What the command line says of itself.
+"""The help of the command line: what it says of itself.
 
     help_sections      headings of options, for `--help` and `--help-all`
     misplaced_options  options behind a script that were meant for the verb

@@ -113,7 +113,7 @@ def write_options(
 
 
 def _short(by_heading: Mapping[str, Sequence[click.Option]]) -> dict[str, Sequence[click.Option]]:
-    """What a verb has for itself, with the common options among it."""
+    """Returns what a verb has for itself, with the common options among it."""
     own = {heading: below for heading, below in by_heading.items() if heading not in (*SECTIONS, HELP)}
     common = [option for heading in SECTIONS for option in by_heading.get(heading, ()) if _is_common(option)]
     return {OPTIONS: [], **own} | {OPTIONS: [*own.get(OPTIONS, ()), *common, *by_heading[HELP]]}

@@ -33,7 +33,7 @@ def misplaced_options(module: str | None, arguments: Sequence[str], known: Colle
 
 
 def misplaced_warning(verb: str, target: str, options: Sequence[str]) -> str:
-    """What is said of them."""
+    """Returns what is said of them."""
     named, are = ", ".join(options), "is an option" if len(options) == 1 else "are options"
     return (
         f"warning: {named} {are} of `{verb}`, and what stands behind {target} goes to that, whose source has no word "
@@ -58,5 +58,5 @@ def _text(path: Path) -> str:
 
 
 def _has_word(text: str, option: str) -> bool:
-    """Whether the text has the option's name, written in whatever way a library of options has it."""
+    """Returns whether the text has the option's name, written in whatever way a library of options has it."""
     return re.search(rf"\b{option.removeprefix('--').replace('-', '[-_]')}\b", text) is not None

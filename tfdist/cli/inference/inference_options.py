@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tfdist.inference.inference_job import InferenceOutcome
 
 _GRACE_SECONDS = 5.0
-"""How long workers may take to end when asked to; what is done is kept all the while."""
+"""Seconds that workers may take to end when asked to; what is done is kept all the while."""
 
 OPTIONS = (
     run_argument("model", "[RUN_DIR|MODEL.keras]"),
@@ -88,7 +88,7 @@ def inference_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class InferenceInputs:
-    """What these verbs work with.
+    """The inputs of these verbs.
 
     Attributes:
         membership: The workers.

@@ -80,7 +80,7 @@ def say_what_is_kept(output: str) -> None:
 
 
 def prediction_line(result: Any, output: str) -> str:
-    """What came of a prediction, in words."""
+    """Returns what came of a prediction, in words."""
     from tfdist.text import format_bytes, format_count, format_duration
 
     predicted, seconds = result["predicted"], max(result["seconds"], 1e-9)

@@ -37,7 +37,7 @@ def chosen_python(call: EngineCall) -> str:
 
 
 def host_launch(call: EngineCall) -> HostLaunch:
-    """What is launched on the hosts that the options name.
+    """Returns what is launched on the hosts that the options name.
 
     Raises:
         UsageError: The options name no hosts, or contradict one another.

@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from tfdist.cli.train import train
 
 LAUNCHERS_OWN = frozenset({"workers", "index", "network", "debug_worker"})
-"""What the launcher decides for every host, and nobody gives; hosts that it starts have no terminal."""
+"""The options that the launcher decides for every host, and nobody gives; hosts that it starts have no terminal."""
 _TARGET = frozenset({"arguments", "module"})
 
 

@@ -1,1 +1,1 @@
-"""What is only tried: `first_fit` of a script, which `tfdist plan` shows, and a `fast_dev_run` of `tfdist train`."""
+"""Mere trials: `first_fit` of a script, which `tfdist plan` shows, and a `fast_dev_run` of `tfdist train`."""

@@ -1,4 +1,4 @@
-"""What `tfdist plan` shows of a script: its first `fit`, by a few steps of it."""
+"""Shows for `tfdist plan` the first `fit` of a script, by a few steps of it."""
 
 from __future__ import annotations
 

@@ -23,17 +23,17 @@ _MOST_ANCESTORS = 64
 
 
 def is_hydra_rank(environ: Mapping[str, str]) -> bool:
-    """Whether Hydra started this process. Tasks of `srun --mpi=pmi2` have PMI_RANK, too, and are Slurm's."""
+    """Returns whether Hydra started this process. Tasks of `srun --mpi=pmi2` have PMI_RANK, too, and are Slurm's."""
     return "PMI_RANK" in environ and ("MPI_LOCALNRANKS" in environ or "SLURM_PROCID" not in environ)
 
 
 def is_bare_pmix_rank(environ: Mapping[str, str]) -> bool:
-    """Whether PMIx alone says that this process is a rank: neither Open MPI nor Slurm, which say more."""
+    """Returns whether PMIx alone says that this process is a rank: neither Open MPI nor Slurm, which say more."""
     return "PMIX_RANK" in environ and not {"OMPI_COMM_WORLD_RANK", "SLURM_PROCID"} & environ.keys()
 
 
 def refuse_bare_pmix(environ: Mapping[str, str]) -> ClusterError:
-    """Why such a rank cannot know its cluster."""
+    """Returns why such a rank cannot know its cluster."""
     return ClusterError(
         f"This process is rank {environ['PMIX_RANK'][:20]} of a PMIx job, and no variable says of how many. Expected "
         "Open MPI, MPICH, Intel MPI or Slurm. Give the list with --workers, and --index $PMIX_RANK; or --nproc 1, to "

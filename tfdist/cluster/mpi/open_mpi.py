@@ -18,7 +18,7 @@ _SOURCE = "Open MPI"
 
 
 def is_open_mpi_rank(environ: Mapping[str, str]) -> bool:
-    """Whether mpirun started this process."""
+    """Returns whether mpirun started this process."""
     return "OMPI_COMM_WORLD_RANK" in environ
 
 

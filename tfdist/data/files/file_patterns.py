@@ -82,7 +82,7 @@ def _exists(path: str) -> bool:
 
 
 def _globbed(pattern: str) -> list[str]:
-    """What a pattern matches; raises OSError where a folder that it searches cannot be read."""
+    """Returns what a pattern matches; raises OSError where a folder that it searches cannot be read."""
     folder = os.path.dirname(pattern)
     for place in _globbed(folder) if glob.has_magic(folder) else [folder or os.curdir]:
         if os.path.isdir(place):

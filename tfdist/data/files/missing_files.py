@@ -17,7 +17,7 @@ from tfdist.errors import DataError, RunDirError
 from tfdist.rundir.bounded_disk import BoundedDisk
 
 _LOOK_SECONDS = 10.0
-"""How long the disk of the data may take. Beyond that the workers look, whose own limits hold for it."""
+"""Seconds that the disk of the data may take. Beyond that the workers look, whose own limits hold for it."""
 
 
 def check_files(config: RunConfig, document: Document) -> None:
@@ -34,7 +34,7 @@ def check_files(config: RunConfig, document: Document) -> None:
 
 
 def missing_files(sources: Mapping[str, SourceConfig | None]) -> dict[str, str]:
-    """What is wrong with the files of a config's data; see `check_files`.
+    """Returns what is wrong with the files of a config's data; see `check_files`.
 
     Args:
         sources: The dotted keys of sections, and what they have.

@@ -15,10 +15,10 @@ from tfdist.data.files.remote_files import stamp_of
 from tfdist.errors import DataError
 
 _SECONDS = 60.0
-"""How long it may take; after that, files are read without."""
+"""Seconds that the look at the footers may take; after that, files are read without."""
 
 _FATAL = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGKILL)
-"""What ends a process that looks at such a footer; the last, where it takes all memory."""
+"""Signals that end a process that looks at such a footer; the last, where it takes all memory."""
 
 _SCRIPT = """
 import os, sys

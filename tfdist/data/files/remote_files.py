@@ -25,7 +25,7 @@ class Readable(Protocol):
 
 
 def is_remote(path: str | os.PathLike[str]) -> bool:
-    """Whether a path or pattern names files of a remote file system."""
+    """Returns whether a path or pattern names files of a remote file system."""
     return is_url(path)
 
 
@@ -106,7 +106,7 @@ def _matching(pattern: str) -> list[str]:
 
 
 def _asked(what: str, name: str, call: Callable[[ObjectStore], T]) -> T:
-    """What a call of the store of a name returns."""
+    """Returns what a call of the store of a name returns."""
     try:
         return call(store_of(name))
     except NoAnswerError as error:

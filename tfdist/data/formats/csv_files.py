@@ -48,7 +48,7 @@ def measure(section: CsvSource, key: str) -> SourceSizes:
 
 @dataclass(frozen=True)
 class CsvColumns:
-    """Which fields of a line are read.
+    """The fields of a line that are read.
 
     Attributes:
         header: The names of all fields.

@@ -61,7 +61,7 @@ class MappedSamples:
 
 
 def holds_mapped(arrays: Any) -> bool:
-    """Whether an array of a structure is mapped from a file."""
+    """Returns whether an array of a structure is mapped from a file."""
     return any(_file_of(array) is not None for array in tf.nest.flatten(arrays))
 
 

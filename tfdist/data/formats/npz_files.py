@@ -143,7 +143,7 @@ def _mapped(path: Path, member: zipfile.ZipInfo) -> NDArray:
 
 @dataclass(frozen=True)
 class ArrayHeader:
-    """What the header of an array in an npz file says.
+    """The contents of the header of an array in an npz file.
 
     Attributes:
         shape: With the samples along the first axis.

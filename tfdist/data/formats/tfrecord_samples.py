@@ -79,7 +79,7 @@ def feature_config(name: str, feature: Feature) -> FeatureConfig:
 
 
 class _Records:
-    """What both kinds of samples of TFRecord files share."""
+    """The common part of both kinds of samples of TFRecord files."""
 
     _reader: TFRecords
     _parsing: RecordParser

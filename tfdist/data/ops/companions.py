@@ -17,7 +17,7 @@ Join = Callable[[Any, Any], Any]
 
 @dataclass(frozen=True)
 class Companion:
-    """What comes beside the samples.
+    """A companion of the samples: what comes beside them.
 
     Attributes:
         source: As many samples, with the same numbers.

@@ -18,7 +18,7 @@ PARALLEL_GROUPS = 2
 
 
 class ReadLimits(NamedTuple):
-    """How a function that reads records may be called.
+    """The limits for calls of a function that reads records.
 
     Attributes:
         records: Records in a call at most; a batch where that is more.

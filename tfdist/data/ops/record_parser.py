@@ -28,7 +28,7 @@ SEARCH_SECONDS = 60.0
 """The search ends without a result after so long; the error is raised in any case."""
 
 _AROUND = re.compile(r"^(Error in user-defined function .*? with iterator: [\w:\[\]]+: )?(Name: <unknown>, )?")
-"""What TensorFlow puts before the reason: where it arose, and that the record has no name."""
+"""The text that TensorFlow puts before the reason: where it arose, and that the record has no name."""
 
 _SCOPE = re.compile(r"\btfdist_parse_(\d+)")
 

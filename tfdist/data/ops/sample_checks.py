@@ -61,7 +61,7 @@ class SampleChecks:
         return tf.data.Dataset.zip(batches, numbers).map(look)
 
     def _wrong(self, batch: Any, numbers: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Which samples are wrong, bool [k], and their labels where these are looked at: float64 [k]."""
+        """Returns which samples are wrong, bool [k], and their labels where these are looked at: float64 [k]."""
         wrong = tf.zeros_like(numbers, tf.bool)
         labels = tf.zeros_like(numbers, tf.float64)
         if self.classes is not None:

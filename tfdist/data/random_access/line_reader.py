@@ -65,7 +65,7 @@ class LineReader:
 
 
 class LineSamples:
-    """What the readers of samples of one line each have in common; a format adds `specs` and `read`."""
+    """The common part of the readers of samples of one line each; a format adds `specs` and `read`."""
 
     def __init__(self, lines: LineReader) -> None:
         """Takes the lines, of which each is a sample."""
@@ -80,7 +80,7 @@ class LineSamples:
 
     @property
     def records(self) -> Records:
-        """Where the lines lie."""
+        """The places of the lines in the files."""
         return self._lines.records
 
     @property

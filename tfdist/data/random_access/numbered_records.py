@@ -19,7 +19,7 @@ from tfdist.data.random_access.record_index import RecordIndex, RecordKind, open
 from tfdist.errors import DataError
 
 OnCorrupt = Literal["stop", "skip"]
-"""Whether a corrupt record ends the run, or is left out as if the file did not have it."""
+"""True if a corrupt record ends the run, or is left out as if the file did not have it."""
 
 KEPT_FROM_BYTES = 64 << 20
 """Smaller data is indexed by every process, which takes a moment, and no index files appear next to it."""
@@ -33,7 +33,7 @@ _log = logging.getLogger("tfdist")
 
 
 class RecordSpans(NamedTuple):
-    """Where some records lie, each of shape [k].
+    """The places of some records, each of shape [k].
 
     Attributes:
         files: The file of each, by its place in `Records.paths`.

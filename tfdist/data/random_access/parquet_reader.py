@@ -27,7 +27,7 @@ from tfdist.errors import DataError
 from tfdist.order.sequential_order import LANES, Lanes
 
 HELD_BYTES = 1 << 30
-"""What the row groups that are read at the same time, and those that follow them, may take in memory."""
+"""The memory, in bytes, that row groups that are read at the same time, and those that follow them, may take."""
 
 
 _MOST_ROWS = 1 << 31
@@ -54,7 +54,7 @@ class RowGroup(NamedTuple):
 
 @dataclass(frozen=True)
 class ParquetFeatures:
-    """Which columns are read.
+    """The columns that are read.
 
     Attributes:
         label: The column that is `y`.

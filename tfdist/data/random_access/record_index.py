@@ -40,7 +40,7 @@ RecordKind = Literal["tfrecord", "lines", "tar"]
 
 @dataclass(frozen=True)
 class _Format:
-    """How the records of a kind are found.
+    """The way in which the records of a kind are found.
 
     Attributes:
         code: The kind in the index file.
@@ -64,7 +64,7 @@ _FORMATS: Mapping[str, _Format] = {
 
 @dataclass(frozen=True)
 class RecordIndex:
-    """Where the records of one file lie.
+    """The places of the records of one file.
 
     Attributes:
         path: The data file.
@@ -85,7 +85,7 @@ class RecordIndex:
     file: Path | None
 
     def __len__(self) -> int:
-        """How many records there are, corrupt ones included."""
+        """Returns how many records there are, corrupt ones included."""
         return len(self.starts) - 1
 
     @property
@@ -94,7 +94,7 @@ class RecordIndex:
         return _FORMATS[self.kind].gap
 
     def spans(self, records: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Where records lie.
+        """Returns where records lie.
 
         Args:
             records: Their numbers in the file, [k], each below `len(self)`.
@@ -170,7 +170,7 @@ def _kept(path: Path, kind: RecordKind, stamp: FileStamp, verify: bool, place: P
 
 
 def _is_sound(header: IndexHeader, starts: NDArray[np.int64], corrupt: NDArray[np.void], form: _Format) -> bool:
-    """Whether an index is as it was written and leads nowhere but into its file. Reads all of it."""
+    """Returns whether an index is as it was written and leads nowhere but into its file. Reads all of it."""
     if starts[0] < form.header or starts[-1] > header.stamp.size + form.gap or not _are_numbers(header, corrupt):
         return False
     checksum, negative = 0, [np.empty(0, np.int64)]
@@ -186,7 +186,7 @@ def _is_sound(header: IndexHeader, starts: NDArray[np.int64], corrupt: NDArray[n
 
 
 def _are_numbers(header: IndexHeader, corrupt: NDArray[np.void]) -> bool:
-    """Whether corrupt records are records of the file, in order, with reasons that there are."""
+    """Returns whether corrupt records are records of the file, in order, with reasons that there are."""
     numbers, reasons = corrupt["record"], corrupt["reason"]
     in_order = bool((numbers[1:] > numbers[:-1]).all())
     return in_order and bool(

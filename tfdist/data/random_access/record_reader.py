@@ -24,7 +24,7 @@ MAX_RUN_BYTES = 4 << 20
 """Records that lie one after another in the same stretch of so many bytes of a file are read together."""
 
 CHECK_SECONDS = 10.0
-"""How often a file is checked for changes while it is read."""
+"""The interval, in seconds, at which a file is checked for changes while it is read."""
 
 MANY = 16
 """Fewer reads are made one by one: making a list of them takes as long as some reads."""
@@ -103,7 +103,7 @@ class RecordReader:
 
     @property
     def reads_many(self) -> bool:
-        """Whether many records are read in one call of the system, without Python's lock."""
+        """True if many records are read in one call of the system, without Python's lock."""
         return self._many is not None
 
     def read(self, samples: NDArray[np.int64], after: int = 0) -> RecordBlock:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 
 class CorruptReason(IntEnum):
-    """Why a record is corrupt. Index files hold the numbers."""
+    """The reason why a record is corrupt. Index files hold the numbers."""
 
     LENGTH = 1
     DATA = 2

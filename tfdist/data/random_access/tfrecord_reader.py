@@ -59,7 +59,7 @@ class TFRecordReader:
 
     @property
     def pace(self) -> ReadLimits:
-        """How `read` may be called."""
+        """The limits for calls of `read`."""
         # Each `os.pread` releases and takes Python's lock: two threads that do so take longer than one.
         calls = PARALLEL_GROUPS if self._reader.reads_many else 1
         return ReadLimits(min(GROUP_RECORDS, int(GROUP_BYTES / max(self.records.mean_bytes, 1))), calls)

@@ -27,7 +27,7 @@ SKIP_CHUNK = 1 << 12
 """The same, where records are larger than a chunk and only their headers are read."""
 
 _GROWTH = 4
-"""How many times as much is read next, where a smaller piece than a chunk led to nothing special."""
+"""The multiple of the last piece that is read next, where a smaller piece than a chunk led to nothing special."""
 
 HEADER_BYTES = 12
 FOOTER_BYTES = 4

@@ -50,7 +50,7 @@ def open_tfrecords(
 
 
 def why_in_sequence(compression: str) -> str:
-    """What files are that are read in sequence, in words.
+    """Returns what files are that are read in sequence, in words.
 
     Args:
         compression: Theirs; empty for none.

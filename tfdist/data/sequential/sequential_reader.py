@@ -123,7 +123,7 @@ class _OpenFile(Generic[T]):
         self._oldest = self._read = 0
 
     def reaches(self, record: int) -> bool:
-        """Whether a record is still to come, or is held."""
+        """Returns whether a record is still to come, or is held."""
         return record >= self._read or record in self._held
 
     def take(self, records: list[int], keep: int) -> dict[int, T]:

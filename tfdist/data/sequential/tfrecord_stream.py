@@ -37,7 +37,7 @@ _LENGTH = struct.Struct("<Q")
 
 
 def compression_of(name: str) -> TFRecordCompression | None:
-    """How a TFRecord file is compressed; None for an empty file, which fits any compression.
+    """Returns how a TFRecord file is compressed; None for an empty file, which fits any compression.
 
     Raises:
         DataError: It cannot be read.

@@ -23,7 +23,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class FoundFiles:
-    """What patterns and folders stand for.
+    """The files that patterns and folders stand for.
 
     Attributes:
         paths: The files of data, sorted.

@@ -43,7 +43,7 @@ class FileProblem:
 
 @dataclass(frozen=True)
 class FileCheck:
-    """What was found in a file.
+    """The findings in a file.
 
     Attributes:
         path: The file.
@@ -81,7 +81,7 @@ def check_file(path: Path, report: ReportProgress) -> FileCheck:
 
 
 class FilePart(NamedTuple):
-    """What was found in the next stretch of a file.
+    """The findings in the next stretch of a file.
 
     Attributes:
         end: Where it ends, in bytes from the start of the file.

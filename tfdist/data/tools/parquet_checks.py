@@ -16,7 +16,7 @@ from tfdist.errors import DataError
 
 @dataclass(frozen=True)
 class ParquetRules:
-    """How Parquet files are checked.
+    """The rules by which Parquet files are checked.
 
     Attributes:
         columns: Those that are read; None for all.

@@ -33,7 +33,7 @@ ReportProgress = Callable[[int], None]
 TaskFunction = Callable[[Any, ReportProgress], Any]
 
 END_SECONDS = 5.0
-"""How long a process that is told to end may take before it is killed."""
+"""Seconds that a process that is told to end may take before it is killed."""
 
 _LOOK_SECONDS = 1.0
 _BLOCK_BYTES = 1 << 16
@@ -41,7 +41,7 @@ _KEPT_LINES = 100
 _SHOWN_LINES = 12
 _LINE_CHARACTERS = 300
 _CRASH = "Fatal Python error"
-"""How `faulthandler` begins; the frame that crashed is among its first lines."""
+"""The words with which `faulthandler` begins; the frame that crashed is among its first lines."""
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,7 @@ class ProcessStderr:
         self._unfinished = ""
         self._has_crashed = False
         self.is_open = True
-        """Whether the process may write more."""
+        """True if the process may write more."""
         os.set_blocking(reader.fileno(), False)
 
     def fileno(self) -> int:

@@ -16,7 +16,7 @@ from tfdist.rundir.regular_files import is_bare_name, read_json
 VERSION = 1
 
 MANIFEST_SUFFIX = ".shards.json"
-"""How the manifest's file name ends, beside the shards."""
+"""The suffix of the manifest's file name, beside the shards."""
 
 
 @dataclass(frozen=True)

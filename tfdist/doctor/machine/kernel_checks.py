@@ -11,11 +11,11 @@ from tfdist.launch.worker.kernel_choice import NAMES, ONEDNN, TENSORFLOW, Kernel
 _NAME = "kernels"
 _CONVOLUTION = "convolution"
 _CLEARLY = 1.1
-"""How many times as long the slower kernels must take to be warned of."""
+"""The multiple of the faster kernels' time that the slower ones must take to be warned of."""
 
 
 def check_kernels(choice: KernelChoice, speeds: KernelSpeeds | UnknownSpeeds | None) -> Check:
-    """Which kernels `--kernels auto` takes here, and whether these are the faster ones.
+    """Returns which kernels `--kernels auto` takes here, and whether these are the faster ones.
 
     Args:
         choice: Of `--kernels auto`.

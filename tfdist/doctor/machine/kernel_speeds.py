@@ -28,7 +28,7 @@ _MOST_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class KernelSpeeds:
-    """How fast both kernels are on one core.
+    """The speeds of both kernels on one core.
 
     Attributes:
         tensorflow: Operation -> GFLOP/s of TensorFlow's own kernels.

@@ -11,7 +11,7 @@ from tfdist.launch.worker import environment_defaults
 from tfdist.text import format_bytes
 
 _WORKER_MEMORY = 1 << 30
-"""What an empty TensorFlow worker takes, about, with some room for a small model."""
+"""The memory, in bytes, that an empty TensorFlow worker takes, about, with some room for a small model."""
 _NCCL_SHARED = 1 << 30
 _FEW_FILES = 1024
 
@@ -36,7 +36,7 @@ def check_machine(machine: MachineFacts, nvidia: NvidiaDriver, workers: int, env
 
 
 def check_cores(machine: MachineFacts, workers: int) -> Check:
-    """Whether every worker has a core of its own."""
+    """Returns whether every worker has a core of its own."""
     usable = machine.cores if machine.quota is None else min(machine.cores, machine.quota)
     found = f"{machine.cores} of {machine.all_cores}"
     if machine.quota is not None and machine.quota < machine.cores:
@@ -48,7 +48,7 @@ def check_cores(machine: MachineFacts, workers: int) -> Check:
 
 
 def check_memory(machine: MachineFacts, workers: int) -> Check:
-    """Whether the workers would have room to start."""
+    """Returns whether the workers would have room to start."""
     found = f"{_size(machine.free)} free of {_size(machine.memory)}"
     if machine.free is not None and machine.free < workers * _WORKER_MEMORY:
         needed = f"{workers} worker(s) take about {_size(workers * _WORKER_MEMORY)} before any data"
@@ -57,7 +57,7 @@ def check_memory(machine: MachineFacts, workers: int) -> Check:
 
 
 def check_shared_memory(machine: MachineFacts, gpus: int) -> Check:
-    """Whether NCCL has the shared memory that it takes between the GPUs of one machine."""
+    """Returns whether NCCL has the shared memory that it takes between the GPUs of one machine."""
     name = "shared memory"
     found = "no /dev/shm" if machine.shared is None else f"/dev/shm of {_size(machine.shared)}"
     if gpus > 1 and (machine.shared or 0) < _NCCL_SHARED:
@@ -67,7 +67,7 @@ def check_shared_memory(machine: MachineFacts, gpus: int) -> Check:
 
 
 def check_open_files(machine: MachineFacts) -> Check:
-    """Whether files and connections would run out."""
+    """Returns whether files and connections would run out."""
     if machine.open_files is None:
         return ok("open files", "no limit")
     found = f"at most {machine.open_files} a process"
@@ -79,7 +79,7 @@ def check_open_files(machine: MachineFacts) -> Check:
 
 
 def check_malloc(environ: Mapping[str, str]) -> Check:
-    """What the workers' malloc would be set to, and by whom."""
+    """Returns what the workers' malloc would be set to, and by whom."""
     own = {k: v for k, v in environ.items() if k.startswith("MALLOC_") or k == "LD_PRELOAD"}
     if own:
         listed = " ".join(f"{name}={value}" for name, value in own.items())
@@ -92,7 +92,7 @@ def check_malloc(environ: Mapping[str, str]) -> Check:
 
 
 def check_gpus(nvidia: NvidiaDriver) -> list[Check]:
-    """What NVIDIA's driver tells of the GPUs."""
+    """Returns what NVIDIA's driver tells of the GPUs."""
     if nvidia.problem:
         advice = "Install or repair NVIDIA's driver; in a container, pass the GPUs in (docker run --gpus all)."
         return [warn("GPU driver", f"{nvidia.problem}: a run would compute on the CPU", advice)]

@@ -15,7 +15,7 @@ _SHARED = Path("/dev/shm")
 _MEMINFO = Path("/proc/meminfo")
 _CPUINFO = Path("/proc/cpuinfo")
 _VECTOR_FLAGS = ("avx2", "avx512", "amx", "sve", "asimd")
-"""What the names of a processor's flags begin with that decide how fast TensorFlow computes, and by which kernels."""
+"""The beginnings of names of processor flags that decide how fast TensorFlow computes, and by which kernels."""
 
 
 @dataclass(frozen=True)

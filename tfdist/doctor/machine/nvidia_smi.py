@@ -39,7 +39,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class NvidiaDriver:
-    """What NVIDIA's driver reports.
+    """The report of NVIDIA's driver.
 
     Attributes:
         gpus: The GPUs.

@@ -99,7 +99,7 @@ def _number(capability: str) -> int:
 
 
 def check_run(found: TensorFlowFacts | BrokenTensorFlow, membership: Membership | None) -> list[Check]:
-    """What a run here would use; nothing where TensorFlow is broken, which another check reports.
+    """Returns what a run here would use; nothing where TensorFlow is broken, which another check reports.
 
     Args:
         found: The facts.

@@ -15,7 +15,7 @@ from tfdist.launch.worker.kernel_choice import kernel_settings
 
 COMMAND = (sys.executable, "-m", "tfdist.runtime.tensorflow_probe")
 KILL_AFTER_SECONDS = 2.0
-"""How much longer than its own bound the process may take."""
+"""Seconds that the process may take beyond its own bound."""
 _HUNG = "Timeout ("
 _SHOWN_LINES = 12
 
@@ -39,7 +39,7 @@ class ProbeRequest:
 
 @dataclass(frozen=True)
 class TensorFlowFacts:
-    """What TensorFlow finds, and what a worker here would use.
+    """The findings of TensorFlow, and what a worker here would use.
 
     Attributes:
         tensorflow, keras, numpy: Versions as imported.

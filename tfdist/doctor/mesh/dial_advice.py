@@ -1,4 +1,4 @@
-"""What the doctor says of a worker that it could not meet: what was seen at its address, and what to do about it."""
+"""The doctor's advice on a worker that it could not meet: what was seen at its address, and what to do about it."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ _WORDS = {
 
 
 def describe_outcome(seen: DialOutcome) -> str:
-    """What was seen at an address."""
+    """Returns what was seen at an address."""
     words = _WORDS[seen.status][0]
     return f"{words}: {seen.detail}" if seen.detail else words
 
 
 def advice_on(seen: DialOutcome) -> str:
-    """What to do about it."""
+    """Returns what to do about it."""
     return _WORDS[seen.status][1]

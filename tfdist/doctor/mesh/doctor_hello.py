@@ -12,7 +12,7 @@ from tfdist.net.line_socket import MAX_HELLO_BYTES, LineError, Message
 from tfdist.net.told_list import in_words
 
 BANNER: Message = {"doctor": 2}
-"""What a doctor says first to whoever calls, with the version of the doctors' protocol."""
+"""The first message of a doctor to whoever calls, with the version of the doctors' protocol."""
 DOCTOR_SECONDS = 4.0
 """For an introduction: less than a launcher bears with a silent caller, so that it is known by its silence."""
 
@@ -43,13 +43,13 @@ class DoctorHello(Hello):
 
 
 def doctor_introduction(hello: DoctorHello) -> Introduction[DoctorHello]:
-    """How doctors introduce themselves: a caller stays silent until it has heard the banner of a doctor."""
+    """Returns how doctors introduce themselves: a caller stays silent until it has heard the banner of a doctor."""
     return Introduction(hello, banner=BANNER, seconds=DOCTOR_SECONDS, line_bytes=MAX_HELLO_BYTES)
 
 
 @dataclass(frozen=True)
 class Disagreement:
-    """Why two hosts would not form a cluster.
+    """The reason why two hosts would not form a cluster.
 
     Attributes:
         found: What differs.
@@ -61,7 +61,7 @@ class Disagreement:
 
 
 def leads_elsewhere(mine: DoctorHello, theirs: DoctorHello, reached: int) -> Disagreement | None:
-    """Whether the address of a worker leads to somebody else; None when it leads to that worker.
+    """Returns whether the address of a worker leads to somebody else; None when it leads to that worker.
 
     Args:
         mine: This doctor's hello.
@@ -78,7 +78,7 @@ def leads_elsewhere(mine: DoctorHello, theirs: DoctorHello, reached: int) -> Dis
 
 
 def disagreement(mine: DoctorHello, theirs: DoctorHello) -> Disagreement | None:
-    """What two hosts must have alike and have not; None when all is alike."""
+    """Returns what two hosts must have alike and have not; None when all is alike."""
     there = theirs.host
     if mine.cluster != theirs.cluster:
         return Disagreement(

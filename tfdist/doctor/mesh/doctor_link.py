@@ -74,7 +74,7 @@ class DoctorLink(Connector[DoctorHello]):
         self.measurement = Measurement(self.line, self._clocks)
 
     def is_lost(self) -> bool:
-        """Whether a doctor that was met is gone."""
+        """Returns whether a doctor that was met is gone."""
         return self.met is not None and (self.line is None or self.line.is_closed())
 
     def lose(self, seen: DialStatus = DialStatus.LEFT) -> None:

@@ -12,7 +12,7 @@ _DONE: Message = {"done": True}
 
 
 class KnownPairs:
-    """What one doctor knows; it tells each other doctor each of its own pairs once.
+    """The knowledge of one doctor, which tells each other doctor each of its own pairs once.
 
     Args:
         hello: This doctor's.
@@ -33,11 +33,11 @@ class KnownPairs:
         self._told: dict[str, set[tuple[int, int] | str]] = {}
 
     def is_settled(self, index: int) -> bool:
-        """Whether this doctor's connection with a worker is known."""
+        """Returns whether this doctor's connection with a worker is known."""
         return (self._hello.local[0], index) in self.pairs
 
     def is_ours(self, theirs: DoctorHello) -> bool:
-        """Whether another doctor was given the same worker list."""
+        """Returns whether another doctor was given the same worker list."""
         return theirs.cluster == self._hello.cluster
 
     def hear(self, theirs: DoctorHello | None, message: Message) -> None:

@@ -112,7 +112,7 @@ class Measurement:
             self._loaded(took)
 
     def stalled(self) -> bool:
-        """Whether an answer is overdue."""
+        """Returns whether an answer is overdue."""
         return self.phase is not MeasurementPhase.DONE and self._clocks.steady() - self._began > STALLED_SECONDS
 
     def result(self) -> LinkQuality | None:

@@ -24,7 +24,7 @@ from tfdist.net.line_socket import LineError, LineSocket
 from tfdist.net.listener import Listener
 
 SETTLE_SECONDS = 5.0
-"""How long a host may stay out of reach after its own doctor has called here."""
+"""Seconds that a host may stay out of reach after its own doctor has called here."""
 _FOREIGN = (DialStatus.GRPC, DialStatus.SILENT, DialStatus.STRANGER)
 
 

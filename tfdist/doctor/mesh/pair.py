@@ -54,7 +54,7 @@ class Pair:
 
     @property
     def key(self) -> tuple[int, int]:
-        """What identifies it among all pairs."""
+        """The key that identifies it among all pairs."""
         return self.sources[0], self.target
 
     def to_json(self) -> dict[str, Any]:

@@ -21,7 +21,7 @@ OPTIONS = ("calibration", "calibration_data", "max_drop", "metric")
 def choose_calibration(
     form: ArtifactFormat, options: Mapping[str, Any], model: ModelChoice, data: DataChoice | None
 ) -> CalibrationRequest | None:
-    """What the options of `OPTIONS` ask for; None for a format that is not calibrated.
+    """Returns what the options of `OPTIONS` ask for; None for a format that is not calibrated.
 
     The samples are those that a run was trained on, in the order of its first epoch and without augmentation; without a
     run, those that the artefact is tried with.

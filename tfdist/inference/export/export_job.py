@@ -49,7 +49,7 @@ class ExportStopped(TfdistError):
 def request_of(
     form: str, model: ModelChoice, data: DataChoice | None, target: ExportTarget, **options: Any
 ) -> ExportRequest:
-    """What the process of an export is asked.
+    """Returns what the process of an export is asked.
 
     Args:
         form: A name of `FORMATS`.

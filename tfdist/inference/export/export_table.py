@@ -1,4 +1,4 @@
-"""What `tfdist export` prints of an artefact beside Keras."""
+"""The output of `tfdist export`: what it prints of an artefact beside Keras."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def render(result: Mapping[str, Any], shown: str) -> str:
 
 
 def excess(result: Mapping[str, Any]) -> str:
-    """What is beyond what is allowed, in words, or why nothing can be."""
+    """Returns what is beyond what is allowed, in words, or why nothing can be."""
     if is_beyond(result):
         return f"what was written is not what Keras computes: {_difference_beyond(result)}"
     return f"whatever was written would pass, as {result['shows_nothing']}"
 
 
 def is_beyond(result: Mapping[str, Any]) -> bool:
-    """Whether something differs by more than is allowed. A NaN is no number below the tolerance."""
+    """Returns whether something differs by more than is allowed. A NaN is no number below the tolerance."""
     is_close = all(one["difference"] <= result["tolerance"] for one in result["outputs"])
     return not is_close or not result.get("held", True)
 
@@ -42,7 +42,7 @@ def _difference_beyond(result: Mapping[str, Any]) -> str:
 
 
 def next_step(result: Mapping[str, Any], form: ArtifactFormat) -> str:
-    """What to do about that."""
+    """Returns what to do about that."""
     if not is_beyond(result):
         return "Export a trained model, or give samples of which its outputs differ by --data."
     choice = "another --format"
@@ -103,7 +103,7 @@ def _floats(result: Mapping[str, Any]) -> list[str]:
 
 
 def _warning(result: Mapping[str, Any]) -> list[str]:
-    """What is said where the comparison is none."""
+    """Returns what is said where the comparison is none."""
     return [f"  this shows nothing: {result['shows_nothing']}"] if result["shows_nothing"] else []
 
 

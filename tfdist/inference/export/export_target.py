@@ -17,7 +17,7 @@ _FIRST = 1
 
 @dataclass(frozen=True)
 class ExportTarget:
-    """What is made.
+    """The target of an export: what is made.
 
     Attributes:
         path: The file, or the folder: absolute.

@@ -19,7 +19,7 @@ _LEFT_OUT = ("earlystopping", "pruning")
 
 @dataclass(frozen=True)
 class PruningChoice:
-    """How a model is pruned.
+    """The choice of how a model is pruned.
 
     Attributes:
         structure: What is pruned together, as `Structure.of` reads it.
@@ -83,7 +83,7 @@ def with_config(
 
 
 def fine_tuning_config(config: RunConfig, weights: str, asked: PruningChoice) -> RunConfig:
-    """What is trained.
+    """Returns what is trained.
 
     Args:
         config: That of the model's run.

@@ -21,7 +21,7 @@ from tfdist.rundir import RunDir, atomic_files
 from tfdist.rundir.run_dir_creation import create_run_dir
 
 _OF_THE_MACHINE = ("seed", "kernels")
-"""What a run that draws it, or finds it out, writes into its config."""
+"""Settings that a run which draws them, or finds them out, writes into its config."""
 
 
 def run_dir_of(output: Path) -> RunDir:
@@ -30,7 +30,7 @@ def run_dir_of(output: Path) -> RunDir:
 
 
 def report_file(run: RunDir) -> Path:
-    """What came of it; there once the file is made (JSON)."""
+    """Returns what came of it; there once the file is made (JSON)."""
     return run.path / "pruning.json"
 
 

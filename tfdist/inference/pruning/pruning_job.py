@@ -14,7 +14,7 @@ from tfdist.inference.pruning.fine_tuning_config import PruningChoice, fine_tuni
 from tfdist.training.requests.pruning_request import PruningRequest
 
 _GRACE_SECONDS = 5.0
-"""How long workers that measure may take to end when asked to; nothing of that is kept."""
+"""Seconds that workers that measure may take to end when asked to; nothing of that is kept."""
 
 
 def run_pruning(

@@ -12,7 +12,7 @@ _SIZES = (("file", "bytes"), ("file, gzipped", "compressed_bytes"), ("weights", 
 
 
 def render(result: Result) -> str:
-    """What came of a pruning, in lines."""
+    """Returns what came of a pruning, in lines."""
     return "\n".join([*model_table(result, _SIZES), "", *_layers(result), "", *_verdict(result)])
 
 

@@ -18,18 +18,19 @@ from tfdist.runtime.batches import distribute
 
 
 def size_along(leaf: Any, axis: int) -> tf.Tensor:
-    """How many rows a tensor has whose rows are along `axis`: a scalar int64 tensor."""
+    """Returns how many rows a tensor has whose rows are along `axis`: a scalar int64 tensor."""
     return _rows_of(leaf) if axis == 0 else tf.shape(leaf, out_type=tf.int64)[axis]
 
 
 def rows(batch: Any) -> tf.Tensor:
-    """How many rows `batch` holds: a scalar int64 tensor, the first dimension of its first tensor of samples."""
+    """Returns how many rows `batch` holds: a scalar int64 tensor, the first dimension of its first tensor of
+    samples."""
     leaf = _first(batch)
     return tf.constant(1, tf.int64) if leaf is None else _rows_of(leaf)
 
 
 def has_rows(leaf: Any) -> bool:
-    """Whether `leaf` is a tensor of any kind with a first dimension."""
+    """Returns whether `leaf` is a tensor of any kind with a first dimension."""
     return isinstance(leaf, tf.Tensor | tf.RaggedTensor | tf.SparseTensor) and leaf.shape.rank != 0
 
 
@@ -42,7 +43,7 @@ def changed_axis(one: Any, other: Any) -> int | None:
 
 
 def static_rows(batch: Any) -> int | None:
-    """How many rows `batch` holds, where its shape alone says so, else None."""
+    """Returns how many rows `batch` holds, where its shape alone says so, else None."""
     leaf = _first(batch)
     return None if leaf is None else leaf.shape[0]
 
@@ -53,12 +54,12 @@ def cut_along(leaf: Any, axis: int, start: Any, stop: Any) -> Any:
 
 
 def are_of_samples(leaves: Sequence[Any]) -> list[bool]:
-    """Which leaves of a batch are tensors with a row for each sample; see `distribute.are_of_samples`."""
+    """Returns which leaves of a batch are tensors with a row for each sample; see `distribute.are_of_samples`."""
     return distribute.are_of_samples([leaf.shape if has_rows(leaf) else None for leaf in leaves])
 
 
 def share_rows(batch: Any) -> bool:
-    """Whether all tensors of `batch` that have rows of samples have as many, as far as their shapes tell."""
+    """Returns whether all tensors of `batch` that have rows of samples have as many, as far as their shapes tell."""
     leaves = tf.nest.flatten(batch)
     sizes = {leaf.shape[0] for leaf, has in zip(leaves, are_of_samples(leaves), strict=True) if has}
     return len(sizes) <= 1

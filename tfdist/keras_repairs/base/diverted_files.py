@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass
 class DivertedFiles:
-    """Where the files of this process go.
+    """The place to which the files of this process go.
 
     Attributes:
         folder: Where files go that would be elsewhere; None while nothing is diverted.
@@ -19,7 +19,7 @@ class DivertedFiles:
     folder: Path | None = None
 
     def place(self, path: Any) -> Any:
-        """Where a file or folder is written; what is no path, or lies in the folder, is returned as it is."""
+        """Returns where a file or folder is written; what is no path, or lies in the folder, is returned as it is."""
         if self.folder is None or not isinstance(path, str | os.PathLike):
             return path
         below = _below(os.fspath(path))
@@ -30,7 +30,7 @@ class DivertedFiles:
         return str(place)
 
     def found(self, path: Any) -> Any:
-        """Where a file or folder is read: where it was written, if this process or the chief has."""
+        """Returns where a file or folder is read: where it was written, if this process or the chief has."""
         place = path if self.folder is None else self._place_of(path)
         return place if place is not path and os.path.exists(place) else path
 

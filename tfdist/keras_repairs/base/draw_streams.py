@@ -17,7 +17,7 @@ _SEEDS = 2**31 - 1
 
 @dataclass(frozen=True)
 class SharedSeeds:
-    """What the replicas of a strategy draw their seeds from.
+    """The source from which the replicas of a strategy draw their seeds.
 
     Attributes:
         generator: A `SeedGenerator` with a copy of its state for each replica.
@@ -57,7 +57,8 @@ class ReplicaSeeds:
         return seed
 
     def once(self, owner: Any, compute: Callable[[], tf.Tensor]) -> tf.Tensor:
-        """What the first of this worker's replicas has computed at the same place of the code; see `once_on_worker`."""
+        """Returns what the first of this worker's replicas has computed at the same place of the code; see
+        `once_on_worker`."""
         done = self._taken.get(id(owner), 0)
         self._taken[id(owner)] = done + 1
         found = self._common.get((id(owner), done))
@@ -126,7 +127,7 @@ class DrawStreams:
         self._spec = spec
 
     def of_replica(self, place: int, *, by_graph: bool = False) -> ReplicaStreams | None:
-        """What a replica draws in one trace of the step; None where the batches are of no dataset.
+        """Returns what a replica draws in one trace of the step; None where the batches are of no dataset.
 
         Args:
             place: Of the replica among those of this worker.
@@ -174,7 +175,7 @@ class ReplicaStreams:
         return self._drawn - 1
 
     def begin(self, place: int) -> tf.Tensor:
-        """How many blocks of numbers the draw at this place has taken in the steps before, a scalar int64."""
+        """Returns how many blocks of numbers the draw at this place has taken in the steps before, a scalar int64."""
         return self._streams.copies[self._place][place]
 
     def advance(self, place: int, blocks: tf.Tensor) -> None:

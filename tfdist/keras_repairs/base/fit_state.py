@@ -56,7 +56,7 @@ class FitState:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether the model is in a `fit`."""
+        """True if the model is in a `fit`."""
         return bool(self.fits)
 
     @contextlib.contextmanager
@@ -70,7 +70,7 @@ class FitState:
             self.train_logs, self.test_logs, self.reads_logs_periodically, self.periodic_logs = before
 
     def reads_logs(self, call: str) -> bool:
-        """Whether somebody is given the logs of batches of `fit`, or of `evaluate`."""
+        """Returns whether somebody is given the logs of batches of `fit`, or of `evaluate`."""
         return self.train_logs if call == "fit" else self.test_logs
 
     def note_iterator(self, iterator: Any) -> None:

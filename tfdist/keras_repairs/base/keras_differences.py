@@ -1,4 +1,4 @@
-"""What Keras does differently in the supported versions, where a repair has to do the same.
+"""The differences of Keras between the supported versions, where a repair has to do the same.
 
 Everything else that differs is in functions that the repairs call as they are; `fingerprints` has those of each
 version.
@@ -13,7 +13,7 @@ import keras
 
 
 def is_from(version: str) -> bool:
-    """Whether this Keras is `version`, such as `3.14`, or a later one."""
+    """Returns whether this Keras is `version`, such as `3.14`, or a later one."""
     return _numbers(keras.__version__) >= _numbers(version)
 
 
@@ -23,7 +23,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class KerasDifferences:
-    """What this version does.
+    """The behaviour of this version.
 
     Attributes:
         batch_metrics_begin_anew: Whether the metrics that `train_on_batch` and `test_on_batch` return are those of the

@@ -1,4 +1,4 @@
-"""What a loss knows of the call that it is computed in, with code of Keras's in between."""
+"""The facts that a loss knows of the call that it is computed in, with code of Keras's in between."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Kind(enum.Enum):
-    """How values of a whole batch follow from those of its parts."""
+    """The way in which values of a whole batch follow from those of its parts."""
 
     ROWS = "one value a sample"
     MEAN = "a mean over the samples"
@@ -19,7 +19,7 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True)
 class Treatment:
-    """How a replica's values of a loss count.
+    """The treatment of a loss: how a replica's values of it count.
 
     Attributes:
         gathers: Whether every replica takes the loss of the rows of all replicas.

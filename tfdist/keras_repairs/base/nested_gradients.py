@@ -22,7 +22,7 @@ _INSTEAD = (
 
 
 def is_nested() -> bool:
-    """Whether the gradient that is being taken will be differentiated itself: a tape records it."""
+    """Returns whether the gradient that is being taken will be differentiated itself: a tape records it."""
     return bool(record.could_possibly_record())
 
 
@@ -33,7 +33,7 @@ _UNEQUAL = (
 
 
 def is_of_unequal_shares(error: BaseException) -> bool:
-    """Whether an exception is that of `where_shares_are_equal`."""
+    """Returns whether an exception is that of `where_shares_are_equal`."""
     return _UNEQUAL in safe_str(error)
 
 

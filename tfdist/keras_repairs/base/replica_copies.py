@@ -39,17 +39,17 @@ def of_whole_batch() -> contextlib.AbstractContextManager[None]:
 
 
 def counts_once() -> bool:
-    """Whether the code that runs is that of `of_whole_batch`."""
+    """Returns whether the code that runs is that of `of_whole_batch`."""
     return REPLICA_SCOPE.get().counts_once
 
 
 def is_first_replica() -> bool:
-    """Whether the code that runs is that of the first replica of all. Call it in the context of a replica."""
+    """Returns whether the code that runs is that of the first replica of all. Call it in the context of a replica."""
     return not tf.get_static_value(tf.distribute.get_replica_context().replica_id_in_sync_group)
 
 
 def is_of_this_replica() -> bool:
-    """Whether assignments go to this replica's copy alone."""
+    """Returns whether assignments go to this replica's copy alone."""
     return REPLICA_SCOPE.get().assigns_own_copy
 
 
@@ -78,7 +78,7 @@ def own_of(values: Sequence[Any]) -> Any:
 
 
 def _place_of(context: tf.distribute.ReplicaContext) -> int:
-    """Which of this worker's replicas has the context."""
+    """Returns which of this worker's replicas has the context."""
     replica = int(tf.get_static_value(context.replica_id_in_sync_group))
     return replica - local_replicas(context.strategy).start
 

@@ -194,7 +194,7 @@ def tried_out() -> contextlib.AbstractContextManager[None]:
 
 
 def is_tried_out() -> bool:
-    """Whether the code that runs is tried out; see `tried_out`."""
+    """Returns whether the code that runs is tried out; see `tried_out`."""
     return REPLICA_SCOPE.get().is_tried_out
 
 
@@ -204,7 +204,7 @@ def of_own_loop() -> contextlib.AbstractContextManager[None]:
 
 
 def is_of_own_loop() -> bool:
-    """Whether the code that runs is that of a loop of the user's own, tried out; see `of_own_loop`."""
+    """Returns whether the code that runs is that of a loop of the user's own, tried out; see `of_own_loop`."""
     return REPLICA_SCOPE.get().is_of_own_loop
 
 
@@ -214,23 +214,24 @@ def as_replica(step: ReplicaStep) -> contextlib.AbstractContextManager[None]:
 
 
 def is_compiled_alone() -> bool:
-    """Whether the code that runs is that of `alone`, in a step that a single replica would compile as a whole."""
+    """Returns whether the code that runs is that of `alone`, in a step that a single replica would compile as a
+    whole."""
     return REPLICA_SCOPE.get().alone_draws_by_xla
 
 
 def is_alone() -> bool:
-    """Whether the code that runs is run by a replica on the whole global batch, or tried out; see `alone`."""
+    """Returns whether the code that runs is run by a replica on the whole global batch, or tried out; see `alone`."""
     return REPLICA_SCOPE.get().is_alone
 
 
 def replica_count() -> int:
-    """How many replicas the current strategy keeps in sync, or are emulated."""
+    """Returns how many replicas the current strategy keeps in sync, or are emulated."""
     emulated = emulated_replica()
     return tf.distribute.get_strategy().num_replicas_in_sync if emulated is None else emulated.count
 
 
 def replica_id() -> Any:
-    """Which replica runs the code: an int or a scalar int32 tensor. Call it in the context of a replica."""
+    """Returns which replica runs the code: an int or a scalar int32 tensor. Call it in the context of a replica."""
     emulated = emulated_replica()
     if emulated is not None:
         return emulated.index
@@ -238,7 +239,7 @@ def replica_id() -> Any:
 
 
 def is_one_of_several() -> bool:
-    """Whether the code that runs is that of one of several replicas."""
+    """Returns whether the code that runs is that of one of several replicas."""
     return not is_alone() and not tf.distribute.in_cross_replica_context() and replica_count() > 1
 
 

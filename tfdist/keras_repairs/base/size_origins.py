@@ -1,4 +1,4 @@
-"""Where a size comes from, as the graph being traced tells: from the values of the data, or from another dimension.
+"""Finds the origin of a size, as the graph being traced tells: the values of the data, or another dimension.
 
 `tf.boolean_mask` makes a size that the values decide. The length of time steps is another dimension than the batch.
 """
@@ -62,7 +62,7 @@ def sized_as(result: Any, given: Any) -> Any:
 
 
 def depends_on_data(size: Any, known: set[tuple[int, int, bool]]) -> bool:
-    """Whether a tensor that is a size is computed with an operation that selects by values.
+    """Returns whether a tensor that is a size is computed with an operation that selects by values.
 
     Args:
         size: A scalar tensor of the graph being traced.
@@ -97,7 +97,7 @@ def _what_makes(operation: tf.Operation) -> list[tuple[Any, bool]]:
 
 
 def _what_sizes(tensor: Any) -> list[tuple[Any, bool]] | None:
-    """What makes the sizes of a tensor, as `_what_makes`; None where all does from which it is computed."""
+    """Returns what makes the sizes of a tensor, as `_what_makes`; None where all does from which it is computed."""
     operation = tensor.op
     if operation.type in _BY_SIZES:
         return [(given, True) for given in operation.inputs]
@@ -113,7 +113,7 @@ def _what_sizes(tensor: Any) -> list[tuple[Any, bool]] | None:
 
 
 def _leaves_a_size_open(shape: Any) -> bool:
-    """Whether a shape may have a -1, for the size that is left."""
+    """Returns whether a shape may have a -1, for the size that is left."""
     operation = _without_casts(shape)
     value = tf.get_static_value(shape)
     if value is not None:
@@ -127,13 +127,15 @@ def _leaves_a_size_open(shape: Any) -> bool:
 
 
 def is_of_other_dimension(size: Any) -> bool:
-    """Whether a scalar tensor is a later size of a tensor whose first one is not known either, and is the batch's."""
+    """Returns whether a scalar tensor is a later size of a tensor whose first one is not known either, and is the
+    batch's."""
     source = _source(size)
     return source is not None and _is_later(*source)
 
 
 def depends_on_batch(tensor: Any) -> bool:
-    """Whether a tensor of the graph being traced follows from the batch: from its values, or from how many rows it has.
+    """Returns whether a tensor of the graph being traced follows from the batch: from its values, or from how many rows
+    it has.
 
     Sizes of other dimensions than that of the batch, variables and seeds do not.
     """
@@ -162,12 +164,13 @@ def depends_on_batch(tensor: Any) -> bool:
 
 
 def _is_handle(tensor: Any) -> bool:
-    """Whether a tensor is a variable or the like, not a value."""
+    """Returns whether a tensor is a variable or the like, not a value."""
     return tensor.dtype in (tf.resource, tf.variant)
 
 
 def _is_later(tensor: Any, dimension: int) -> bool:
-    """Whether a dimension of a tensor is another one than the batch's, which is first where it is not known either."""
+    """Returns whether a dimension of a tensor is another one than the batch's, which is first where it is not known
+    either."""
     operation = _without_casts(tensor)
     if operation is not None and operation.type == "Transpose":
         order = tf.get_static_value(operation.inputs[1])
@@ -233,7 +236,8 @@ def _without_casts(tensor: Any) -> Any:
 
 
 def _is_of_outside(operation: tf.Operation) -> bool:
-    """Whether an operation stands for a tensor that was computed before the trace, and is the same in every step."""
+    """Returns whether an operation stands for a tensor that was computed before the trace, and is the same in every
+    step."""
     if operation.type != "Placeholder":
         return False
     captures = getattr(operation.graph, "captures", ())
@@ -241,7 +245,7 @@ def _is_of_outside(operation: tf.Operation) -> bool:
 
 
 def _outside(operation: tf.Operation) -> list[Any]:
-    """What a placeholder of a function takes its value from, outside of it."""
+    """Returns what a placeholder of a function takes its value from, outside of it."""
     if operation.type != "Placeholder":
         return []
     captures = getattr(operation.graph, "captures", ())

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 @dataclass(frozen=True, eq=False)
 class BatchShare:
-    """Which samples of a global batch are a replica's.
+    """The samples of a global batch that are a replica's.
 
     A replica without samples has one row to work on nevertheless (see `batch_rows`); what that yields is left out.
 
@@ -38,12 +38,13 @@ class BatchShare:
     has_all_rows: bool = False
 
     def may_be_of_samples(self, shape: tf.TensorShape) -> bool:
-        """Whether the first dimension of `shape` may be that of the samples, which a fixed one is not among others."""
+        """Returns whether the first dimension of `shape` may be that of the samples, which a fixed one is not among
+        others."""
         return shape[0] is None or self.static_rows is not None
 
     @property
     def surely_has_samples(self) -> bool:
-        """Whether it is known while the step is traced that the replica has a sample: nothing need be left out."""
+        """True if it is known while the step is traced that the replica has a sample: nothing need be left out."""
         return self.counting is None or bool(tf.get_static_value(self.samples))
 
     def of_samples(self, value: tf.Tensor) -> tf.Tensor:
@@ -55,13 +56,13 @@ class BatchShare:
         return tf.cast(self.samples, dtype) / tf.cast(self.total, dtype)
 
     def summand_of_mean(self, mean: tf.Tensor) -> tf.Tensor:
-        """What a mean over the replica's own samples adds to the mean over the global batch."""
+        """Returns what a mean over the replica's own samples adds to the mean over the global batch."""
         return self.of_samples(mean) * self.fraction(mean.dtype)
 
 
 @dataclass(frozen=True)
 class Mode:
-    """How replicas share out a step of the user's own.
+    """The mode in which replicas share out a step of the user's own.
 
     Attributes:
         sums: Whether its losses are sums over the samples, and gradients are added up.
@@ -78,7 +79,7 @@ class Mode:
 
 @dataclass(frozen=True)
 class StepTrace:
-    """How a step is traced and computed.
+    """The settings by which a step is traced and computed.
 
     Attributes:
         compiles: Whether the model's forward and backward pass are compiled with XLA.
@@ -98,7 +99,7 @@ class StepTrace:
 
 @dataclass(frozen=True)
 class KnownUpdate:
-    """What is known of an update of a mean or a sum in a step of the user's own.
+    """The facts known of an update of a mean or a sum in a step of the user's own.
 
     Attributes:
         has_vector_of_batch: Whether its values are a vector with a size of its own, rather than some of each sample.
@@ -111,7 +112,7 @@ class KnownUpdate:
 
 @dataclass(frozen=True)
 class KnownOfStep:
-    """What a trial has shown of a step of the user's.
+    """The facts that a trial has shown of a step of the user's.
 
     Attributes:
         updates: Of means and sums, by the metric's id, in their order.
@@ -124,7 +125,7 @@ class KnownOfStep:
 
 @dataclass(eq=False)
 class StepNotes:
-    """What is noted of a step while it is traced, by whoever does it.
+    """The notes on a step while it is traced, made by whoever traces it.
 
     Attributes:
         added_losses: What layers have given to `add_loss`, by the layer's id.

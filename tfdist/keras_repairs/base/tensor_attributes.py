@@ -1,4 +1,4 @@
-"""What Keras finds behind a tensor, kept where the rows of the tensor are gathered, joined or cut.
+"""Keeps what Keras finds behind a tensor where the rows of the tensor are gathered, joined or cut.
 
 Keras hangs two things on tensors: the mask of a tensor, `_keras_mask`, and the logits that a softmax or sigmoid was
 taken of, `_keras_logits`, from which it computes a crossentropy. Of probabilities it cuts off what is close to 0 and 1,
@@ -14,7 +14,7 @@ import tensorflow as tf
 from keras.src import backend
 
 ON_TENSORS = ("_keras_mask", "_keras_logits")
-"""What Keras attaches to a tensor that has a value."""
+"""The attributes that Keras attaches to a tensor that has a value."""
 
 ACTIVATIONS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {"Softmax": tf.nn.softmax, "Sigmoid": tf.nn.sigmoid}
 """The operations whose inputs Keras takes for logits."""

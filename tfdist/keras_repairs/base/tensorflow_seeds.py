@@ -23,7 +23,7 @@ from tfdist.keras_repairs.base.replica_step import REPLICA_SCOPE
 from tfdist.keras_repairs.base.spare_generators import make_generator
 
 _OTHER_NUMBERS = 0x2545F491
-"""What tells these seeds from those of Keras's global generator, which begins with the same one."""
+"""The number that tells these seeds from those of Keras's global generator, which begins with the same one."""
 
 _SHARED: AttachedValue[SharedSeeds] = AttachedValue("shared_tensorflow_seeds")
 
@@ -49,7 +49,8 @@ def drawing_from(
 
 
 def once_on_worker(owner: Any, compute: Callable[[], tf.Tensor]) -> tf.Tensor:
-    """What the first of this worker's replicas computes, for all of them; they come here in turn, equally often.
+    """Returns what the first of this worker's replicas computes, for all of them; they come here in turn, equally
+    often.
 
     Args:
         owner: Of whom the code asks; each counts its own.

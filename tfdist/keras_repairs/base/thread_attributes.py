@@ -60,7 +60,8 @@ def inherited(function: Function) -> Function:
 
 
 def in_other_thread(function: Callable[[], Result], name: str) -> Result:
-    """What `function` returns in a thread of its own, which has the state that Keras keeps for this one meanwhile.
+    """Returns what `function` returns in a thread of its own, which has the state that Keras keeps for this one
+    meanwhile.
 
     Raises:
         Exception: What it raises.
@@ -151,7 +152,7 @@ class _Handover:
 
 
 def _of_this_thread() -> tuple[dict[str, Any], ...]:
-    """What Keras keeps for the thread that asks, to read and to change."""
+    """Returns what Keras keeps for the thread that asks, to read and to change."""
     return vars(global_state.GLOBAL_STATE_TRACKER), vars(global_state.GLOBAL_SETTINGS_TRACKER)
 
 
@@ -161,7 +162,7 @@ def _copied(attributes: Attributes) -> dict[str, Any]:
 
 
 def _is_unchanged(value: Any, before: Any) -> bool:
-    """Whether nothing was set; contents are not compared, which may be tensors."""
+    """Returns whether nothing was set; contents are not compared, which may be tensors."""
     if not _is_container(value) or type(value) is not type(before) or len(value) != len(before):
         return value is before
     if isinstance(value, dict):

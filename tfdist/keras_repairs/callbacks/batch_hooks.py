@@ -24,22 +24,23 @@ _KNOWN = ("keras.", "tfdist.")
 
 
 def any_watches(callbacks: Iterable[Any]) -> bool:
-    """Whether one of `callbacks` looks at training batches."""
+    """Returns whether one of `callbacks` looks at training batches."""
     return any(_watches_batches(callback) for callback in callbacks)
 
 
 def any_reads_test_logs(callbacks: Iterable[Any]) -> bool:
-    """Whether one of `callbacks` is given the logs of batches of an evaluation."""
+    """Returns whether one of `callbacks` is given the logs of batches of an evaluation."""
     return any(_has_own(callback, "on_test_batch_end") for callback in callbacks if not _ignores_batches(callback))
 
 
 def any_reads_logs_periodically(callbacks: Iterable[Any]) -> bool:
-    """Whether one of `callbacks` says with `reads_logs_periodically` that it shows some logs of training batches."""
+    """Returns whether one of `callbacks` says with `reads_logs_periodically` that it shows some logs of training
+    batches."""
     return any(getattr(callback, "reads_logs_periodically", False) for callback in callbacks)
 
 
 def any_may_stop(callbacks: Iterable[Any], phase: Phase) -> bool:
-    """Whether one of `callbacks` may decide something at a batch of `phase`, such as to stop.
+    """Returns whether one of `callbacks` may decide something at a batch of `phase`, such as to stop.
 
     Args:
         callbacks: Any callbacks.
@@ -72,7 +73,7 @@ def _has_own(callback: Any, name: str) -> bool:
 
 
 def _is_users(callback: Any, name: str) -> bool:
-    """Whether the user wrote the method: in a class of their own, or as a function given to LambdaCallback."""
+    """Returns whether the user wrote the method: in a class of their own, or as a function given to LambdaCallback."""
     if name in vars(callback):
         return True
     owner = next((cls for cls in type(callback).__mro__ if name in vars(cls)), None)

@@ -152,7 +152,7 @@ def _check_orbax(given: Sequence[Any], strategy: tf.distribute.Strategy) -> None
 
 
 def _check_savers(kept: Sequence[Any], strategy: tf.distribute.Strategy) -> None:
-    """Where workers hold parts of what is saved, all of them come to every checkpoint."""
+    """Checks that all workers come to every checkpoint, where they hold parts of what is saved."""
     own = accumulator_reduction.checkpoint_frequency_digest(kept, with_epochs=True)
     if len(set(all_gather(np.int32(own), strategy).tolist())) > 1:
         raise UsageError(

@@ -59,7 +59,7 @@ def on_chief(callback: AnyCallback) -> AnyCallback:
 
 
 def runs_here(callback: Any, is_chief: bool) -> bool:
-    """Whether a callback that all workers were given runs on this one."""
+    """Returns whether a callback that all workers were given runs on this one."""
     if is_chief:
         return True
     placement = _PLACEMENT.get(callback)

@@ -30,7 +30,7 @@ Logs = Mapping[str, Any] | None
 
 @dataclass(frozen=True)
 class DecisionPoints:
-    """What the callbacks of a `fit`, `evaluate` or `predict` may decide, so that workers must agree on it, and when.
+    """The decisions that callbacks of a `fit`, `evaluate` or `predict` may take, so that workers must agree, and when.
 
     Attributes:
         train: Whether some callback may stop the training at a batch.
@@ -58,7 +58,7 @@ class DecisionPoints:
 
     @classmethod
     def of(cls, callbacks: Sequence[Any], *, has_bar: bool = False, trains: bool = True) -> DecisionPoints:
-        """What must be agreed on with `callbacks`.
+        """Returns what must be agreed on with `callbacks`.
 
         Args:
             callbacks: Those of one worker.
@@ -87,14 +87,14 @@ class DecisionPoints:
 
     @classmethod
     def of_row(cls, row: Sequence[int]) -> DecisionPoints:
-        """What `to_row` gave."""
+        """Returns what `to_row` gave."""
         told = dict(zip((field.name for field in fields(cls)), row, strict=True))
         flags: dict[str, Any] = {name: bool(value) for name, value in told.items()}
         return cls(**(flags | {"backups": told["backups"]}))
 
     @classmethod
     def of_any(cls, workers: Sequence[DecisionPoints]) -> DecisionPoints:
-        """What must be agreed on with the callbacks of all workers, which may differ."""
+        """Returns what must be agreed on with the callbacks of all workers, which may differ."""
         return cls.of_row([max(values) for values in zip(*(points.to_row() for points in workers), strict=True)])
 
 
@@ -170,7 +170,7 @@ class ChiefDecisions(keras.callbacks.Callback):
 
 
 def _restores_best(callback: Any) -> bool:
-    """Whether a callback sets, at the end of the training, the weights of the best epoch."""
+    """Returns whether a callback sets, at the end of the training, the weights of the best epoch."""
     return isinstance(callback, keras.callbacks.EarlyStopping) and callback.restore_best_weights
 
 

@@ -20,7 +20,7 @@ _WRITERS = {
 
 
 def only_writes(callback: Any) -> bool:
-    """Whether a callback is one of a library's that leave model and training alone."""
+    """Returns whether a callback is one of a library's that leave model and training alone."""
     kind = type(callback)
     package, _, _ = kind.__module__.partition(".")
     return kind.__name__ in _WRITERS.get(package, ())

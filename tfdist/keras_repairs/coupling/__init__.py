@@ -1,4 +1,4 @@
-"""What couples the rows of a batch: the result for one sample depends on the others, which other replicas hold.
+"""Couplings of the rows of a batch: the result for one sample depends on the others, which other replicas hold.
 
 Every replica computes it on the rows of all replicas, as one replica would, and gets the gradients of its own rows.
 

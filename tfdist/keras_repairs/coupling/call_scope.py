@@ -1,4 +1,4 @@
-"""What is known of the call of the user's code that runs, and is noted where it is traced or runs on all rows."""
+"""The facts on the running call of the user's code, and the notes made where it is traced or runs on all rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tfdist.keras_repairs.base.step_parts import KnownUpdate
 
 @dataclass(frozen=True)
 class TracedDraw:
-    """What a trace has shown of a draw.
+    """The facts that a trace has shown of a draw.
 
     Attributes:
         sizes: Those of the draw; None where they are not known in a batch of any size.
@@ -25,7 +25,7 @@ class TracedDraw:
     axis: int | None
 
     def is_of(self, sizes: Sequence[Any]) -> bool:
-        """Whether a draw with these sizes may be this one."""
+        """Returns whether a draw with these sizes may be this one."""
         return len(sizes) == len(self.sizes) and all(
             expected in (None, size) for expected, size in zip(self.sizes, sizes, strict=True)
         )
@@ -41,7 +41,7 @@ Trace = Callable[[], Draws | None]
 
 
 class Place:
-    """Where in a call the code stands that runs now, and what it has done there.
+    """The place in a call at which the code that runs now stands, and what it has done there.
 
     Args:
         path: The loops and branches around it.

@@ -1,4 +1,4 @@
-"""What layers give to `add_loss` where it goes to no step: while they run on all rows, or are tried out."""
+"""Collects what layers give to `add_loss` where it goes to no step: while they run on all rows, or are tried out."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def collecting() -> Iterator[Losses]:
 
 
 def collected() -> Losses | None:
-    """Where losses are collected now; None where a step has them."""
+    """Returns where losses are collected now; None where a step has them."""
     return CALL_SCOPE.get().losses
 
 
@@ -35,5 +35,5 @@ def marked_as_mean(term: tf.Tensor) -> tf.Tensor:
 
 
 def is_mean(term: Any) -> bool:
-    """Whether a term is known to be a mean over samples."""
+    """Returns whether a term is known to be a mean over samples."""
     return bool(_IS_MEAN.get(term))

@@ -15,7 +15,7 @@ _RATIOS = (keras.losses.dice, keras.losses.tversky)
 
 
 def couples_rows(loss: Any, y_pred: Any) -> bool:
-    """Whether `loss` is one of Keras's that takes a sample's value by the other samples of its batch.
+    """Returns whether `loss` is one of Keras's that takes a sample's value by the other samples of its batch.
 
     Besides those that always do, it is any whose axis is that of the samples, as the last one is of predictions with no
     other.

@@ -1,4 +1,4 @@
-"""What the user declares of a loss, a function or a layer: gathered, a mean over the samples, or a sum over them."""
+"""The user's declarations of a loss, a function or a layer: gathered, a mean over the samples, or a sum over them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tfdist.keras_repairs.coupling.whole_batch import whole_batch_for_rows
 
 
 class Declared(enum.Enum):
-    """What is declared of the result for a batch."""
+    """The declaration of the result for a batch."""
 
     GATHERED = "gathered"
     AVERAGED = "averaged"
@@ -97,7 +97,7 @@ class DeclaredFunction:
 
 
 def declared_of(loss: Any) -> Declared | None:
-    """What is declared of a loss object, or of the function that it calls."""
+    """Returns what is declared of a loss object, or of the function that it calls."""
     for part in (loss, getattr(loss, "fn", None)):
         if isinstance(part, DeclaredLoss | DeclaredFunction):
             return part.declared

@@ -59,7 +59,8 @@ def call(original: Function) -> Function:
 
 
 def _built_by_call(layer: Any, original: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What a layer returns that is built by its call, in a step that was to find it built: it is tried out afterwards.
+    """Returns what a layer returns that is built by its call, in a step that was to find it built: it is tried out
+    afterwards.
 
     Raises:
         TraceAgain: It has to be called with the rows of all replicas, on which all of them must agree.
@@ -80,7 +81,7 @@ def _built_by_call(layer: Any, original: Function, args: tuple[Any, ...], kwargs
 
 
 def _may_couple(layer: Any) -> bool:
-    """Whether it is not known of a layer that its rows are independent, or exact by another repair."""
+    """Returns whether it is not known of a layer that its rows are independent, or exact by another repair."""
     if isinstance(layer, _OF_KERAS):
         return True
     if isinstance(layer, keras.Model) or type(layer).__module__.startswith("tfdist."):
@@ -91,7 +92,7 @@ def _may_couple(layer: Any) -> bool:
 
 
 def _verdict(layer: Any, original: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallVerdict:
-    """What is known of a layer that is called in this way, or found out now."""
+    """Returns what is known of a layer that is called in this way, or found out now."""
     if not _may_couple(layer):
         return CallVerdict()
     if not settings_of(tf.distribute.get_strategy()).gather:
@@ -122,7 +123,7 @@ def _verdict_of_trial(layer: Any, original: Function, args: tuple[Any, ...], kwa
 
 
 def is_for_training(kwargs: dict[str, Any]) -> bool:
-    """Whether a layer is called for training: by its argument, or by that of the layer around it."""
+    """Returns whether a layer is called for training: by its argument, or by that of the layer around it."""
     given = kwargs.get("training")
     if given is None:
         given = getattr(global_state.get_global_attribute("current_call_ctx"), "training", None)

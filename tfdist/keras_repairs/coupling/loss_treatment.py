@@ -1,4 +1,4 @@
-"""How replicas share out a loss: as values of single samples, a mean or a sum; or else gathered."""
+"""Decides how replicas share out a loss: as values of single samples, a mean or a sum; or else gathered."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tfdist.keras_repairs.model_checks.refusals import reduces_itself
 from tfdist.runtime.strategy_settings import settings_of
 
 _VERDICTS: AttachedValue[dict[str, Verdict]] = AttachedValue("loss_verdicts")
-"""What trials of a loss have shown, by the shapes and dtypes that it was called with."""
+"""The verdicts of trials of a loss, by the shapes and dtypes that it was called with."""
 
 
 _GATHERED = Treatment(gathers=True)
@@ -33,7 +33,7 @@ _DECLARED = {
 
 
 def treatment_of(loss: keras.losses.Loss, y_true: Any, y_pred: Any) -> Treatment:
-    """How `loss` is to be shared out, called with these targets and predictions in the context of a replica.
+    """Returns how `loss` is to be shared out, called with these targets and predictions in the context of a replica.
 
     The user's losses are tried out when they are first called with tensors of a kind.
 
@@ -74,7 +74,8 @@ def get_loss(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def is_of_keras(loss: Any) -> bool:
-    """Whether a loss and the function that it calls are Keras's, or it is that of a distillation, likewise known."""
+    """Returns whether a loss and the function that it calls are Keras's, or it is that of a distillation, likewise
+    known."""
     if isinstance(loss, SoftTargets):
         return True
     parts = [type(loss), getattr(loss, "fn", type(loss))]

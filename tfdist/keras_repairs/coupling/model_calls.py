@@ -52,7 +52,8 @@ def call(original: Function) -> Function:
 
 
 def _may_couple(model: keras.Model) -> bool:
-    """Whether a model does anything between its layers that is not Keras's own, or moves the rows to another axis."""
+    """Returns whether a model does anything between its layers that is not Keras's own, or moves the rows to another
+    axis."""
     owner = next(kind for kind in type(model).__mro__ if "call" in vars(kind))
     if not owner.__module__.startswith(("keras.src.", "tfdist.")):
         return True
@@ -61,7 +62,7 @@ def _may_couple(model: keras.Model) -> bool:
 
 
 def _moves_rows(layer: keras.Layer) -> bool:
-    """Whether a layer returns rows along another axis than the first, by which the next one may couple them."""
+    """Returns whether a layer returns rows along another axis than the first, by which the next one may couple them."""
     outputs = [tensor for node in layer._inbound_nodes for tensor in node.output_tensors]
     return any(len(tensor.shape) > 1 and tensor.shape[0] is not None and None in tensor.shape for tensor in outputs)
 

@@ -1,4 +1,4 @@
-"""Which outputs of a call on the rows of all replicas have rows of the batch, of which each replica takes its own."""
+"""Finds the outputs of a call on all replicas' rows that have rows of the batch; each replica takes its own of them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def of_call(
 
 
 def _is_multiple(output: Any, total: int) -> bool:
-    """Whether any size of a tensor may be that of the batch, or several times as large."""
+    """Returns whether any size of a tensor may be that of the batch, or several times as large."""
     return output.shape.rank is None or any(size is None or size % total == 0 for size in output.shape)
 
 
@@ -89,7 +89,7 @@ def axes_of_rows(call: Call, values: Any, are_rows: Sequence[bool], outputs: Seq
 
 
 def _is_open(output: Any) -> bool:
-    """Whether a size of a tensor is not known."""
+    """Returns whether a size of a tensor is not known."""
     return has_rows(output) and None in tuple(output.shape)
 
 

@@ -90,7 +90,7 @@ def eager_predictions(model: keras.Model, step_function: Step) -> Step:
 
 
 def _have_rows(step_function: Step, data: Any) -> bool | None:
-    """Whether all that a step returns has rows of the batch; None where it cannot be traced."""
+    """Returns whether all that a step returns has rows of the batch; None where it cannot be traced."""
     are_rows = [has_rows(leaf) for leaf in tf.nest.flatten(data)]
     with alone(), random_state.kept():
         outputs = traced_outputs(step_function, data, are_rows)

@@ -158,7 +158,7 @@ def _say_whole(name: str, model: keras.Model, found: str) -> None:
 
 
 def kind_of(data: Any) -> str:
-    """What decides how a step computes with its data, but for the number of rows and the values."""
+    """Returns what decides how a step computes with its data, but for the number of rows and the values."""
     return str(tf.nest.map_structure(_kind, data))
 
 

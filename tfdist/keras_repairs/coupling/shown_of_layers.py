@@ -1,4 +1,4 @@
-"""What trials and traces of a layer have shown, attached to the layer."""
+"""The facts that trials and traces of a layer have shown, attached to the layer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tfdist.keras_repairs.coupling.trials.loss_trial import Verdict
 
 @dataclass
 class ShownOfLayer:
-    """What is known of a layer, or of a model, by the way in which it was called.
+    """The facts known of a layer, or of a model, by the way in which it was called.
 
     Attributes:
         as_layer: What trials of it as a layer have shown.
@@ -31,5 +31,5 @@ _SHOWN: AttachedValue[ShownOfLayer] = AttachedValue("shown_of_layer")
 
 
 def shown_of(layer: object) -> ShownOfLayer:
-    """What is known of a layer, to be read and added to."""
+    """Returns what is known of a layer, to be read and added to."""
     return _SHOWN.get_or_make(layer, ShownOfLayer)

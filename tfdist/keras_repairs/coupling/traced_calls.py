@@ -1,4 +1,4 @@
-"""Which sizes of draws are that of the batch, in steps whose sizes are plain numbers.
+"""Finds out which sizes of draws are that of the batch, in steps whose sizes are plain numbers.
 
 In steps that run eagerly, or are traced for one size of batch, a size does not tell where it comes from. There a call
 of the user's code is traced once more, for a batch of any size, which computes nothing. A draw of the trace and one of
@@ -52,7 +52,7 @@ def call(original: Function) -> Function:
 
 
 def traced_draw(sizes: Sequence[Any], step: ReplicaStep) -> TracedDraw | None:
-    """What a trace has shown of the next draw of the call that runs; None where it has shown nothing."""
+    """Returns what a trace has shown of the next draw of the call that runs; None where it has shown nothing."""
     scope = CALL_SCOPE.get()
     if scope.trace is None or scope.place is None or step.share.static_rows is None:
         return None
@@ -62,8 +62,8 @@ def traced_draw(sizes: Sequence[Any], step: ReplicaStep) -> TracedDraw | None:
 
 
 def known_rows(values: Any, step: ReplicaStep) -> tuple[bool, ...] | None:
-    """Which leaves have the samples as their first dimension, of what is gathered next: as a trace has shown it of the
-    call that runs, or a trial of the step; None where that is not known, or sizes tell.
+    """Returns which leaves have the samples as their first dimension, of what is gathered next: as a trace has shown it
+    of the call that runs, or a trial of the step; None where that is not known, or sizes tell.
     """
     scope, leaves = CALL_SCOPE.get(), tf.nest.flatten(values)
     if step.share.static_rows is None:
@@ -83,7 +83,7 @@ def note_rows(values: Any) -> None:
 
 
 def known_update(metric: Any) -> KnownUpdate | None:
-    """What a trace has shown of the next update of a mean or a sum in the call that runs."""
+    """Returns what a trace has shown of the next update of a mean or a sum in the call that runs."""
     scope = CALL_SCOPE.get()
     if scope.trace is None or scope.place is None:
         return None
@@ -111,7 +111,7 @@ def parts_of_call(kind: str) -> Callable[[Any], contextlib.AbstractContextManage
 
 
 def is_noting() -> bool:
-    """Whether the code that runs is traced for its draws."""
+    """Returns whether the code that runs is traced for its draws."""
     return CALL_SCOPE.get().noted is not None
 
 

@@ -33,7 +33,7 @@ class NeedsAllRows(Exception):
 
 @dataclass(frozen=True)
 class Places:
-    """Where the rows of this replica are among those of all, for each tensor that has rows; scalar int64 tensors.
+    """The places of this replica's rows among those of all, for each tensor that has rows; scalar int64 tensors.
 
     Attributes:
         starts: The place of the first one.
@@ -97,7 +97,7 @@ class WholeBatch:
         return changed(output, cut) if isinstance(output, tf.Tensor) else cut(output)
 
     def _rows_each(self, output: Any, axis: int) -> tf.Tensor:
-        """How many rows of `output` there are to one of the batch."""
+        """Returns how many rows of `output` there are to one of the batch."""
         rows = batch_rows.size_along(output, axis)
         check = tf.debugging.assert_equal(
             rows % self.total,
@@ -184,7 +184,8 @@ def whole_batch_for_rows(value: Any, known: Sequence[bool] | None = None) -> Who
 
 
 def which_gathered(leaves: Sequence[Any], step: ReplicaStep | None) -> list[bool]:
-    """Which tensors have the samples as their first dimension, the same on all replicas, which gather them together.
+    """Returns which tensors have the samples as their first dimension, the same on all replicas, which gather them
+    together.
 
     A fixed first dimension among open ones is not that of the samples: a table, say. In steps that run eagerly every
     size is a number, and a table may have as many rows as one replica has samples, and another replica has not: there a

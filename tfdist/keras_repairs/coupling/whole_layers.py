@@ -17,7 +17,7 @@ Function = Callable[..., Any]
 
 
 def call_with_all_rows(call: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What `call` returns for the rows of this replica, called with those of all.
+    """Returns what `call` returns for the rows of this replica, called with those of all.
 
     What it assigns to variables is the same on all replicas. What it adds to the losses is the loss of the global batch
     on every replica, and counts once.

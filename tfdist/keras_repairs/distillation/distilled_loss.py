@@ -30,7 +30,7 @@ _IS_DISTILLED: AttachedValue[bool] = AttachedValue("is_distilled")
 
 @dataclass(frozen=True)
 class SoftTerm:
-    """What the teacher adds to the loss of one output.
+    """The term that the teacher adds to the loss of one output.
 
     Attributes:
         loss: The loss.
@@ -43,7 +43,7 @@ class SoftTerm:
 
 @dataclass(frozen=True)
 class Distillation:
-    """How a model learns from a teacher.
+    """The way in which a model learns from a teacher.
 
     Attributes:
         alpha: How much the teacher counts, from 0 to 1; the labels count the rest.
@@ -110,7 +110,7 @@ def distill(model: Any, distillation: Distillation) -> None:
 
 
 def is_distilled(method: Any) -> bool:
-    """Whether a method of a model is one that `distill` has given it."""
+    """Returns whether a method of a model is one that `distill` has given it."""
     return bool(_IS_DISTILLED.get(method))
 
 

@@ -9,12 +9,12 @@ import keras
 from keras import ops
 
 Kind = Literal["categorical", "binary"]
-"""Whether the last axis has the classes of one choice, or values that are each a choice between two."""
+"""True if the last axis has the classes of one choice, or values that are each a choice between two."""
 
 
 @dataclass(frozen=True)
 class Softening:
-    """What an output of student and teacher is.
+    """The form of an output of student and teacher.
 
     Attributes:
         kind: Which choice it is.

@@ -49,7 +49,7 @@ def whole_alone(original: Function) -> Function:
 
 
 def _sharded_in(saved: Any) -> Iterator[str]:
-    """What there is of which each worker has a shard, in words."""
+    """Yields what there is of which each worker has a shard, in words."""
     for found in graph_view.ObjectGraphView(saved).breadth_first_traversal()[0]:
         if isinstance(found, keras.optimizers.Optimizer) and is_sharded(found):
             yield f"the state of the optimizer {found.name!r} is cut"

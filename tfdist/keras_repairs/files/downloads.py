@@ -18,7 +18,7 @@ from tfdist.errors import DataError
 Function = Callable[..., Any]
 
 LOCK_SECONDS = 3600.0
-"""How long a worker waits for another one's download."""
+"""Seconds that a worker waits for another one's download."""
 
 _POLL_SECONDS = 0.2
 

@@ -17,7 +17,7 @@ Naming = Callable[[str, Path], contextlib.AbstractContextManager[None]]
 
 
 def is_in_bucket(filepath: Any) -> bool:
-    """Whether Keras is to read or write a file that it cannot reach, and tfdist can.
+    """Returns whether Keras is to read or write a file that it cannot reach, and tfdist can.
 
     Raises:
         UsageError: Neither of them can.

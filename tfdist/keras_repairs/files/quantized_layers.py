@@ -1,4 +1,4 @@
-"""What Keras leaves out of the file of a model with quantized layers, and cannot load it without.
+"""Adds to the file of a model with quantized layers what Keras leaves out, and cannot load it without.
 
 A layer's config has its own dtype policy alone. Of an attention layer whose four projections are quantized the file
 says nothing, and Keras cannot load it again ("expected 2 variables, but received 0"). A map of policies by path, as the

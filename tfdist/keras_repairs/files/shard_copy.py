@@ -40,7 +40,7 @@ from tfdist.sharding.sharding_mode import WHOLE_BELOW
 
 
 def is_shared(model: Any, strategy: tf.distribute.Strategy) -> bool:
-    """Whether workers have shards of a built model or of its optimizers; the same on all of them."""
+    """Returns whether workers have shards of a built model or of its optimizers; the same on all of them."""
     return worker_count(strategy) > 1 and bool(shards_of(model))
 
 
@@ -82,7 +82,7 @@ class _Shared:
         return self.writing.size(worker) * self.dtype.itemsize
 
     def written(self, worker: int) -> NDArray[np.uint8]:
-        """What this worker writes."""
+        """Returns what this worker writes."""
         start, stop = (place * self.dtype.itemsize for place in self.writing.span(worker))
         return bytes_of(self.read())[start:stop]
 
@@ -208,7 +208,7 @@ class _Structure:
 
 
 def _stand_ins(groups: Sequence[Group], shared: Sequence[_Shared | None]) -> Iterator[np.ndarray]:
-    """What is written for each value: zeros for one that is shared, which take no memory in the file."""
+    """Yields what is written for each value: zeros for one that is shared, which take no memory in the file."""
     for value, each in zip(values_of(groups), shared, strict=True):
         yield array_of(value) if each is None else np.zeros(each.shape, each.dtype)
 
@@ -239,7 +239,7 @@ def _known(begin: int | None) -> int:
 
 
 def _offset(begin: int, gaps: Sequence[Segment]) -> int:
-    """Where in the rest the byte of a place in the file is."""
+    """Returns where in the rest the byte of a place in the file is."""
     gap = next(gap for gap in gaps if gap.begin <= begin < gap.begin + gap.size)
     return gap.offset + begin - gap.begin
 
@@ -249,6 +249,6 @@ def _dtype(value: Any) -> np.dtype:
 
 
 def _is_large(variable: Any) -> bool:
-    """Whether a weight that all workers have in full is large enough to be shared."""
+    """Returns whether a weight that all workers have in full is large enough to be shared."""
     is_of_all = isinstance(variable._value, tf.distribute.DistributedValues)
     return is_of_all and int(np.prod(variable.shape)) >= WHOLE_BELOW

@@ -46,7 +46,7 @@ def persistent_state(model: keras.Model) -> dict[str, ReplicaCopies]:
 
 
 def transient_state(model: keras.Model, *, metrics: bool) -> dict[str, ReplicaCopies]:
-    """What an evaluation changes: seeds and metrics, by name.
+    """Returns what an evaluation changes: seeds and metrics, by name.
 
     Args:
         model: Built and compiled, with its metrics.
@@ -89,7 +89,7 @@ def build(model: keras.Model, dataset: Any) -> None:
 
 
 def optimizer_sizes(model: keras.Model) -> list[int]:
-    """How many variables each optimizer of `model` has; 0 before it is built."""
+    """Returns how many variables each optimizer of `model` has; 0 before it is built."""
     return [len(optimizer.variables) if optimizer.built else 0 for optimizer in optimizers_of(model)]
 
 

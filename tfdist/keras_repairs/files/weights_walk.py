@@ -1,4 +1,4 @@
-"""Which variables Keras stores where in a file of weights, found by its own walk over a model."""
+"""Finds which variables Keras stores where in a file of weights, by its own walk over a model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Metadata = Mapping[str, str] | None
 
 @dataclass(frozen=True)
 class Group:
-    """What one layer, metric or optimizer stores.
+    """The values that one layer, metric or optimizer stores.
 
     Attributes:
         path: Its place in the file.
@@ -106,7 +106,7 @@ def write_groups(file: Any, groups: Sequence[Group], arrays: Iterator[Any]) -> N
 
 
 def layout_of(group: Group) -> object:
-    """What the file's own bytes, and the places of the values in it, depend on."""
+    """Returns what the file's own bytes, and the places of the values in it, depend on."""
     return group.path, group.metadata, [(key, *_kind(value)) for key, value in group.values.items()]
 
 

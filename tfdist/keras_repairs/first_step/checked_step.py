@@ -46,7 +46,7 @@ class TracedStep(Protocol):
 
 @dataclass
 class Sharing:
-    """How the replicas share out a step.
+    """The way in which the replicas share out a step.
 
     Attributes:
         is_whole: Whether each of them runs all of it, as a check has found that anything less is not exact.
@@ -88,7 +88,7 @@ class CheckedStep:
 
     @property
     def is_off(self) -> bool:
-        """Whether nothing is checked, or everything that was asked for last."""
+        """True if nothing is checked, or everything that was asked for last."""
         return settings_of(self._strategy).check == "off" or not settings_of(self._strategy).gather
 
     def note_batches(self, spec: Any) -> None:
@@ -101,11 +101,11 @@ class CheckedStep:
             self._sharing.streams.note_batches(spec)
 
     def knows(self, spec: Any) -> bool:
-        """Whether a step with batches of an iterator with this spec is checked already, or is not to be."""
+        """Returns whether a step with batches of an iterator with this spec is checked already, or is not to be."""
         return self.is_off or spec in self._known
 
     def is_due(self, batch: Any) -> bool:
-        """Whether a step with such a batch has not been checked yet, and is to be."""
+        """Returns whether a step with such a batch has not been checked yet, and is to be."""
         if self.is_off:
             return False
         if not _is_of_replicas(batch, self._strategy):
@@ -156,7 +156,7 @@ class CheckedStep:
         return True
 
     def _refused(self, batch: Any, step: TracedStep) -> tuple[UnsupportedError | None, Any]:
-        """Why replicas cannot share the step out, as its trace has said, and the function that was traced.
+        """Returns why replicas cannot share the step out, as its trace has said, and the function that was traced.
 
         Raises:
             UnsupportedError: They cannot run it whole either, or are not to.
@@ -180,7 +180,8 @@ class CheckedStep:
         self._refusal = None
 
     def _hindrance(self, function: Any, batch: Any) -> str:
-        """Why the step cannot be made once more for a check, as far as this worker knows; empty where it can."""
+        """Returns why the step cannot be made once more for a check, as far as this worker knows; empty where it
+        can."""
         if self._sharing.draws_own:
             return "it draws random numbers without a seed for each sample"
         if function is None and not all(each.built for each in optimizers_of(self._model)):
@@ -226,7 +227,7 @@ class CheckedStep:
         )
 
     def _agreed(self, finding: Finding | None) -> Finding | None:
-        """What some worker has found; each of them names what it found itself."""
+        """Returns what some worker has found; each of them names what it found itself."""
         found = bool(all_reduce(float(finding is not None), "max", self._strategy))
         return (finding or Finding("what another worker computes", 0.0, 0.0)) if found else None
 
@@ -275,7 +276,8 @@ def _is_of_replicas(batch: Any, strategy: tf.distribute.Strategy) -> bool:
 
 
 def _is_sparse(batch: Any, strategy: tf.distribute.Strategy) -> bool:
-    """Whether there is a sparse tensor among the data of a batch, which the rows of all replicas cannot be made of."""
+    """Returns whether there is a sparse tensor among the data of a batch, which the rows of all replicas cannot be made
+    of."""
     data = batch.data if isinstance(batch, GlobalBatch) else strategy.experimental_local_results(batch.values)[0].data
     pieces = (strategy.experimental_local_results(leaf)[0] for leaf in tf.nest.flatten(data))
     return any(isinstance(piece, tf.SparseTensor) for piece in pieces)

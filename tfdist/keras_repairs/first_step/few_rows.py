@@ -48,7 +48,7 @@ def few_rows_of(batch: Any, strategy: tf.distribute.Strategy, *, only_one: bool 
 
 
 def may_leave_replicas_out(batch: Any, strategy: tf.distribute.Strategy) -> bool:
-    """Whether there may be batches like it with fewer rows than replicas, which the same trace serves."""
+    """Returns whether there may be batches like it with fewer rows than replicas, which the same trace serves."""
     if not is_of_any_size(batch):
         return False
     pieces = strategy.experimental_local_results(batch.values)
@@ -102,12 +102,13 @@ def _distributed(pieces: list[ReplicaBatch], strategy: tf.distribute.Strategy) -
 
 
 def _is_distributed(values: Any) -> bool:
-    """Whether a worker has a value for each of its replicas; one with a single replica may have that one's own."""
+    """Returns whether a worker has a value for each of its replicas; one with a single replica may have that one's
+    own."""
     return any(isinstance(leaf, tf.distribute.DistributedValues) for leaf in tf.nest.flatten(values))
 
 
 def is_of_any_size(batch: Any) -> bool:
-    """Whether batches like it may have any number of rows, so that one trace serves for all of them."""
+    """Returns whether batches like it may have any number of rows, so that one trace serves for all of them."""
     if not isinstance(batch, FetchedBatch):
         return False
 

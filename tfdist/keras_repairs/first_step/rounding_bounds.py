@@ -1,4 +1,4 @@
-"""How far two ways of making a step may differ by rounding, as moving all numbers a little has shown."""
+"""Bounds within which two ways of making a step may differ by rounding, as moving all numbers a little has shown."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ _BEYOND_ROUNDING = 4.0
 """So many times what moving all numbers a little does to a result is more than rounding does."""
 
 _LEAP = 10.0
-"""What moves by more than so many times what the step changes in it is not changed by the step, but moved itself."""
+"""The limit of a move, in multiples of the step's change: what moves by more is not changed by it, but moved itself."""
 
 _OF_ROUNDING_ALONE = 0.25
-"""What moves by more than this part of what the step changes in it is changed by rounding alone."""
+"""The limit of a move, as a part of the step's change: what moves by more is changed by rounding alone."""
 
 _ALWAYS = 0.1
-"""What moves by so much every time is nothing but rounding, as the bias of the keys of an attention layer, and says
-nothing of others."""
+"""The limit of a move that comes every time: what moves by so much is nothing but rounding, as the bias of the keys of
+an attention layer, and says nothing of others."""
 
 _OF_FEW = 0.05
 """Leaps of a few elements are less of what a step changes in a variable, in the mean over its elements."""
@@ -24,7 +24,7 @@ _OF_FEW = 0.05
 
 @dataclass(frozen=True)
 class Finding:
-    """What differs, and by how much, relative to what the step changes in it."""
+    """A difference: what differs, and by how much, relative to what the step changes in it."""
 
     name: str
     difference: float
@@ -71,7 +71,7 @@ class RoundingBounds:
 
     @property
     def beyond(self) -> list[Finding]:
-        """What differs by more."""
+        """The findings that differ by more than their bounds."""
         bounds = {name: self._bound(name) for name in self._parted}
         return [
             Finding(name, self._parted[name], bound) for name, bound in bounds.items() if self._parted[name] > bound

@@ -49,7 +49,7 @@ in many does."""
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a way of making a step has left.
+    """The values that a way of making a step has left.
 
     Attributes:
         variables: The values of variables after it.
@@ -68,7 +68,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class _Case:
-    """What a step is made with.
+    """The inputs with which a step is made.
 
     Attributes:
         batch: Of the replicas.
@@ -120,7 +120,8 @@ class StepCheck:
         self._before: Values = {}
 
     def run(self, batch: Any, step: Callable[[Any], Any]) -> Finding | None:
-        """What differs most between one device and the replicas; None where nothing does. All workers call it together.
+        """Returns what differs most between one device and the replicas; None where nothing does. All workers call it
+        together.
 
         Args:
             batch: The first batch.
@@ -149,7 +150,7 @@ class StepCheck:
     def _compared(
         self, case: _Case, step: Callable[[Any], Any], before: Values, state: Sequence[NDArray], expected: Outcome
     ) -> Finding | None:
-        """What the replicas make of a case in another way than one device."""
+        """Returns what the replicas make of a case in another way than one device."""
         self._values.write(state)
         found = self._outcome(self._made(case, lambda: step(case.batch)))
         copies = [found.all, *self._values.of_other_replicas()]
@@ -168,7 +169,7 @@ class StepCheck:
     def _of_one_row(
         self, batch: Any, step: Callable[[Any], Any], before: Values, state: Sequence[NDArray]
     ) -> Finding | None:
-        """What differs with a batch of one row, where there may be batches of which a replica has no sample."""
+        """Returns what differs with a batch of one row, where there may be batches of which a replica has no sample."""
         if not may_leave_replicas_out(batch, self._strategy):
             return None
         one = few_rows_of(batch, self._strategy, only_one=True)
@@ -180,7 +181,7 @@ class StepCheck:
         return self._compared(case, step, before, state, expected)
 
     def _made_alone(self, batch: Any, state: Sequence[NDArray]) -> tuple[Any, Any, Outcome]:
-        """What one device makes of a few rows, or of the whole batch where a step cannot be made with a few.
+        """Returns what one device makes of a few rows, or of the whole batch where a step cannot be made with a few.
 
         Returns:
             The batch that it is, the data of all its rows, and what comes of them.
@@ -199,7 +200,8 @@ class StepCheck:
         raise CannotBeMadeError(self._failure)
 
     def _tried(self, case: _Case) -> Outcome | None:
-        """What one device makes of a case; None where the user's step fails, which may take some sizes alone."""
+        """Returns what one device makes of a case; None where the user's step fails, which may take some sizes
+        alone."""
         try:
             return self._of_one_device(case)
         except Exception as error:
@@ -214,7 +216,8 @@ class StepCheck:
         expected: Outcome,
         copies: Sequence[Values],
     ) -> Finding | None:
-        """What of the differences is more than rounding, by what moving all numbers a little does on one device."""
+        """Returns what of the differences is more than rounding, by what moving all numbers a little does on one
+        device."""
         zeros, users = _with_zeros(before, expected.all), _of_users(expected.all)
         bounds = self._bounds(before, expected, copies)
         moves = []
@@ -239,14 +242,15 @@ class StepCheck:
         return RoundingBounds(parted, spread, trained, self._tolerance)
 
     def _is_so_somewhere(self, is_so: bool) -> bool:
-        """Whether it is on some worker: hosts may round otherwise, and what follows they do together."""
+        """Returns whether it is on some worker: hosts may round otherwise, and what follows they do together."""
         return bool(all_reduce(float(is_so), "max", self._strategy))
 
     def _outcome(self, outputs: Any, *, is_together: bool = False) -> Outcome:
         return Outcome(self._values.of_all(is_together=is_together), _by_name(outputs, self._results()))
 
     def _of_one_device(self, case: _Case) -> Outcome:
-        """What one device computes: the script's own step on all rows, on the first replica alone where it can."""
+        """Returns what one device computes: the script's own step on all rows, on the first replica alone where it
+        can."""
         with _not_optimized():
             return self._of_function(case, self._function)
 
@@ -313,7 +317,7 @@ class StepCheck:
 
 @contextlib.contextmanager
 def _leaving_no_trace(*roots: Any) -> Iterator[None]:
-    """What the user's objects hold is afterwards as it was.
+    """Restores afterwards what the user's objects hold.
 
     Python's and NumPy's random numbers are not looked at: data may be drawn by them meanwhile, and a step may not draw.
     """
@@ -337,12 +341,13 @@ def without_advice() -> Iterator[None]:
 
 
 def _is_no_advice(record: logging.LogRecord) -> bool:
-    """Whether TensorFlow says something else than that replicas run faster in a function."""
+    """Returns whether TensorFlow says something else than that replicas run faster in a function."""
     return "eagerly has significant overhead" not in str(record.msg)
 
 
 def _is_of_no_gather(record: logging.LogRecord) -> bool:
-    """Whether TensorFlow says something else than that a check's function, or its gathering of rows, is traced anew."""
+    """Returns whether TensorFlow says something else than that a check's function, or its gathering of rows, is traced
+    anew."""
     message = record.getMessage()
     return "_batch_all_gather" not in message and "StepCheck." not in message
 
@@ -382,7 +387,8 @@ def _spec_of(leaf: Any, any_size: bool) -> Any:
 
 
 def _needs_all(model: keras.Model) -> bool:
-    """Whether replicas meet in a step that each of them makes whole: where each keeps a part of an optimizer."""
+    """Returns whether replicas meet in a step that each of them makes whole: where each keeps a part of an
+    optimizer."""
     optimizer = getattr(model, "optimizer", None)
     return optimizer is not None and is_sharded(optimizer)
 

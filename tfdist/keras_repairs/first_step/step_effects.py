@@ -1,4 +1,4 @@
-"""What a compiled step does beside computing with variables: for that it is not made once more to be checked."""
+"""The effects of a compiled step beside computing with variables; with any, it is not made once more to be checked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _EFFECT = re.compile(
 )
 
 _OWN = "tfdist_exchange"
-"""What exchanges of tfdist's own between workers are called."""
+"""The name of exchanges of tfdist's own between workers."""
 
 
 def effects_of(function: Any) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a step may change: the variables that it uses, read, written, and compared after two ways of making the step."""
+"""The variables that a step uses and may change: read, written, and compared after two ways of making the step."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SPACING = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "floa
 """The distance of neighbouring numbers, relative to them."""
 
 _LEAST = 1e-30
-"""What counts as no change."""
+"""The largest change that counts as none."""
 
 _ULPS = 8
 """By how many of those a variable may be rounded in one step."""
@@ -89,7 +89,7 @@ class VariableValues:
         self._names = _distinct([_REPLICA.sub("", group.copies[0].name) for group in self._groups])
 
     def names_of(self, variables: Iterable[Any]) -> set[str]:
-        """What these of the variables are called here."""
+        """Returns what these of the variables are called here."""
         handles = {id(self._strategy.experimental_local_results(variable)[0].handle) for variable in variables}
         named = zip(self._names, self._groups, strict=True)
         return {name for name, group in named if id(group.copies[0].handle) in handles}
@@ -113,7 +113,7 @@ class VariableValues:
                     copy.assign(np.zeros_like(values[name]) if place else values[name], read_value=False)
 
     def of_all(self, *, is_together: bool = False) -> dict[str, NDArray]:
-        """What each variable is over all replicas; all workers call this together.
+        """Returns what each variable is over all replicas; all workers call this together.
 
         Args:
             is_together: Whether each worker has all that was added up; see `put_together`.
@@ -135,7 +135,8 @@ class VariableValues:
                 copy.assign(moved_a_little(copy.numpy(), np.random.RandomState([seed, number]), least))
 
     def of_other_replicas(self) -> list[dict[str, NDArray]]:
-        """What the copies of variables that all replicas are to share are on this worker's replicas after the first."""
+        """Returns what the copies of variables that all replicas are to share are on this worker's replicas after the
+        first."""
         named = zip(self._names, self._groups, strict=True)
         shared = [(name, group.copies[1:]) for name, group in named if group.is_of_all]
         most = max((len(copies) for _, copies in shared), default=0)
@@ -180,7 +181,7 @@ def differences(before: Values, expected: Values, found: Values) -> dict[str, fl
 
 
 def _kind_of(name: str) -> str:
-    """What variables with one meaning have in common: momenta are named after their weights, and end alike."""
+    """Returns what variables with one meaning have in common: momenta are named after their weights, and end alike."""
     return re.split("[_/]", name)[-1]
 
 

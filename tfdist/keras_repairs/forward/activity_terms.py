@@ -59,7 +59,8 @@ def call(original: Function) -> Function:
 
 
 def _is_of_some_rows() -> bool:
-    """Whether the layer has a part of the batch alone; the trial of a layer finds out by itself what its terms are."""
+    """Returns whether the layer has a part of the batch alone; the trial of a layer finds out by itself what its terms
+    are."""
     return current_recording() is None and (current_step() is not None or share_on_trial() < 1)
 
 
@@ -86,7 +87,7 @@ def _mean_of(layer: Any, term: tf.Tensor, output: tf.Tensor) -> tf.Tensor:
 
 
 def _kind_of(layer: Any, output: tf.Tensor) -> Kind | None:
-    """What a regularizer gives; None where it has to be gathered."""
+    """Returns what a regularizer gives; None where it has to be gathered."""
     if type(layer.activity_regularizer) in _SUMS:
         return Kind.SUM
     if current_step() is None:

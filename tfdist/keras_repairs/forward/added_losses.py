@@ -59,13 +59,13 @@ def get_own_losses(original: Function) -> Function:
 
 
 def terms_of(layer: Any) -> list[Any]:
-    """What a layer has added, in the list that holds it."""
+    """Returns what a layer has added, in the list that holds it."""
     losses = _losses()
     terms: list[Any] = layer._losses if losses is None else losses.get(id(layer), [])
     return terms
 
 
 def _losses() -> Losses | None:
-    """Where losses are kept now, if it is not in the layers."""
+    """Returns where losses are kept now, if it is not in the layers."""
     losses, step = collected(), current_step()
     return step.noted.added_losses if losses is None and step is not None else losses

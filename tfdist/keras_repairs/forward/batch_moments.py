@@ -89,7 +89,7 @@ def of_global_batch(
 
 
 def has_samples(x: tf.Tensor) -> tf.Tensor:
-    """Whether the rows `x` of this replica are samples; where it has none, a row may stand in for them."""
+    """Returns whether the rows `x` of this replica are samples; where it has none, a row may stand in for them."""
     step, filled = current_step(), tf.size(x) > 0
     return filled if step is None else tf.logical_and(filled, step.share.samples > 0)
 
@@ -154,7 +154,7 @@ class _SumsOverReplicas:
         return forward(x)
 
     def gathered_gradient(self, upstream: tf.Tensor) -> tf.Tensor:
-        """What this replica's summand of a `total` gets of the upstream gradients of all replicas."""
+        """Returns what this replica's summand of a `total` gets of the upstream gradients of all replicas."""
         nested = is_nested()
 
         @tf.custom_gradient

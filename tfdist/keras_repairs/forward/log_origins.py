@@ -1,4 +1,4 @@
-"""Where a log of a step of the user's own comes from, as the graph that is being traced tells."""
+"""Finds the origin of a log of a step of the user's own, as the graph that is being traced tells."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tfdist.keras_repairs.forward.whole_metrics import adds_up
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a log comes from.
+    """The origin of a log.
 
     Attributes:
         is_shared: Whether it surely is the same on every replica: computed from variables and constants alone.
@@ -27,7 +27,7 @@ class Origin:
 
 
 def origin_of(value: tf.Tensor, step: ReplicaStep, metrics: Iterable[keras.metrics.Metric]) -> Origin:
-    """Where a tensor of the graph being traced comes from.
+    """Returns where a tensor of the graph being traced comes from.
 
     Args:
         value: The tensor.
@@ -60,7 +60,7 @@ def origin_of(value: tf.Tensor, step: ReplicaStep, metrics: Iterable[keras.metri
 
 
 def is_number_of_samples(value: tf.Tensor, data: Any) -> bool:
-    """Whether `value` is the first size of one of the tensors of `data`, which a replica's step was given."""
+    """Returns whether `value` is the first size of one of the tensors of `data`, which a replica's step was given."""
     operation = value.op
     while operation.type in ("Cast", "Identity"):
         operation = operation.inputs[0].op
@@ -83,13 +83,13 @@ def _states_of(metrics: Iterable[keras.metrics.Metric]) -> Mapping[int, str]:
 
 
 def _may_be_size(constant: tf.Operation, rows: int) -> bool:
-    """Whether a constant may be the number of a replica's rows, or the shape of a tensor that has so many."""
+    """Returns whether a constant may be the number of a replica's rows, or the shape of a tensor that has so many."""
     value = tf.get_static_value(constant.outputs[0])
     return value is not None and value.ndim < 2 and value.size > 0 and bool(value.flat[0] == rows)
 
 
 def _outermost(tensor: Any) -> Any:
-    """What a placeholder of a function takes its value from, outside of all functions where that is known."""
+    """Returns what a placeholder of a function takes its value from, outside of all functions where that is known."""
     while hasattr(tensor, "op") and tensor.op.type == "Placeholder":
         outer = next((outer for outer, inner in getattr(tensor.graph, "captures", ()) if inner is tensor), None)
         if outer is None:

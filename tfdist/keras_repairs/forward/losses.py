@@ -44,7 +44,7 @@ Function = Callable[..., Any]
 
 
 def is_within_loss() -> bool:
-    """Whether a Keras loss object is being called, which counts what is computed in it."""
+    """Returns whether a Keras loss object is being called, which counts what is computed in it."""
     return LOSS_SCOPE.get().treatment is not None
 
 
@@ -131,13 +131,13 @@ def _summand_of_scalar(value: tf.Tensor, sample_weight: Any, mask: Any, reductio
 
 
 def _summand_as(kind: Kind, value: tf.Tensor) -> tf.Tensor:
-    """What a mean or a sum over this replica's samples adds to that over the global batch."""
+    """Returns what a mean or a sum over this replica's samples adds to that over the global batch."""
     step = this_step()
     return step.share.of_samples(value) if kind is Kind.SUM else step.share.summand_of_mean(value)
 
 
 def _summand(values: tf.Tensor, sample_weight: Any, mask: Any, reduction: str | None) -> tf.Tensor:
-    """What this replica's `values` of shape (samples, ...) add to the loss of the global batch."""
+    """Returns what this replica's `values` of shape (samples, ...) add to the loss of the global batch."""
     weight = _as(values.dtype, sample_weight)
     valid = _as(values.dtype, mask)
     # With reduction="sum" Keras applies the mask alone, without the factor total / valid.
@@ -161,14 +161,15 @@ def _summand(values: tf.Tensor, sample_weight: Any, mask: Any, reduction: str | 
 
 
 def _as_factors(mask: Any, reduction: str | None) -> Any:
-    """What values are multiplied by: in a mean over all of them, a mask of other numbers may be that of 0 and 1."""
+    """Returns what values are multiplied by: in a mean over all of them, a mask of other numbers may be that of 0 and
+    1."""
     if mask is None or not DIFFERENCES.masks_have_no_weights or reduction in ("sum", "mean_with_sample_weight"):
         return mask
     return ops.cast(ops.cast(mask, "bool"), mask.dtype)
 
 
 def _global_size(values: tf.Tensor) -> tf.Tensor:
-    """How many values the global batch has."""
+    """Returns how many values the global batch has."""
     step = current_step()
     if step is not None and LOSS_SCOPE.get().per_sample and all(size is not None for size in values.shape[1:]):
         return tf.cast(step.share.total * math.prod(values.shape[1:]), values.dtype)

@@ -31,7 +31,7 @@ _TOLERANCE = 1e-4
 
 
 class Merge(enum.Enum):
-    """How the state of a metric on one device follows from the replicas' states."""
+    """The way in which the state of a metric on one device follows from the replicas' states."""
 
     SUMS = "added up; scalars a batch are sums over its samples"
     MEANS = "added up; scalars a batch are means over its samples"
@@ -40,7 +40,7 @@ class Merge(enum.Enum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a trial has shown.
+    """The result of a trial.
 
     Attributes:
         merge: How the replicas' states are to be merged.
@@ -157,7 +157,7 @@ class _Trial:
         )
 
     def _adds_nothing_for_no_sample(self, *, weighted: bool) -> bool:
-        """Whether a replica without a sample adds nothing; in a graph, where sizes are not known."""
+        """Returns whether a replica without a sample adds nothing; in a graph, where sizes are not known."""
         whole = next(self.drawer.draws(weighted=weighted)).whole
         leaves = tf.nest.flatten(dict(whole.arguments))
         places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, tf.Tensor)]

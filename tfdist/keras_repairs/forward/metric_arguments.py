@@ -1,4 +1,4 @@
-"""What a metric is updated with: which of the arguments have a row for each sample."""
+"""The arguments with which a metric is updated: which of them have a row for each sample."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from keras.src import backend
 
 
 class Kind(enum.Enum):
-    """What one argument of `update_state` is to the samples of a batch."""
+    """The relation of one argument of `update_state` to the samples of a batch."""
 
     ROWS = "a tensor whose first dimension is that of the samples"
     SCALAR = "a scalar that the replica has computed"
@@ -37,7 +37,7 @@ def _kind_of(leaf: Any, samples: int | None) -> Kind:
 
 
 def likeness_of_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Hashable | None:
-    """What a trial takes from the arguments of an update: all but the numbers in tensors, and how many samples.
+    """Returns what a trial takes from the arguments of an update: all but the numbers in tensors, and how many samples.
 
     Returns:
         A value that is equal for two updates only where a trial takes the same; None where that cannot be told.
@@ -63,7 +63,7 @@ def _is_tensor(leaf: Any) -> bool:
 
 
 def is_written_down(leaf: Any) -> bool:
-    """Whether the value of a tensor is known while a step is traced, and so the same on every replica."""
+    """Returns whether the value of a tensor is known while a step is traced, and so the same on every replica."""
     # Eagerly every value is known, and yet each replica's own.
     is_eager = not isinstance(leaf, tf.Tensor) or hasattr(leaf, "numpy")
     return not is_eager and tf.get_static_value(leaf) is not None

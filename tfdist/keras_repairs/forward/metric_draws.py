@@ -112,7 +112,7 @@ class Drawer:
 
     @property
     def is_masked(self) -> bool:
-        """Whether one of the arguments has a mask."""
+        """True if one of the arguments has a mask."""
         return any(rows.mask is not None for rows in self._rows.values())
 
     @property
@@ -155,7 +155,7 @@ class Drawer:
         return next((pair for pair in _SIZES if not used & {*pair, sum(pair)}), _SIZES[-1])
 
     def _styles(self) -> Sequence[tuple[str, Style]]:
-        """What is drawn: the kind of the labels and the style of the predictions, the first two arguments."""
+        """Returns what is drawn: the kind of the labels and the style of the predictions, the first two arguments."""
         rows = list(self._rows.values())
         if len(rows) == 1:
             return [("", style) for style in _PREDICTIONS]

@@ -34,7 +34,7 @@ def updating(update: Function) -> Function:
 
 
 def is_by_metric() -> bool:
-    """Whether the code that runs in a step is that of a metric, which knows what its variables hold."""
+    """Returns whether the code that runs in a step is that of a metric, which knows what its variables hold."""
     scope = METRIC_SCOPE.get()
     return scope.gives_result or scope.is_updated
 

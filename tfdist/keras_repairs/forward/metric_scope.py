@@ -1,4 +1,4 @@
-"""What a metric knows of the call that it is updated or read in, with code of Keras's in between."""
+"""The facts that a metric knows of the call that it is updated or read in, with code of Keras's in between."""
 
 from __future__ import annotations
 

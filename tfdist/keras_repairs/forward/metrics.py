@@ -40,12 +40,12 @@ Function = Callable[..., Any]
 _log = logging.getLogger("tfdist")
 
 _VERDICTS: AttachedValue[dict[Hashable, Verdict]] = AttachedValue("verdicts_of_metrics")
-"""What trials have shown under a strategy, by what a metric computes by and what it is given."""
+"""The verdicts of trials under a strategy, by what a metric computes by and what it is given."""
 
 
 @dataclass(frozen=True)
 class _Known:
-    """What is known of a metric.
+    """The facts known of a metric.
 
     Attributes:
         verdict: What a trial has shown of it, or of one that it is part of; None before.
@@ -105,7 +105,7 @@ def _as_counted(metric: Any, values: Any, sample_weight: Any) -> tuple[Any, Any]
 def _is_of_batch(
     metric: Any, shape: Any, verdict: Verdict | None, known: KnownUpdate | None, step: ReplicaStep
 ) -> bool:
-    """Whether a vector is what a step has made of its batch, and not one value a sample.
+    """Returns whether a vector is what a step has made of its batch, and not one value a sample.
 
     Raises:
         UnsupportedError: A metric of Keras's that has an axis has made it, along the samples.
@@ -128,7 +128,8 @@ def _is_of_batch(
 
 
 def _is_same_everywhere(weight: Any, known: KnownUpdate | None, step: ReplicaStep) -> bool:
-    """Whether weights are numbers that a script has written down, rather than how many samples a replica has."""
+    """Returns whether weights are numbers that a script has written down, rather than how many samples a replica
+    has."""
     if known is not None:
         return known.has_same_weight
     if isinstance(weight, tf.Tensor) and np.array_equal(tf.get_static_value(weight), step.share.static_rows or -1):
@@ -141,7 +142,8 @@ def _is_same_everywhere(weight: Any, known: KnownUpdate | None, step: ReplicaSte
 
 
 def _is_number(weight: tf.Tensor) -> bool:
-    """Whether the value of a tensor is known while it is traced: a constant, or a size out of a constant shape."""
+    """Returns whether the value of a tensor is known while it is traced: a constant, or a size out of a constant
+    shape."""
     operation = weight.op
     source = operation.inputs[0] if operation.type == "StridedSlice" else weight
     return tf.get_static_value(source) is not None
@@ -179,7 +181,7 @@ def declare_gathered(metric: keras.metrics.Metric) -> Verdict:
 
 
 def _is_of_users(kind: type[keras.metrics.Metric]) -> bool:
-    """Whether a class of metrics updates its state by code that is not Keras's."""
+    """Returns whether a class of metrics updates its state by code that is not Keras's."""
     if getattr(kind, "is_gathered", False):
         return False
     owner = next(cls for cls in kind.__mro__ if "update_state" in vars(cls))
@@ -225,7 +227,7 @@ def _update_one_of_several(metric: Any, update: Function, args: tuple[Any, ...],
 
 
 def _holds(verdict: Verdict, arguments: Any) -> bool:
-    """Whether a verdict holds for arguments that may have masks."""
+    """Returns whether a verdict holds for arguments that may have masks."""
     if verdict.merge is Merge.GATHERED or verdict.is_masked:
         return True
     return all(backend.get_keras_mask(leaf) is None for leaf in tf.nest.flatten(arguments))
@@ -259,7 +261,7 @@ def _decide(metric: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, toget
 
 
 def _verdict_of_trial(metric: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Verdict:
-    """What a trial shows of a metric, or has shown of another like it that was given the same arguments."""
+    """Returns what a trial shows of a metric, or has shown of another like it that was given the same arguments."""
     kind, given = likeness_of(metric), likeness_of_arguments(args, kwargs)
     if kind is None or given is None:
         return try_out(metric, args, kwargs)

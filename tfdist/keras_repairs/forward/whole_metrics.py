@@ -25,12 +25,12 @@ _FIRST = tf.VariableAggregation.ONLY_FIRST_REPLICA
 
 
 def is_whole(variable: keras.Variable) -> bool:
-    """Whether each replica holds all of a variable of a metric, and not its summand of it."""
+    """Returns whether each replica holds all of a variable of a metric, and not its summand of it."""
     return getattr(variable._value, "aggregation", None) == _FIRST
 
 
 def adds_up(variable: keras.Variable) -> bool:
-    """Whether the replicas' values of a variable are summands of it, as those of most metrics are."""
+    """Returns whether the replicas' values of a variable are summands of it, as those of most metrics are."""
     value = variable._value
     if not isinstance(value, tf.distribute.DistributedValues) or is_whole(variable):
         return False

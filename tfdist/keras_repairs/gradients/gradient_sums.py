@@ -44,7 +44,7 @@ class Part:
 
     @property
     def summand(self) -> tf.Tensor | tf.IndexedSlices:
-        """What is summed over the replicas."""
+        """The summand: what is summed over the replicas."""
         return self.gradient if self.is_of_samples else self.gradient.values
 
     def with_sum(self, total: Any) -> tf.Tensor | tf.IndexedSlices:

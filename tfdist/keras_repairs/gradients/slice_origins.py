@@ -1,4 +1,4 @@
-"""Which lookups the slices of a gradient are of: of samples, or the same in all batches, as the graph tells."""
+"""Finds the lookups of a gradient's slices: of samples, or the same in all batches, as the graph tells."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def lookups(indices: tf.Tensor) -> list[tuple[tf.Tensor, bool]]:
 
 
 def _joined_of(indices: tf.Tensor) -> list[tf.Tensor]:
-    """What TensorFlow has joined of the gradients of several lookups in one variable."""
+    """Returns what TensorFlow has joined of the gradients of several lookups in one variable."""
     if indices.op.type != "ConcatV2":
         return [indices]
     return [part for joined in list(indices.op.inputs)[:-1] for part in _joined_of(joined)]

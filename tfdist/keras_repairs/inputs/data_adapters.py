@@ -176,7 +176,7 @@ def _pieces(
 
 
 class _Seen(NamedTuple):
-    """What the batches of an iterator have shown so far.
+    """The facts that the batches of an iterator have shown so far.
 
     Attributes:
         largest: Scalar int64 tensor, the samples of the largest one.
@@ -209,7 +209,8 @@ def _with_seen(seen: _Seen, *batch: Any) -> tuple[_Seen, tuple[Any, _Seen]]:
 
 
 def leaves_rows_open(batch: Any) -> bool:
-    """Whether the shapes of a batch, or of a spec of batches, leave open if its tensors have as many rows each."""
+    """Returns whether the shapes of a batch, or of a spec of batches, leave open if its tensors have as many rows
+    each."""
     shapes = [getattr(leaf, "shape", None) for leaf in tf.nest.flatten(batch)]
     sizes = [shape[0] for shape, has in zip(shapes, are_of_shapes(shapes), strict=True) if has and shape is not None]
     return len(sizes) > 1 and None in sizes

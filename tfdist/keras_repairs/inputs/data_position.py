@@ -137,7 +137,7 @@ def _epochs(iterator: Any) -> EpochCounter | None:
 
 
 def _is_endless(iterator: Any) -> bool:
-    """Whether all epochs are read from one iterator over data without an end."""
+    """Returns whether all epochs are read from one iterator over data without an end."""
     batches = whole_batches(iterator)
     return bool(
         iterator.steps_per_epoch

@@ -1,4 +1,4 @@
-"""Whether a `tf.data.Dataset` gives the same batches in another process, read off its graph.
+"""Decides whether a `tf.data.Dataset` gives the same batches in another process, as read off its graph.
 
 Without random operations all iterators over a dataset give the same. `shuffle` draws the seeds of each iterator from a
 generator which TensorFlow's global seed decides, so that the n-th iterators of two processes give the same. Nothing is
@@ -19,7 +19,7 @@ _SHUFFLE = "Shuffle"
 
 
 def why_not_deterministic(dataset: tf.data.Dataset) -> str:
-    """Why another process may get other batches; empty where it gets the same."""
+    """Returns why another process may get other batches; empty where it gets the same."""
     if dataset.options().deterministic is False:
         return "its options allow any order (deterministic=False)"
     try:
@@ -47,7 +47,7 @@ def _nodes(graph: Any) -> Iterator[Any]:
 
 
 def _caches_a_shuffle(graph: Any) -> bool:
-    """Whether a `cache` comes after a `shuffle`."""
+    """Returns whether a `cache` comes after a `shuffle`."""
     nodes = {node.name: node for node in graph.node}
     todo = [name for node in graph.node if node.op.startswith("CacheDataset") for name in _inputs(node)]
     seen: set[str] = set()

@@ -164,7 +164,7 @@ class FetchedBatch:
 
 @dataclass(frozen=True)
 class EpochBatches:
-    """What Keras takes an iterator of for every epoch.
+    """The batches of which Keras takes an iterator for every epoch.
 
     Attributes:
         dataset: The batches.
@@ -244,7 +244,7 @@ class BatchIterator(Iterator[Any]):
 
     @property
     def has_peeked(self) -> bool:
-        """Whether the next batch is fetched already: `iterator` gives the one after it."""
+        """True if the next batch is fetched already: `iterator` gives the one after it."""
         return self._peeked is not None
 
     @property
@@ -260,7 +260,7 @@ class BatchIterator(Iterator[Any]):
 
     @property
     def is_whole(self) -> bool:
-        """Whether each replica gets whole batches, as the tensors of the first one have other numbers of rows each.
+        """True if each replica gets whole batches, as the tensors of the first one have other numbers of rows each.
 
         Then batches are fetched one by one: what `iterator` gives does not say so.
         """
@@ -308,7 +308,8 @@ class BatchIterator(Iterator[Any]):
         return steps
 
     def even_among(self, taken: int) -> int:
-        """How many of the steps that were taken last, but not fetched, are known to be of batches that divide."""
+        """Returns how many of the steps that were taken last, but not fetched, are known to be of batches that
+        divide."""
         if self._even == "all but the last" and self.left is not None:
             return taken if self.left > 0 else taken - 1
         return taken if self._even == "all" else 0
@@ -324,7 +325,7 @@ class BatchIterator(Iterator[Any]):
 
     @property
     def ends_epoch(self) -> bool:
-        """Whether the steps that were taken last end an epoch, as far as that is known."""
+        """True if the steps that were taken last end an epoch, as far as that is known."""
         return self.left == 0 or (self._steps_per_epoch is not None and self._taken % self._steps_per_epoch == 0)
 
 
@@ -334,7 +335,8 @@ def _marked_whole(batch: ReplicaBatch) -> ReplicaBatch:
 
 
 def _share_rows(batch: ReplicaBatch, spec: ReplicaBatch) -> bool:
-    """Whether all tensors of the samples of a batch have as many rows, by a replica's data, which are whole if not."""
+    """Returns whether all tensors of the samples of a batch have as many rows, by a replica's data, which are whole if
+    not."""
     specs = [getattr(leaf, "_value_specs", (leaf,))[0] for leaf in tf.nest.flatten(spec.data)]
     of_samples = are_of_samples([getattr(leaf, "shape", None) for leaf in specs])
     leaves = [leaf for leaf, has in zip(tf.nest.flatten(batch.data), of_samples, strict=True) if has]
@@ -343,7 +345,8 @@ def _share_rows(batch: ReplicaBatch, spec: ReplicaBatch) -> bool:
 
 
 def _even(iterator: Any, whole: Any) -> Even:
-    """Which batches are known to divide among the replicas: by tfdist, Keras's adapter or the shapes of a dataset."""
+    """Returns which batches are known to divide among the replicas: by tfdist, Keras's adapter or the shapes of a
+    dataset."""
     replicas, adapter = iterator._distribute_strategy.num_replicas_in_sync, iterator.data_adapter
     if isinstance(adapter, ArrayDataAdapter):
         even = even_batches(adapter.batch_size, adapter.partial_batch_size or adapter.batch_size, replicas)
@@ -363,7 +366,7 @@ def _static_size(spec: Any) -> int | None:
 
 
 def _is_of_tfdist(batches: Any) -> bool:
-    """Whether tfdist.data has made the data, which plain Keras does not read."""
+    """Returns whether tfdist.data has made the data, which plain Keras does not read."""
     return isinstance(batches, tf.distribute.DistributedDataset) or description_of(batches).order is not None
 
 

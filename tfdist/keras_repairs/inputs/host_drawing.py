@@ -1,4 +1,4 @@
-"""Which data one worker of a host draws for all of its workers, and which each worker draws for itself."""
+"""Decides which data one worker of a host draws for all of its workers, and which each worker draws for itself."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ an underscore."""
 
 
 def is_drawn_once(adapter: Any, dataset: Any, strategy: tf.distribute.Strategy) -> bool:
-    """Whether one worker of each host draws the data; checks that all workers were given the same.
+    """Returns whether one worker of each host draws the data; checks that all workers were given the same.
 
     All workers call it together, and those of a host get the same answer: one of them alone would wait for batches that
     nobody draws for it.
@@ -91,7 +91,7 @@ def handing_batches(strategy: tf.distribute.Strategy) -> Iterator[None]:
 
 
 def why_not_once(adapter: Any, dataset: Any, strategy: tf.distribute.Strategy) -> str:
-    """Why each worker is to draw the batches itself; empty where one of its host should.
+    """Returns why each worker is to draw the batches itself; empty where one of its host should.
 
     Args:
         adapter: Keras's adapter of the data.
@@ -145,7 +145,8 @@ def _is_dense_number(spec: Any) -> bool:
 
 
 def _is_cheap(dataset: tf.data.Dataset) -> bool:
-    """Whether to make a batch costs about as little as to hand it over: there is nothing to do for each sample."""
+    """Returns whether to make a batch costs about as little as to hand it over: there is nothing to do for each
+    sample."""
     todo = [(dataset, True)]
     while todo:
         stage, is_of_batches = todo.pop()

@@ -1,4 +1,4 @@
-"""When models, metrics and optimizers are built: in the first step, or by the shapes of a batch where that is too late.
+"""Builds models, metrics and optimizers: in the first step, or by the shapes of a batch where that is too late.
 
 Such as where a checkpoint is restored before a first step that cannot be traced.
 """

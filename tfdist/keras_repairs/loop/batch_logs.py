@@ -78,7 +78,7 @@ class _PeriodicReading:
         self._reading = 0.0
 
     def is_due(self, *, at_end: bool = False) -> bool:
-        """Whether the logs are read after the execution that has just ended; all workers call this after each.
+        """Returns whether the logs are read after the execution that has just ended; all workers call this after each.
 
         Args:
             at_end: Whether it ends an epoch, after which they are read anyway.

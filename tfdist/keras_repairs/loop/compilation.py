@@ -1,4 +1,4 @@
-"""Whether XLA compiles the steps of a model, and how much of a step on several replicas.
+"""Decides whether XLA compiles the steps of a model, and how much of a step on several replicas.
 
 Keras compiles with XLA on one GPU and leaves that out under a strategy. Here `jit_compile="auto"` is on several
 replicas what it is on one device of their kind. How much of a step is compiled depends on how the replicas meet:
@@ -52,7 +52,7 @@ def compile_as_asked(original: Function) -> Function:
 
 
 def compiles_parts(model: Any, *, trains: bool, of_rest: bool = False) -> bool:
-    """Whether XLA compiles each replica's forward and backward pass, which it cannot where replicas meet in it.
+    """Returns whether XLA compiles each replica's forward and backward pass, which it cannot where replicas meet in it.
 
     Compiling the layers between the normalizations one by one would lose what XLA gains by joining them.
 

@@ -66,7 +66,8 @@ def _converted_call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 
 def _is_of_replica() -> bool:
-    """Whether the code that runs is a step's, or tried out, where replicas would wait for the lock of the function."""
+    """Returns whether the code that runs is a step's, or tried out, where replicas would wait for the lock of the
+    function."""
     return current_step() is not None or is_alone() or emulated_replica() is not None
 
 

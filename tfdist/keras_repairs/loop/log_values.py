@@ -1,4 +1,4 @@
-"""What a log of a step of the user's own is for the global batch, where it is no result of a metric."""
+"""The value that a log of the user's own step has for the global batch, where it is no result of a metric."""
 
 from __future__ import annotations
 

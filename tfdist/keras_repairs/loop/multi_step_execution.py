@@ -77,7 +77,7 @@ class MultiStepExecutor:
         return self._outputs
 
     def _pays(self, left: float) -> bool:
-        """Whether several steps at once make up for what they take to compile; the same on all workers.
+        """Returns whether several steps at once make up for what they take to compile; the same on all workers.
 
         As many steps as were executed are taken to follow, so that no training loses more than twice what it had to.
         """
@@ -101,5 +101,5 @@ class MultiStepExecutor:
 
 
 def steps_at_once(seconds: float) -> int:
-    """How many steps of `seconds` each take about `SECONDS`; at least 1."""
+    """Returns how many steps of `seconds` each take about `SECONDS`; at least 1."""
     return max(1, min(MOST, int(SECONDS / max(seconds, 1e-9))))

@@ -27,7 +27,7 @@ Take = Callable[[Any], None]
 
 @dataclass(frozen=True)
 class PredictionScope:
-    """Where the predictions of `predict` go that a script calls.
+    """The destination of the predictions of a `predict` that a script calls.
 
     Attributes:
         on_chief: Whether to the chief alone.

@@ -28,7 +28,7 @@ class StepFunction(Protocol):
     """One step as each replica runs it."""
 
     can_loop: bool
-    """Whether several steps can run in one execution, as far as the traces so far tell."""
+    """True if several steps can run in one execution, as far as the traces so far tell."""
 
     def __call__(self, batch: Any) -> Any: ...
 
@@ -142,13 +142,13 @@ class PredictingSteps(_Steps):
         self._to_check = OneStep(self._model, self._uncompiled, "concat") if is_compiled else self.run_one
 
     def __call__(self, batch: Any) -> Any:
-        """What the replicas predict of a batch."""
+        """Returns what the replicas predict of a batch."""
         self.check(lambda: batch)
         return self.run_one(batch)
 
 
 def _chosen_step(model: Any, step: StepFunction) -> OneStep | WholeSteps:
-    """What runs one step: compiled as a whole by XLA, with the sums over the workers, where that can be."""
+    """Returns what runs one step: compiled as a whole by XLA, with the sums over the workers, where that can be."""
     in_parts = OneStep(model, step, "auto")
     if not may_be_whole(model):
         return in_parts

@@ -137,7 +137,7 @@ def _read(results: Mapping[str, Callable[[], Any]], logs: Mapping[str, Any]) -> 
 
 
 def _computes_with_results(step: ReplicaStep, model: keras.Model) -> bool:
-    """Whether a step that was just traced uses results of metrics for anything else than its logs."""
+    """Returns whether a step that was just traced uses results of metrics for anything else than its logs."""
     graph = tf.compat.v1.get_default_graph()
     if any(result.graph is not graph for result, _ in step.noted.results):
         if len(local_replicas(model.distribute_strategy)) > 1:
@@ -154,7 +154,8 @@ def _is_nested(logs: Any) -> bool:
 
 
 def _flat(logs: Mapping[str, Any]) -> dict[str, Any]:
-    """What Keras's `pythonify_logs` makes of logs: of two with one name the last in the order of the outer names."""
+    """Returns what Keras's `pythonify_logs` makes of logs: of two with one name the last in the order of the outer
+    names."""
     flat: dict[str, Any] = {}
     for name, value in sorted(logs.items()):
         flat.update(_flat(value) if isinstance(value, dict) else {name: value})

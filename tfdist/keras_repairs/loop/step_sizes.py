@@ -21,7 +21,7 @@ from tfdist.runtime.transport.compiled_sums import CannotBeCompiled
 
 
 class StepSizes:
-    """Whether the traces of one step know the size of its batches.
+    """The choice whether the traces of one step know the size of its batches.
 
     Args:
         any_first: Whether the step is traced for any size first, and for one where it needs sizes that are numbers.

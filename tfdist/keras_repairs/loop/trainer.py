@@ -152,7 +152,7 @@ def reduce_per_replica(original: Function) -> Function:
 
 
 def _names_of_results(model: Any, logs: StepLogs | None) -> Collection[str]:
-    """What a step logs that are results of metrics: everything in steps of Keras's."""
+    """Returns what a step logs that are results of metrics: everything in steps of Keras's."""
     return logs.results if logs is not None else model.get_metrics_result()
 
 
@@ -195,7 +195,7 @@ class _Step:
         return self.with_piece(batch, lambda piece: self.of_piece(piece, compiles=self._compiles()))
 
     def with_piece(self, batch: Any, run: Callable[[ReplicaBatch], Any]) -> Any:
-        """What `run` returns for this replica's piece of a batch, which is counted and timed."""
+        """Returns what `run` returns for this replica's piece of a batch, which is counted and timed."""
         batch = given(batch)
         replicas = self._strategy.num_replicas_in_sync
         if isinstance(batch, GlobalBatch):
@@ -296,7 +296,7 @@ class _Step:
 
 
 def _is_first_here(strategy: tf.distribute.Strategy) -> bool:
-    """Whether the replica being traced is the first of this worker's."""
+    """Returns whether the replica being traced is the first of this worker's."""
     replica = tf.get_static_value(tf.distribute.get_replica_context().replica_id_in_sync_group)
     return replica is not None and int(replica) == local_replicas(strategy).start
 

@@ -48,7 +48,7 @@ def _warn(model: Any) -> None:
 
 
 def affected_by_a_step_more(model: Any) -> Iterator[str]:
-    """What of a model's training, in a few words each, a step without data changes; nothing for most."""
+    """Yields what of a model's training, in a few words each, a step without data changes; nothing for most."""
     for optimizer in optimizers_of(model):
         # A LossScaleOptimizer decides by the gradients whether a step counts, and a step without data has none.
         if not isinstance(optimizer, keras.optimizers.LossScaleOptimizer) and not _is_within_scaling(optimizer, model):
@@ -75,7 +75,8 @@ def _affected_in(optimizer: Any) -> Iterator[str]:
 
 
 def _counts_in_updates(kind: type) -> bool:
-    """Whether the updates of an optimizer depend on `iterations`, as those with a correction of their bias do."""
+    """Returns whether the updates of an optimizer depend on `iterations`, as those with a correction of their bias
+    do."""
     own = kind.__mro__[: kind.__mro__.index(keras.optimizers.Optimizer)]
     functions = [inspect.unwrap(value) for cls in own for value in vars(cls).values() if inspect.isfunction(value)]
     return any(_COUNT in function.__code__.co_names for function in functions)

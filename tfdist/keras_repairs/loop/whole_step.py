@@ -40,7 +40,7 @@ _MISSING = re.compile(r"(\w+) \(No registered")
 
 
 def may_be_whole(model: Any) -> bool:
-    """Whether steps of a model are to be compiled as a whole, as far as its run and its settings say."""
+    """Returns whether steps of a model are to be compiled as a whole, as far as its run and its settings say."""
     strategy = model.distribute_strategy
     settings = settings_of(strategy)
     return (
@@ -105,7 +105,7 @@ class WholeStep:
         return ReplicaBatch(data, samples, samples * self._worker, total, (), total)
 
     def refusal(self, batch: ReplicaBatch) -> str:
-        """Why TensorFlow cannot translate the step, as it was traced last, for XLA; empty where it can.
+        """Returns why TensorFlow cannot translate the step, as it was traced last, for XLA; empty where it can.
 
         Args:
             batch: This worker's piece, of eager tensors.
@@ -163,7 +163,8 @@ class WholeSteps:
         self._verdicts: list[tuple[Any, bool]] = []
 
     def compiles(self, spec: Any) -> bool | None:
-        """Whether XLA compiles the step for batches of a spec as a whole; None until one of them has shown it."""
+        """Returns whether XLA compiles the step for batches of a spec as a whole; None until one of them has shown
+        it."""
         return next((verdict for known, verdict in self._verdicts if known == spec), None)
 
     def __call__(self, batch: Any) -> Any:
@@ -240,7 +241,7 @@ def _of_any_number(leaf: Any) -> Any:
 
 
 def _reason_in(error: str) -> str:
-    """What TensorFlow says of a step that it cannot translate for XLA, without the names of its graphs."""
+    """Returns what TensorFlow says of a step that it cannot translate for XLA, without the names of its graphs."""
     missing = dict.fromkeys(_MISSING.findall(error))
     if missing:
         return f"XLA has no {', '.join(missing)}"
@@ -248,7 +249,8 @@ def _reason_in(error: str) -> str:
 
 
 def _is_even(piece: ReplicaBatch) -> bool:
-    """Whether it is known that all workers have as many samples of a batch, without a look at a GPU's memory."""
+    """Returns whether it is known that all workers have as many samples of a batch, without a look at a GPU's
+    memory."""
     return not isinstance(piece.remainder, tuple) and piece.remainder.shape[0] == 0
 
 

@@ -1,4 +1,4 @@
-"""What of a model, and of the script around it, decides whether and how replicas give the numbers of one.
+"""Checks what in a model, and in the script around it, decides whether and how replicas give the numbers of one.
 
 - `refusals`: models that are refused, with `keras_distribution`: what a script says by `keras.distribution`
 - `own_loops`: loops with `strategy.run` in which replicas take means over their own samples

@@ -1,4 +1,4 @@
-"""Whether a BatchNormalization takes the statistics of the global batch, or each replica its own."""
+"""Decides whether a BatchNormalization takes the statistics of the global batch, or each replica its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from tfdist.runtime.strategy_settings import settings_of
 
 
 def is_synchronized(layer: keras.layers.BatchNormalization) -> bool:
-    """Whether the statistics of `layer` are those of the global batch: it asks for them itself, or the run does."""
+    """Returns whether the statistics of `layer` are those of the global batch: it asks for them itself, or the run
+    does."""
     return bool(layer.synchronized) or settings_of(tf.distribute.get_strategy()).batch_norm == "synchronized"
 
 

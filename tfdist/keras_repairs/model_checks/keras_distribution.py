@@ -1,4 +1,4 @@
-"""What a script says by `keras.distribution`, which does nothing on TensorFlow by itself: taken as tfdist means it."""
+"""Takes what a script says by `keras.distribution`, which does nothing on TensorFlow by itself, as tfdist means it."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def model_facts(model: keras.Model) -> dict[str, Any]:
 
 
 def is_random(layer: Any) -> bool:
-    """Whether a layer draws random numbers while it trains."""
+    """Returns whether a layer draws random numbers while it trains."""
     if not any(isinstance(value, keras.random.SeedGenerator) for value in vars(layer).values()):
         return False
     strengths = [getattr(layer, name) for name in _STRENGTHS if isinstance(getattr(layer, name, None), int | float)]

@@ -22,7 +22,7 @@ from tfdist.keras_repairs.coupling.trials.steps.loop_trial import CannotBeTried,
 Function = Callable[..., Any]
 
 _SEEN: AttachedValue[dict[types.CodeType, _Seen]] = AttachedValue("seen_in_loops")
-"""What was seen of a function, by its code: with the model or the optimizer that it uses, or with itself."""
+"""Records of what was seen of a function, by its code: with the model or the optimizer that it uses, or with itself."""
 
 _MOST_TRIALS = 3
 """A trial fails while variables are being made: in the first trace of a tf.function."""
@@ -30,7 +30,7 @@ _MOST_TRIALS = 3
 
 @dataclass
 class _Seen:
-    """What was seen of a function that loops run.
+    """The record of what was seen of a function that loops run.
 
     Attributes:
         sizes: How many rows replicas of this worker were given; None where a trace was for any number.
@@ -73,7 +73,8 @@ def _is_users(strategy: tf.distribute.Strategy, fn: Function) -> bool:
 
 
 def _seen(fn: Function) -> _Seen | None:
-    """What was seen of a function, which may be made anew for each step; None of one that has no code of its own."""
+    """Returns what was seen of a function, which may be made anew for each step; None of one that has no code of its
+    own."""
     inner = getattr(fn, "python_function", fn)
     inner = getattr(inner, "__func__", inner)
     if not isinstance(inner, types.FunctionType):
@@ -89,7 +90,8 @@ def _module_of(fn: Function) -> str:
 
 
 def _may_differ(strategy: tf.distribute.Strategy, seen: _Seen, given: Any) -> bool:
-    """Whether replicas may get different numbers of rows, as far as shapes have shown it, and nobody has looked yet."""
+    """Returns whether replicas may get different numbers of rows, as far as shapes have shown it, and nobody has looked
+    yet."""
     given_rows = (_with_rows(strategy, leaf) for leaf in tf.nest.flatten(given))
     pieces: list[tf.Tensor] = next(filter(None, given_rows), [])
     seen.sizes.update(piece.shape[0] for piece in pieces)
@@ -97,7 +99,7 @@ def _may_differ(strategy: tf.distribute.Strategy, seen: _Seen, given: Any) -> bo
 
 
 def _with_rows(strategy: tf.distribute.Strategy, leaf: Any) -> list[tf.Tensor]:
-    """What the replicas of this worker are given for a tensor of their rows; nothing for another one."""
+    """Returns what the replicas of this worker are given for a tensor of their rows; nothing for another one."""
     return [piece for piece in _of_replicas(strategy, leaf) if isinstance(piece, tf.Tensor) and piece.shape.rank]
 
 
@@ -108,7 +110,7 @@ def _of_replicas(strategy: tf.distribute.Strategy, leaf: Any) -> Sequence[Any]:
 
 
 def _pieces(strategy: tf.distribute.Strategy, given: Any) -> Any:
-    """What the first replica of this worker is given, with any number of rows where it has its samples."""
+    """Returns what the first replica of this worker is given, with any number of rows where it has its samples."""
     first = tf.nest.map_structure(lambda leaf: next(iter(_of_replicas(strategy, leaf)), leaf), given)
     sizes = [leaf.shape[0] for leaf in tf.nest.flatten(first) if isinstance(leaf, tf.Tensor) and leaf.shape.rank]
     with tf.Graph().as_default():

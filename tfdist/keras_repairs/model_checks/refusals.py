@@ -65,12 +65,13 @@ def check_reductions(model: Any) -> None:
 
 
 def reduces_itself(loss: keras.losses.Loss) -> bool:
-    """Whether a loss object reduces its values itself, rather than leave it to Keras."""
+    """Returns whether a loss object reduces its values itself, rather than leave it to Keras."""
     return type(loss).__call__ is not keras.losses.Loss.__call__
 
 
 def _hides_its_divisor(loss: Any, *, gathers: bool) -> bool:
-    """Whether a loss object reduces its values itself, and is not gathered, which is to call it as on one device."""
+    """Returns whether a loss object reduces its values itself, and is not gathered, which is to call it as on one
+    device."""
     declared = getattr(loss, "declared", None)
     if declared is not None:
         return declared.value != "gathered" and _hides_its_divisor(loss.loss, gathers=False)

@@ -11,7 +11,7 @@ _DISTILLATION = "keras.src.distillation."
 
 
 def is_users_step(model: Any, step: str) -> bool:
-    """Whether `step` ("train_step" or "test_step") of `model`, or the loss in it, is the user's own code.
+    """Returns whether `step` ("train_step" or "test_step") of `model`, or the loss in it, is the user's own code.
 
     Keras's Distiller counts as a user's: its loss takes means over a replica's samples, too.
     """
@@ -19,7 +19,8 @@ def is_users_step(model: Any, step: str) -> bool:
 
 
 def is_overridden(model: Any, name: str) -> bool:
-    """Whether `model` has a method `name` that is neither Keras's nor that of `distill`, which counts as Keras's."""
+    """Returns whether `model` has a method `name` that is neither Keras's nor that of `distill`, which counts as
+    Keras's."""
     if name in vars(model) and not is_distilled(vars(model)[name]):
         return True
     owner = next(cls for cls in type(model).__mro__ if name in cls.__dict__)

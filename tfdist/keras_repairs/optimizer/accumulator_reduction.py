@@ -65,7 +65,7 @@ def checkpoint_frequency_digest(callbacks: Sequence[Any], *, with_epochs: bool =
 
 
 def is_needed(model: Any) -> bool:
-    """Whether several replicas may each hold a part of what an optimizer of `model` has accumulated."""
+    """Returns whether several replicas may each hold a part of what an optimizer of `model` has accumulated."""
     if model.distribute_strategy.num_replicas_in_sync == 1:
         return False
     return any(

@@ -1,4 +1,4 @@
-"""What holds while an optimizer is given gradients, for its methods that Keras calls and for optimizers inside it."""
+"""The scope in which an optimizer is given gradients, for its methods that Keras calls and for optimizers inside it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the average of ScheduleFreeAdamW begins: at the weights, in whatever step the optimizer is built.
+"""Begins the average of ScheduleFreeAdamW at the weights, in whatever step the optimizer is built.
 
 The optimizer copies the weights into its averages when it is built. Plain Keras builds it inside of the first training
 step on one device, so that the copy becomes a part of the step, and the average begins anew in every one.
@@ -35,7 +35,8 @@ def build(original: Function) -> Function:
 
 
 def is_to_be_built_first(model: Any) -> bool:
-    """Whether a model without weights is to be built before its first step: a step's own have no values to copy yet."""
+    """Returns whether a model without weights is to be built before its first step: a step's own have no values to copy
+    yet."""
     return not model.built and isinstance(model.optimizer, SCHEDULE_FREE)
 
 

@@ -16,7 +16,7 @@ from tfdist.keras_repairs.base.replica_copies import is_first_replica
 from tfdist.keras_repairs.sharding.shards import shard_of
 
 Gradient = Any
-"""What TensorFlow makes a tensor of, a tensor, slices, one of these for each replica, or None."""
+"""A value that TensorFlow makes a tensor of, a tensor, slices, one of these for each replica, or None."""
 
 
 def apply(apply_on_replica: Callable[..., None], optimizer: Any, grads: Sequence[Gradient], variables: Any) -> None:
@@ -52,7 +52,7 @@ def _has_one_a_replica(gradient: Gradient) -> bool:
 
 
 def _part(gradient: Gradient, is_summed: bool) -> tf.Tensor | tf.IndexedSlices | None:
-    """What a replica has of a gradient."""
+    """Returns what a replica has of a gradient."""
     if gradient is None:
         return None
     value = _slices(gradient) if isinstance(gradient, tf.IndexedSlices) else tf.convert_to_tensor(gradient)

@@ -123,7 +123,8 @@ def _given_as_sums() -> bool:
 
 
 def _summands(grads: Sequence[Gradient]) -> list[Gradient]:
-    """What each replica adds to gradients that every replica has, without slices, which would come once from each."""
+    """Returns what each replica adds to gradients that every replica has, without slices, which would come once from
+    each."""
     dense = [None if g is None else tf.convert_to_tensor(g) for g in grads]
     return [None if g is None else g * tf.cast(1 / replica_count(), g.dtype) for g in dense]
 
@@ -242,7 +243,7 @@ def _apply_sharded(
     observer: Observer | None,
     reduce: sharded_step.Reduce | None,
 ) -> None:
-    """Where each worker has a shard of the optimizer, or offloads it: it gets and accumulates its shards of sums."""
+    """Applies gradients to a sharded or offloaded optimizer: each worker gets and accumulates its shards of sums."""
     chosen = optimizer._trainable_variables if variables is None else variables
     with changing(APPLY_SCOPE, is_inside=True), replica_copies.of_this_replica():
         shards = sharded_step.shards_of_sums(optimizer, grads, chosen, reduce)

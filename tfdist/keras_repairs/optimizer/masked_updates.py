@@ -146,7 +146,7 @@ class _MaskedConstraint(keras.constraints.Constraint):
 
 
 def _masked_apply(optimizer: Any, by_variable: dict[int, MaskedVariable]) -> Callable[..., None]:
-    """What stands in for an optimizer's `apply`, which Keras and hand-written loops call in each step."""
+    """Returns what stands in for an optimizer's `apply`, which Keras and hand-written loops call in each step."""
 
     def apply(grads: Sequence[Any], trainable_variables: Any = None) -> None:
         variables = None if trainable_variables is None else list(trainable_variables)

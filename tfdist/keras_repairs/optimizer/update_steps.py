@@ -72,5 +72,5 @@ def _as_variable(value: Any) -> contextlib.AbstractContextManager[Any]:
 
 
 def _is_fit(gradient: Any, target: Any) -> bool:
-    """Whether the kernels take them; sparse gradients and those of another precision are left to Keras."""
+    """Returns whether the kernels take them; sparse gradients and those of another precision are left to Keras."""
     return isinstance(gradient, tf.Tensor) and gradient.dtype == target.dtype

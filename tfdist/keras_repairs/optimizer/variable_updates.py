@@ -38,7 +38,7 @@ _IS_OF_METRIC: AttachedValue[bool] = AttachedValue("is_of_metric")
 
 
 def _is_summed(value: Any) -> bool:
-    """Whether the copies of a variable are summed where it is read outside of the replicas."""
+    """Returns whether the copies of a variable are summed where it is read outside of the replicas."""
     return (
         isinstance(value, tf.distribute.DistributedValues)
         and value.synchronization == tf.VariableSynchronization.ON_READ
@@ -47,7 +47,8 @@ def _is_summed(value: Any) -> bool:
 
 
 def is_of_metric(variable: tf.Variable) -> bool:
-    """Whether a variable of TensorFlow's, with a part of a sum on each replica, was made for a metric of Keras."""
+    """Returns whether a variable of TensorFlow's, with a part of a sum on each replica, was made for a metric of
+    Keras."""
     return bool(_IS_OF_METRIC.get(variable))
 
 
@@ -79,7 +80,8 @@ def direct_assign(original: Function) -> Function:
 
 
 def _aggregated(variable: Any, value: tf.Tensor, sums: CompiledSums) -> tf.Tensor:
-    """What a replica's copy becomes where each replica assigns a value of its own, in a step that XLA compiles whole.
+    """Returns what a replica's copy becomes where each replica assigns a value of its own, in a step that XLA compiles
+    whole.
 
     TensorFlow would leave the replicas for it, which they cannot in a compiled function.
     """
@@ -189,7 +191,7 @@ def update_step(original: Function) -> Function:
 
 
 def _disk_of(optimizer: Any) -> Disk | None:
-    """Where an optimizer that updates in a function keeps its state on disk; None where it does not."""
+    """Returns where an optimizer that updates in a function keeps its state on disk; None where it does not."""
     offload = settings_of(optimizer._distribution_strategy).offload
     return None if offload is None or tf.executing_eagerly() else offload.disk
 

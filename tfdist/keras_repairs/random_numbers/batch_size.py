@@ -45,5 +45,5 @@ def shape(original: Function) -> Function:
 
 
 def _is(size: Any, rows: int) -> bool:
-    """Whether a size is this number: one of a tensor that has lost its shape is itself a tensor."""
+    """Returns whether a size is this number: one of a tensor that has lost its shape is itself a tensor."""
     return isinstance(size, int) and size == rows

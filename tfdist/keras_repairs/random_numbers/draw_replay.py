@@ -46,7 +46,7 @@ def replaying_draws(
 
 
 def replaces_draws() -> bool:
-    """Whether a draw is to be recorded, or taken from what was: code is tried out eagerly."""
+    """Returns whether a draw is to be recorded, or taken from what was: code is tried out eagerly."""
     scope = DRAW_SCOPE.get()
     return (scope.recorded is not None or scope.replayed is not None) and tf.executing_eagerly()
 

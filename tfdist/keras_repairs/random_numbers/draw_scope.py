@@ -1,4 +1,4 @@
-"""What a draw knows of the code that it is in, with code of Keras's, TensorFlow's or the user's in between."""
+"""Tells a draw about the code that it is in, with code of Keras's, TensorFlow's or the user's in between."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tfdist.keras_repairs.random_numbers.part_of_draw import PartOfDraw
 
 @dataclass
 class DrawLog:
-    """What the draws of a trial gave on the whole batch, in their order.
+    """The results of the draws of a trial on the whole batch, in their order.
 
     Attributes:
         draws: The numbers.
@@ -37,7 +37,7 @@ class Replay:
 
 @dataclass(frozen=True)
 class Decision:
-    """What the function that calls an operation knows of its draw.
+    """The facts that the function that calls an operation knows of its draw.
 
     Attributes:
         part: The replica's part; None where the draw is the same on all replicas.

@@ -1,4 +1,4 @@
-"""Which size of a draw is that of the batch: decided by where it comes from, never by its value alone."""
+"""Finds which size of a draw is that of the batch: decided by where it comes from, never by its value alone."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def part_of_draw(sizes: Sequence[Size], step: ReplicaStep, name: str, *, is_of_r
 
 
 def has_row_for_each_sample(sizes: Sequence[Size], step: ReplicaStep, name: str) -> bool:
-    """Whether a size of a draw is that of the batch, or follows from the samples in another way.
+    """Returns whether a size of a draw is that of the batch, or follows from the samples in another way.
 
     Args:
         sizes: The sizes of the draw.
@@ -121,7 +121,7 @@ def check_for_xla(shape: Any, name: str) -> None:
 
 
 def _places_in_stack(step: ReplicaStep, rows: tf.Tensor, batches: tf.Tensor) -> tf.Tensor:
-    """Where this replica's rows are in global batches that are put one after the other."""
+    """Returns where this replica's rows are in global batches that are put one after the other."""
     # A replica without samples has a row of another one's.
     own = tf.minimum(step.share.first + tf.range(rows), step.share.total - 1)
     return tf.reshape(tf.range(batches)[:, tf.newaxis] * step.share.total + own, [-1])
@@ -185,7 +185,7 @@ def _axis_of_unknown(sizes: Sequence[Size], sized_by_rows: set[tuple[int, int, b
 
 
 def _rows_in_play(step: ReplicaStep) -> set[int]:
-    """How many rows a replica may have in a step whose sizes are numbers, the same set on all of them.
+    """Returns how many rows a replica may have in a step whose sizes are numbers, the same set on all of them.
 
     What is refused must be refused by all replicas alike: the others would wait for the one that is not there.
     """
@@ -199,7 +199,7 @@ def _rows_in_play(step: ReplicaStep) -> set[int]:
 
 
 def _may_be_multiple(size: Any, rows: int) -> bool:
-    """Whether a number may be that of the rows, or a multiple of it; of a single row every number is one."""
+    """Returns whether a number may be that of the rows, or a multiple of it; of a single row every number is one."""
     return size == rows or (rows > 1 and size > 0 and size % rows == 0)
 
 

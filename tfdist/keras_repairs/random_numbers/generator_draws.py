@@ -1,4 +1,4 @@
-"""What a `tf.random.Generator` draws in a replica's step: its rows of what one device would draw.
+"""Draws of a `tf.random.Generator` in a replica's step: its rows of what one device would draw.
 
 A generator has a key and a counter, which each draw advances by what one device draws. The copies that a strategy made
 each advance by themselves, and TensorFlow mixes the replica's number into the key, which no step of Keras's does here.
@@ -69,7 +69,8 @@ def refused(original: Function) -> Function:
 
 
 def _is_in_step() -> bool:
-    """Whether the code that runs is that of a step, and not tried out: there its draws are recorded and replayed."""
+    """Returns whether the code that runs is that of a step, and not tried out: there its draws are recorded and
+    replayed."""
     is_step = current_step() is not None or is_alone()
     return is_step and not (draw_replay.replaces_draws() or is_noting() or is_tried_out())
 

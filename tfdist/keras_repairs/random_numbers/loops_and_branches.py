@@ -66,7 +66,7 @@ def switch(original: Function) -> Function:
 
 
 def is_decided_by_batch() -> bool:
-    """Whether the code that runs is inside of a loop or branch that the batch decides."""
+    """Returns whether the code that runs is inside of a loop or branch that the batch decides."""
     return bool(DRAW_SCOPE.get().decided_by)
 
 

@@ -24,7 +24,7 @@ Draw = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 
 
 def lies_in_one_piece(part: PartOfDraw, alg: Any) -> bool:
-    """Whether `rows` can draw a part.
+    """Returns whether `rows` can draw a part.
 
     Args:
         part: The part.
@@ -63,11 +63,11 @@ def counters_of_truncated_normal(part: PartOfDraw, dtype: tf.DType) -> int:
 
 
 def block_of(dtype: tf.DType) -> int:
-    """How many numbers a counter gives: it has 128 bits, of which a number takes 32, or 64."""
+    """Returns how many numbers a counter gives: it has 128 bits, of which a number takes 32, or 64."""
     return 2 if dtype.size == 8 else 4
 
 
 def _fills_blocks(part: PartOfDraw, block: int) -> bool:
-    """Whether every row begins with a block."""
+    """Returns whether every row begins with a block."""
     width = part.sizes[1:]
     return all(isinstance(size, int) for size in width) and math.prod(width) % block == 0

@@ -1,4 +1,4 @@
-"""What `tf.random.normal` and its kin draw with a seed, given by a script for all of TensorFlow or for one operation.
+"""Draws of `tf.random.normal` and its kin with a seed, given by a script for all of TensorFlow or for one operation.
 
 On one device the operation keeps the place of its stream of Philox numbers. Here the place is counted, and each replica
 draws its rows of the same numbers, by the operations of `tf.random.stateless_*`. The first seed is that of the script
@@ -43,7 +43,7 @@ class SeedOfScript(int):
 
 @dataclass(frozen=True)
 class Stream:
-    """Where a draw stands in the numbers of its seeds.
+    """The place of a draw in the numbers of its seeds.
 
     Attributes:
         key: The key of Philox, uint64 [1].
@@ -132,7 +132,7 @@ def _part(sizes: tuple[Size, ...]) -> PartOfDraw | None:
 
 
 def _count(sizes: tuple[Size, ...], part: PartOfDraw | None) -> tf.Tensor:
-    """How many numbers one device draws."""
+    """Returns how many numbers one device draws."""
     return tf.reduce_prod(as_shape(sizes) if part is None else part.whole)
 
 

@@ -197,7 +197,7 @@ def shuffled(shape: Any, value: tf.Tensor, shuffle: Callable[[tf.Tensor], tf.Ten
 
 
 def _drawn(shape: Any, whole: Whole, rows: Rows, *, gathers: bool = False) -> tf.Tensor:
-    """What code on this replica draws.
+    """Returns what code on this replica draws.
 
     Args:
         shape: The shape of the draw, as the code gives it; dimensions may follow.

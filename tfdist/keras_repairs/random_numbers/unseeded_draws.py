@@ -1,4 +1,4 @@
-"""What `tf.random.normal` and its kin draw in a replica's step: without a seed here, with one in `seeded_draws`.
+"""Draws of `tf.random.normal` and its kin in a replica's step: without a seed here, with one in `seeded_draws`.
 
 Their operations keep a state of their own, and no particular numbers are expected of them. What has a row for each
 sample, each replica draws by itself. What has not is the same on all replicas, as there is one of it on one device: of
@@ -34,7 +34,7 @@ _SEEDS = 2**31 - 1
 
 @dataclass(frozen=True)
 class Drawing:
-    """How an operation of `tf.random` draws.
+    """The way in which an operation of `tf.random` draws.
 
     Attributes:
         sizes: Those of what it draws, as far as one of them may be that of the batch; takes its arguments.
@@ -84,7 +84,8 @@ def _drawn_with_seed(drawing_of: Drawing, name: str, seed: int, seed2: int) -> C
 
 
 def _is_of_samples(sizes: Sequence[Size], step: ReplicaStep) -> bool:
-    """Whether a replica draws by itself: also in a turn of a loop over the rows, and in a branch that they choose."""
+    """Returns whether a replica draws by itself: also in a turn of a loop over the rows, and in a branch that they
+    choose."""
     return has_row_for_each_sample(sizes, step, _OF_TENSORFLOW) or is_decided_by_batch()
 
 

@@ -71,7 +71,7 @@ class _Copies:
 
 @dataclass(frozen=True)
 class RecomputationScope:
-    """What is traced: a call that is to be computed again, or a backward pass that computes some again.
+    """The code that is traced: a call that is to be computed again, or a backward pass that computes some again.
 
     Attributes:
         is_inside: Whether it is such a call; one within it is computed again with it.
@@ -167,7 +167,7 @@ class _Copying:
         _READ.get_or_make(self._call.graph, list).append(reads)
 
     def _operations(self) -> dict[int, Any]:
-        """What the outputs were computed by, by number."""
+        """Returns what the outputs were computed by, by number."""
         waiting, found = [output.op for output in self._call.outputs], {}
         while waiting:
             op = waiting.pop()
@@ -194,7 +194,7 @@ class _Copying:
             self._note(output, again)
 
     def _input(self, tensor: tf.Tensor) -> tf.Tensor:
-        """What a copy reads: a copy, a weight put together again, or what is kept, which then waits."""
+        """Returns what a copy reads: a copy, a weight put together again, or what is kept, which then waits."""
         place = _place(tensor)
         if place in self._again:
             return self._again[place]

@@ -56,7 +56,7 @@ def call(original: Function) -> Function:
 
 
 def is_sharded_by(layer: keras.layers.Embedding, most: int | None) -> bool:
-    """Whether several workers share an embedding's rows.
+    """Returns whether several workers share an embedding's rows.
 
     Args:
         layer: The embedding.

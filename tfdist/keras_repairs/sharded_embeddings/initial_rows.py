@@ -1,4 +1,4 @@
-"""What a worker's rows of a table begin as: the numbers that one device gives them.
+"""The initial values of a worker's rows of a table: the numbers that one device gives them.
 
 Numbers of Keras's random initializers are made for these rows alone: each number of a draw is a function of the seed
 and of its place (see `philox_rows`). Any other initializer makes the whole table, on each worker for a moment.

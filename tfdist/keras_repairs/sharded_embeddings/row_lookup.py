@@ -60,7 +60,7 @@ def no_vectors(ids: Any, dim: int) -> Any:
 
 
 def is_row(table: TableVariable, ids: tf.Tensor) -> tf.Tensor:
-    """Which numbers are those of rows."""
+    """Returns which numbers are those of rows."""
     return tf.logical_and(ids >= 0, ids < table.cut.shape[0])
 
 

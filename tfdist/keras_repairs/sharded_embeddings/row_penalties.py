@@ -73,7 +73,7 @@ class RowPenalty(keras.regularizers.Regularizer):
 
 
 def penalty_of(regularizer: Any, owner: str) -> RowPenalty | None:
-    """What a table has for the regularizer of its layer.
+    """Returns what a table has for the regularizer of its layer.
 
     Args:
         regularizer: Of the layer, or None.

@@ -45,7 +45,7 @@ class TableVariable(keras.Variable):
 
     @property
     def shard(self) -> TableShard:
-        """What this worker stores of it."""
+        """The shard: what this worker stores of it."""
         return TableShard(self, self.cut, self.worker)
 
     @property

@@ -1,4 +1,4 @@
-"""Which optimizers can be cut, and how: between any elements, or between variables, so that one worker has each."""
+"""The optimizers that can be cut, and how: between any elements, or between variables, so that one worker has each."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ _KEPT = (
 
 
 def is_of_keras(optimizer: Any) -> bool:
-    """Whether an optimizer makes the state of one of Keras's own, which is known."""
+    """Returns whether an optimizer makes the state of one of Keras's own, which is known."""
     return any(type(optimizer).build is kind.build for kind in KNOWN)
 
 
 def kind_of(optimizer: Any) -> Granularity:
-    """How an optimizer is cut.
+    """Returns how an optimizer is cut.
 
     Raises:
         UnsupportedError: It cannot be.
@@ -89,7 +89,7 @@ def kind_of(optimizer: Any) -> Granularity:
 
 
 def is_linear(optimizer: Any) -> bool:
-    """Whether an optimizer computes nothing but sums of gradients, so that these may be added up before."""
+    """Returns whether an optimizer computes nothing but sums of gradients, so that these may be added up before."""
     inner = getattr(optimizer, "inner_optimizer", optimizer)
     limits = (inner.clipnorm, inner.global_clipnorm, inner.clipvalue)
     has_update = _has_update_of(type(inner), keras.optimizers.SGD) and kind_of(inner) == "elements"

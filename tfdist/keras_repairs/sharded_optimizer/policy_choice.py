@@ -1,4 +1,4 @@
-"""Which policy each variable of an optimizer has, as the run's settings say."""
+"""Chooses the policy of each variable of an optimizer, as the run's settings say."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def choose_policies(optimizer: Any, variables: Sequence[Any]) -> None:
 
 
 def _has_all(offload: Offloading | None, strategy: tf.distribute.Strategy) -> bool:
-    """Whether a run of one replica offloads, whose variables are no strategy's."""
+    """Returns whether a run of one replica offloads, whose variables are no strategy's."""
     return offload is not None and strategy.num_replicas_in_sync == 1
 
 
@@ -76,7 +76,7 @@ def _cuts(kind: Granularity, shapes: Sequence[tuple[int, ...]], workers: int) ->
 
 
 def _is_of_all_workers(variable: Any) -> bool:
-    """Whether a variable is one that the strategy keeps the same on all workers."""
+    """Returns whether a variable is one that the strategy keeps the same on all workers."""
     if shard_of(variable) is not None:
         return True
     return isinstance(getattr(variable, "value", variable), tf.distribute.DistributedValues)
@@ -98,7 +98,7 @@ def _policy_for(variable: Any, kind: Granularity, cut: Cut, worker: int) -> Vari
 
 
 def _updated(variable: Any, shape: tuple[int, ...], value: tf.Variable) -> keras.Variable:
-    """What an optimizer updates for a variable, of its name."""
+    """Returns what an optimizer updates for a variable, of its name."""
     name = variable.name.split("/")[-1]
     made = keras.Variable("zeros", shape=(0,) * len(shape), dtype=value.dtype.name, trainable=True, name=name)
     made._path, made._shape, made._value = getattr(variable, "path", variable.name), shape, value

@@ -62,18 +62,19 @@ def weight_sizes(optimizer: Any, variables: Sequence[Any]) -> list[WeightSizes]:
 
 
 def trainings_of(model: Any) -> list[Training]:
-    """What each optimizer of a model trains that is built; one of a compiled model."""
+    """Returns what each optimizer of a model trains that is built; one of a compiled model."""
     built = [optimizer for optimizer in updating_optimizers(model.optimizer) if optimizer.built]
     return [_training(optimizer, weight_sizes(optimizer, optimizer._trainable_variables)) for optimizer in built]
 
 
 def is_asked(optimizer: Any) -> bool:
-    """Whether nothing but sizes is asked of an optimizer."""
+    """Returns whether nothing but sizes is asked of an optimizer."""
     return bool(_IS_ASKED.get(optimizer))
 
 
 def track_size(optimizer: Any, shape: Sequence[int], dtype: Any) -> keras.KerasTensor:
-    """What stands for a variable of an optimizer of which nothing but sizes is asked, and is among its variables."""
+    """Returns what stands for a variable of an optimizer of which nothing but sizes is asked, and is among its
+    variables."""
     made = keras.KerasTensor(tuple(shape), dtype or keras.config.floatx(), name="size")
     optimizer._track_variable(made)
     return made
@@ -105,7 +106,7 @@ def _training(optimizer: Any, weights: Sequence[WeightSizes]) -> Training:
 
 
 def slots_of(make: Callable[[], Any], variables: Sequence[keras.Variable]) -> list[tuple[TensorSize, ...]]:
-    """What an optimizer keeps for each of some variables; it is asked once for those of a shape and type.
+    """Returns what an optimizer keeps for each of some variables; it is asked once for those of a shape and type.
 
     Args:
         make: Makes an optimizer that is not built, in this graph.
@@ -126,7 +127,7 @@ def slots_of(make: Callable[[], Any], variables: Sequence[keras.Variable]) -> li
 def _is_all(
     found: Sequence[tuple[TensorSize, ...]], make: Callable[[], Any], variables: Sequence[keras.Variable]
 ) -> bool:
-    """Whether an optimizer keeps for variables together what is said of each."""
+    """Returns whether an optimizer keeps for variables together what is said of each."""
     together, apart = Counter(_kept(make(), variables)), Counter(size for each in found for size in each)
     # What belongs to no variable, such as a product of Nadam's, is counted once for each that is asked for alone.
     of_none = Counter(_kept(make(), []))
@@ -150,7 +151,7 @@ def tensor_size(variable: Any) -> TensorSize:
 
 
 def _slots(optimizer: Any, variables: Sequence[Any]) -> list[tuple[TensorSize, ...]]:
-    """What an optimizer will keep for variables; nothing where its code cannot tell."""
+    """Returns what an optimizer will keep for variables; nothing where its code cannot tell."""
     kind = type(optimizer)
     try:
         with tf.init_scope():

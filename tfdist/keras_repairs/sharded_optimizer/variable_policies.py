@@ -100,7 +100,7 @@ class ZeroPolicy(_CutPolicy):
         return own_copy(self.variable)
 
     def stored_of(self, full: tf.Tensor) -> tf.Tensor:
-        """What this worker stores of a full value."""
+        """Returns what this worker stores of a full value."""
         return full
 
     def full_value(self) -> tf.Tensor:

@@ -35,7 +35,7 @@ class CutVariable(keras.Variable):
     """See the module. Variables become ones by `cut_variable`, once they have their first value."""
 
     shard: ParameterShard
-    """What this worker stores of it."""
+    """The shard: what this worker stores of it."""
 
     @property
     def value(self) -> tf.Tensor:
@@ -75,7 +75,7 @@ class CutVariable(keras.Variable):
 
 
 def is_cut_variable(variable: Any) -> TypeGuard[CutVariable]:
-    """Whether this worker stores a shard of a variable."""
+    """Returns whether this worker stores a shard of a variable."""
     return isinstance(variable, CutVariable)
 
 
@@ -139,7 +139,7 @@ def _cut(variable: Any) -> None:
 
 
 def _dtype_of_reads(variable: keras.Variable) -> tf.DType:
-    """What Keras would cast the value to: a shard is cast before it is sent."""
+    """Returns what Keras would cast the value to: a shard is cast before it is sent."""
     scope = variables.get_autocast_scope()
     stored = variable._value.dtype
     if not variable._autocast or scope is None or scope.dtype is None:

@@ -32,7 +32,7 @@ class FullRead:
     is_read_again: bool = False
 
     def begins_after(self, *, is_ahead: bool) -> Sequence[Any]:
-        """What comes before it is put together.
+        """Returns what comes before it is put together.
 
         Args:
             is_ahead: Whether it is sent while the layer before it computes: once that could begin, and what was read

@@ -34,7 +34,8 @@ def read(shard: ParameterShard, dtype: tf.DType) -> tf.Tensor:
 
 
 def is_sent_ahead() -> bool:
-    """Whether the weights of the next layer are sent while a layer computes: by TensorFlow's collectives on CPUs.
+    """Returns whether the weights of the next layer are sent while a layer computes: by TensorFlow's collectives on
+    CPUs.
 
     Workers that share memory copy weights by the cores that compute, and do not wait for a network.
     """

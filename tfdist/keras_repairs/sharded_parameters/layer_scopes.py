@@ -1,4 +1,4 @@
-"""Which layer is being called: what the weights that it reads wait for, and which it has read already."""
+"""The layer that is being called: what the weights that it reads wait for, and which it has read already."""
 
 from __future__ import annotations
 

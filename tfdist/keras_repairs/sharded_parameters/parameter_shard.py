@@ -1,4 +1,4 @@
-"""What a worker stores of a weight, for all who read it, assign it and sum its gradient."""
+"""The part of a weight that a worker stores, for all who read it, assign it and sum its gradient."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ParameterShard(Shard):
 
     @abstractmethod
     def like(self, variable: Any) -> Shard:
-        """What this worker stores of a variable of an optimizer's state, which is cut as the weight."""
+        """Returns what this worker stores of a variable of an optimizer's state, which is cut as the weight."""
 
     @abstractmethod
     def of_sum(self, total: Gradient) -> Gradient:

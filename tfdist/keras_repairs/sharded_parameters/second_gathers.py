@@ -61,7 +61,7 @@ class _BackwardPass(TapeCall):
         return self.reached_in(self.graph, self.begin)
 
     def needs(self, read: FullRead) -> bool:
-        """Whether gradients that flow to the sources are computed of the weight that was read."""
+        """Returns whether gradients that flow to the sources are computed of the weight that was read."""
         sources = _of_weight_alone(read.full, self.begin)
         return any(self._is_needed_by(op, source) for source in sources for op in source.consumers())
 
@@ -90,7 +90,8 @@ def read_of(tensor: tf.Tensor) -> FullRead | None:
 
 
 def is_of_weight_alone(op: Any) -> bool:
-    """Whether an operation makes something of nothing but a weight that was put together, such as its transpose."""
+    """Returns whether an operation makes something of nothing but a weight that was put together, such as its
+    transpose."""
     if op.type not in _OF_ONE_TENSOR or not all(tensor.op.type == "Const" for tensor in op.inputs[1:]):
         return False
     return read_of(op.inputs[0]) is not None or is_of_weight_alone(op.inputs[0].op)
@@ -125,7 +126,8 @@ def gradient(original: Function) -> Function:
 
 
 def is_gradient_taken(variable: tf.Variable) -> bool:
-    """Whether the innermost tape takes a gradient by a variable; True where no tape does, but TensorFlow by itself."""
+    """Returns whether the innermost tape takes a gradient by a variable; True where no tape does, but TensorFlow by
+    itself."""
     call = current_call()
     return call is None or call.has(variable)
 
@@ -136,7 +138,8 @@ def _current_pass() -> _BackwardPass | None:
 
 
 def leads_to_sources(tensors: Iterable[tf.Tensor]) -> bool:
-    """Whether the backward pass that is traced takes gradients by what tensors of its forward pass were computed of."""
+    """Returns whether the backward pass that is traced takes gradients by what tensors of its forward pass were
+    computed of."""
     now = _current_pass()
     return now is None or any(tensor.op._id in now.reached for tensor in tensors)
 
@@ -174,7 +177,7 @@ def _gather_ahead(complete: FullRead, begin: list[tf.Tensor], now: _BackwardPass
 
 
 def _gather_again(read: FullRead, now: _BackwardPass) -> list[tf.Tensor] | None:
-    """What the first of the readers waits for besides; None where there are none."""
+    """Returns what the first of the readers waits for besides; None where there are none."""
     sources = list(_of_weight_alone(read.full, now.begin))
     readers = {op._id: op for source in sources for op in source.consumers() if op._id > now.begin}
     if not readers:

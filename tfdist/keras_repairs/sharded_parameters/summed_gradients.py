@@ -38,7 +38,7 @@ def gradient(original: Function) -> Function:
 
 
 def is_sum_of(gradient: Any, variable: Any) -> bool:
-    """Whether a gradient by a weight that is cut is what a tape has returned.
+    """Returns whether a gradient by a weight that is cut is what a tape has returned.
 
     Raises:
         UnsupportedError: Something was done to it since.
@@ -54,7 +54,7 @@ def is_sum_of(gradient: Any, variable: Any) -> bool:
 
 
 def is_full(gradient: Any) -> bool:
-    """Whether a gradient by a weight that is cut is full, and still to be summed over the replicas."""
+    """Returns whether a gradient by a weight that is cut is full, and still to be summed over the replicas."""
     return gradient is not None and bool(_IS_FULL.get(_marked(gradient)))
 
 
@@ -65,7 +65,7 @@ def keep_full(gradient: Any) -> Any:
 
 
 def _marked(gradient: Any) -> tf.Tensor:
-    """What a mark of a gradient is attached to."""
+    """Returns what a mark of a gradient is attached to."""
     return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
 
 

@@ -41,7 +41,7 @@ class TapeCall:
         self._ids = {id(handle) for handle in self._handles}
 
     def has(self, variable: tf.Variable) -> bool:
-        """Whether a variable is among them."""
+        """Returns whether a variable is among them."""
         return id(variable.handle) in self._ids
 
     def reached_in(self, graph: Any, end: int) -> frozenset[int]:
@@ -66,7 +66,7 @@ class EagerSums(TapeCall):
         self._sums: dict[int, list[tuple[int, Callable[[], Gradient]]]] = defaultdict(list)
 
     def put_off(self, variable: tf.Variable, read: int, summed: Callable[[], Gradient]) -> tf.Tensor:
-        """What stands in for the gradient by a variable until `taken`.
+        """Returns what stands in for the gradient by a variable until `taken`.
 
         Args:
             variable: What the gradient is taken by.
@@ -106,7 +106,7 @@ def current_sums() -> EagerSums | None:
 
 
 def take_eagerly(gradient: Callable[..., Any], target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
-    """What a tape's `gradient` returns, called eagerly: sums that it comes to are taken once it is over."""
+    """Returns what a tape's `gradient` returns, called eagerly: sums that it comes to are taken once it is over."""
     sums = EagerSums(sources)
     with inside(sums):
         gradients = gradient(target, sources, *args, **kwargs)

@@ -1,4 +1,4 @@
-"""What the workers share of a model and of its optimizer, in words that do not say how: for all who train and save.
+"""The sharing of a model and of its optimizer by the workers, in words that do not say how: for all who train and save.
 
 A variable is sharded where each worker stores a shard of it, and an optimizer where each worker updates shards. What
 these shards are, and how they become full values again, is known to the implementations alone: `sharded_optimizer` has

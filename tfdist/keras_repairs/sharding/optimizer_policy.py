@@ -1,4 +1,4 @@
-"""How an optimizer is sharded: what this worker updates of each variable, and keeps of the state beside it."""
+"""The sharding of an optimizer: what this worker updates of each variable, and keeps of the state beside it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _Slot:
 
 
 class OptimizerPolicy:
-    """How one optimizer is sharded.
+    """The sharding of one optimizer.
 
     Args:
         optimizer: Which is about to make its state.
@@ -106,7 +106,8 @@ class OptimizerPolicy:
         self._slots.append(_Slot(variable, shape, keras.initializers.get(initializer), shard))
 
     def shard_of(self, variable: Any) -> Shard | None:
-        """What this worker stores of a variable of the state; None where it is full, or not known yet what it is."""
+        """Returns what this worker stores of a variable of the state; None where it is full, or not known yet what it
+        is."""
         return next((slot.shard for slot in self._slots if slot.variable is variable), None)
 
     def shards(self) -> list[Shard]:
@@ -165,31 +166,32 @@ def policy_of(optimizer: Any) -> OptimizerPolicy | None:
 
 
 def variable_policy(optimizer: Any, variable: Any) -> VariablePolicy:
-    """How workers share the training of a model's variable by an optimizer, or by one inside of it."""
+    """Returns how workers share the training of a model's variable by an optimizer, or by one inside of it."""
     found = (policy.of(variable) for each in updating_optimizers(optimizer) if (policy := _POLICY.get(each)))
     return next((policy for policy in found if not isinstance(policy, Replicated)), Replicated(variable))
 
 
 def updates(optimizer: Any, variable: Any) -> bool:
-    """Whether an optimizer has anything of what it updates for a variable on this worker."""
+    """Returns whether an optimizer has anything of what it updates for a variable on this worker."""
     policy = _POLICY.get(optimizer)
     return policy is None or policy.granularity == "elements" or policy.of(variable).is_held
 
 
 def own_of_state(optimizer: Any, variable: Any, value: Any) -> Any:
-    """What an optimizer assigns to a variable of its state while it is built: of a full value this worker's shard."""
+    """Returns what an optimizer assigns to a variable of its state while it is built: of a full value this worker's
+    shard."""
     policy = _POLICY.get(optimizer)
     shard = None if policy is None else policy.shard_of(variable)
     return value if shard is None or tuple(value.shape) != shard.full_shape else shard.of(value)
 
 
 def is_sharded(optimizer: Any) -> bool:
-    """Whether workers have shards of a built optimizer, or of those inside of it."""
+    """Returns whether workers have shards of a built optimizer, or of those inside of it."""
     return any(_POLICY.get(each) is not None for each in updating_optimizers(optimizer))
 
 
 def would_be_sharded(optimizer: Any) -> bool:
-    """Whether workers have shards of an optimizer, or will once it is built."""
+    """Returns whether workers have shards of an optimizer, or will once it is built."""
     settings = settings_of(optimizer._distribution_strategy)
     return settings.shard is not None or settings.offload is not None or is_sharded(optimizer)
 
@@ -213,7 +215,7 @@ def shards_of(model: Any) -> list[Shard]:
 
 
 def is_container(optimizer: Any) -> bool:
-    """Whether an optimizer leaves updates to others inside of it."""
+    """Returns whether an optimizer leaves updates to others inside of it."""
     return isinstance(optimizer, _CONTAINERS)
 
 

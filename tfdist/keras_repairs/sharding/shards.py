@@ -1,4 +1,4 @@
-"""What this worker stores of a variable of which each worker has a shard, and how it becomes the full value again."""
+"""The shard of a variable that this worker stores, if each worker has one, and how it becomes the full value again."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Shard(ABC):
     @property
     @abstractmethod
     def description(self) -> str:
-        """What is sharded, in words: `the weight dense/kernel is cut`."""
+        """The description of what is sharded, in words: `the weight dense/kernel is cut`."""
 
     @abstractmethod
     def full(self) -> NDArray:
@@ -95,7 +95,7 @@ class Shard(ABC):
         """Who of all workers of a job writes what of the shard that it has."""
 
     def is_summed(self, gradient: Any) -> bool:
-        """Whether a gradient is such a sum, and not this replica's own, of the full variable.
+        """Returns whether a gradient is such a sum, and not this replica's own, of the full variable.
 
         Raises:
             UnsupportedError: It is what somebody has made of one.
@@ -166,7 +166,8 @@ class FlatShard(Shard):
 
 
 def shard_of(variable: Any) -> Shard | None:
-    """What this worker stores of a model's variable, whose class says it; None where every worker has it in full."""
+    """Returns what this worker stores of a model's variable, whose class says it; None where every worker has it in
+    full."""
     found = getattr(variable, "shard", None)
     return found if isinstance(found, Shard) else None
 
@@ -179,6 +180,6 @@ def stored_shards(model: Any) -> list[Shard]:
 
 
 def cuts_parameters() -> bool:
-    """Whether the strategy in force has each worker store shards of weights."""
+    """Returns whether the strategy in force has each worker store shards of weights."""
     shard = settings_of(tf.distribute.get_strategy()).shard
     return shard is not None and shard.cuts("parameters")

@@ -1,4 +1,4 @@
-"""How the workers share the training of one variable: its gradient, its update, its norm, its slots and its average.
+"""The workers' shared training of one variable: its gradient, its update, its norm, its slots and its average.
 
 An optimizer's step asks the policies of its variables, and knows no more of them than is here. What all workers do
 together, a policy names as a function of many variables: those that name the same one go in as few messages as it
@@ -17,11 +17,11 @@ from tfdist.keras_repairs.sharding.shards import Shard
 
 Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices | None
 Exchange = Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]]
-"""What all workers do together with gradients, of the policies and the gradients of some variables, one for each."""
+"""A joint operation of all workers on gradients: takes policies and gradients of some variables, one for each."""
 
 
 class VariablePolicy(ABC):
-    """How one variable is trained.
+    """The way in which one variable is trained.
 
     Attributes:
         variable: The model's.
@@ -37,11 +37,11 @@ class VariablePolicy(ABC):
     @property
     @abstractmethod
     def is_held(self) -> bool:
-        """Whether this worker has any of it to update."""
+        """True if this worker has any of it to update."""
 
     @abstractmethod
     def slot(self, variable: Any, shape: tuple[int, ...] | None = None) -> Shard | None:
-        """What this worker stores of a variable of the optimizer's state beside it; None where that is full.
+        """Returns what this worker stores of a variable of the optimizer's state beside it; None where that is full.
 
         Args:
             variable: The Keras variable, which has the shard or is going to.
@@ -49,7 +49,7 @@ class VariablePolicy(ABC):
         """
 
     def reduction(self, gradient: Any, optimizer: Any) -> Exchange | None:
-        """How this worker's gradients become its shards of their sums over the workers.
+        """Returns how this worker's gradients become its shards of their sums over the workers.
 
         None where they are summed as those of variables that are not sharded; `of_sum` has the shard.
         """
@@ -61,7 +61,7 @@ class VariablePolicy(ABC):
 
     @property
     def gathering(self) -> Exchange | None:
-        """How full gradients are put together of their shards, for who wants to look at them; None where they are full.
+        """The exchange that makes full gradients of their shards, for who wants to look; None where they are full.
 
         For one that nobody is to put together stands a number of the same norm.
         """
@@ -91,7 +91,7 @@ class VariablePolicy(ABC):
 
     @abstractmethod
     def own_value(self) -> tf.Tensor:
-        """What this worker has of the variable, in the shape of a slot; outside of functions."""
+        """Returns what this worker has of the variable, in the shape of a slot; outside of functions."""
 
     @abstractmethod
     def assign_slot(self, slot: Any) -> None:

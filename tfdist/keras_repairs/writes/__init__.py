@@ -1,4 +1,4 @@
-"""What a step writes besides what it returns: summaries, prints, files, queues, tables, what its Python functions do.
+"""The writes of a step besides what it returns: summaries, prints, files, queues, tables, what its Python functions do.
 
 One device writes once a step, what it computes of the global batch; and nothing where code is only tried out.
 

@@ -1,4 +1,4 @@
-"""What replicas write in a step, made that of the global batch: means over the samples, and rows of all of them."""
+"""Makes what replicas write in a step that of the global batch: means over the samples, and rows of all of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _INSTEAD = (
 
 
 def of_global_batch(what: str, value: Any) -> Any:
-    """What one device would write; all replicas call this together.
+    """Returns what one device would write; all replicas call this together.
 
     A scalar is taken for a mean over the samples, as a trial of the step has seen that it is.
 

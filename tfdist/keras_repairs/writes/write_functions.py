@@ -106,7 +106,7 @@ def check_results_are_used(step: ReplicaStep, outputs: Any) -> None:
 
 
 def _is_used(result: tf.Tensor) -> bool:
-    """Whether an operation takes a tensor, or waits for what makes it."""
+    """Returns whether an operation takes a tensor, or waits for what makes it."""
     return bool(result.consumers() or result.op._control_outputs)
 
 

@@ -1,4 +1,4 @@
-"""Which of the replicas writes what all of them have of the global batch."""
+"""Chooses the replica that writes what all of them have of the global batch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tfdist.runtime.workers import local_replicas
 
 
 class Where(enum.Enum):
-    """Where there is what is written."""
+    """The place of what is written."""
 
     OUTSIDE = "a file, a terminal: the chief's first replica writes"
     IN_PROCESS = "an object of the process, which the script of each worker may read: its first replica writes"
@@ -39,12 +39,12 @@ def writing_nothing(strategy: tf.distribute.Strategy) -> Iterator[None]:
 
 
 def has_part() -> bool:
-    """Whether the code that runs writes what a replica has of its part of the global batch."""
+    """Returns whether the code that runs writes what a replica has of its part of the global batch."""
     return current_step() is not None and not REPLICA_SCOPE.get().writes_of_all
 
 
 def writes(where: Where) -> bool:
-    """Whether the replica that runs the code is the one that writes what is of the global batch."""
+    """Returns whether the replica that runs the code is the one that writes what is of the global batch."""
     if current_step() is None and not is_alone():
         return True
     if not settings_of(tf.distribute.get_strategy()).writes:
@@ -58,5 +58,5 @@ def writes(where: Where) -> bool:
 
 
 def nothing_written() -> Any:
-    """What an operation without a result gives, where it does not write."""
+    """Returns what an operation without a result gives, where it does not write."""
     return None if tf.executing_eagerly() else tf.no_op()

@@ -296,7 +296,7 @@ class GroupAttempt:
                 self._fail(from_exit(index, known.code, **process_facts(worker)))
 
     def _trains(self) -> bool:
-        """Whether a worker has done a step of a training, so that all can stop after one."""
+        """Returns whether a worker has done a step of a training, so that all can stop after one."""
         return any(state.state is State.STEP for state in self._hangs.states.values())
 
     def _working(self) -> Iterable[int]:
@@ -315,7 +315,7 @@ class GroupAttempt:
         self._state = AttemptState.ENDING
 
     def _look_for_stalls(self) -> None:
-        """Where all failures follow from another worker's, looks for one here that does not run: it says nothing."""
+        """Looks for a silent worker here that does not run, where all failures follow from another worker's."""
         here = [index for index in self._workers if self._exits[index].code is None and not self._exits[index].gone]
         if self._stopping.stop is not None or not self._failures or not here or self._has_cause():
             return

@@ -14,11 +14,11 @@ from tfdist.launch.peers.messages import BatchesBegun, Event, Hold, Stop, StopAt
 from tfdist.launch.worker.worker_handle import Worker
 
 ANSWER_SECONDS = 3.0
-"""How long held workers may take to tell how many batches they have begun."""
+"""Seconds that held workers may take to tell how many batches they have begun."""
 
 
 class StopPoint:
-    """Where held workers can all stop: decided from their answers, without any effect.
+    """The point at which held workers can all stop: decided from their answers, without any effect.
 
     Args:
         asked: The workers that were told to hold.
@@ -70,7 +70,7 @@ class CoordinatedStop:
         self._agreed = False
         self.stop: Stop | None = None
         self.why_abrupt = ""
-        """Why the workers did not stop after one step, as far as this launcher knows; empty where they did."""
+        """The reason why workers did not stop after one step, as far as this launcher knows; empty where they did."""
 
     def request(self, stop: Stop, working: Iterable[int]) -> None:
         """Requests the stop of the job, whose workers `working` are not done; does nothing after the first request."""

@@ -26,7 +26,7 @@ WaitForSources = Callable[[Sequence[Source], float], None]
 
 @dataclass(frozen=True)
 class Dependencies:
-    """What a worker group and its attempts use.
+    """The objects and functions that a worker group and its attempts use.
 
     Attributes:
         start: Starts a worker.

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 FOLLOW_SECONDS = 5.0
-"""How long the others may take to be done too when a worker is done with a code other than 0 and waits for them."""
+"""Seconds that the others may take to be done too when a worker is done with a code other than 0 and waits for them."""
 
 GONE_SECONDS = 1.5
-"""How long the others may take to be done too when a worker has left without waiting for them."""
+"""Seconds that the others may take to be done too when a worker has left without waiting for them."""
 
 
 @dataclass(frozen=True)
 class WorkerExit:
-    """What is known of the exit of one worker.
+    """The known facts about the exit of one worker.
 
     Attributes:
         index: The worker.
@@ -33,7 +33,7 @@ class WorkerExit:
 
 
 class ExitAction(enum.Enum):
-    """What to do with the group now."""
+    """An action: what to do with the group now."""
 
     WAIT = "wait"
     RELEASE = "release"  # every worker is done and may leave
@@ -42,7 +42,7 @@ class ExitAction(enum.Enum):
 
 @dataclass(frozen=True)
 class ExitDecision:
-    """What to do with the group, and with which result.
+    """The decision what to do with the group, and with which result.
 
     Attributes:
         action: What to do.

@@ -34,7 +34,7 @@ _ROOT = Path("/")
 
 @dataclass(frozen=True)
 class OomKillCount:
-    """How many processes the kernel has killed because memory was full, on this machine and in this control group.
+    """The number of processes killed by the kernel because memory was full, on this machine and in this control group.
 
     Attributes:
         machine: Since the machine started; None where the kernel does not count them.
@@ -50,7 +50,7 @@ class OomKillCount:
         return cls(_counter(root / "proc/vmstat"), _counter(_events_file(root)))
 
     def grew(self, later: OomKillCount) -> bool | None:
-        """Whether there were kills between this count and a later one; None when that is unknown.
+        """Returns whether there were kills between this count and a later one; None when that is unknown.
 
         The group's count includes kills because the whole machine's memory was full, and only of this job's processes:
         where it is known, the machine's count, which includes other jobs, is not looked at.
@@ -139,7 +139,7 @@ class ExitDiagnosis:
         return None
 
     def _shrunk(self, index: int) -> str:
-        """Which file became smaller that a worker had mapped, in words; empty where none is known."""
+        """Returns which file became smaller that a worker had mapped, in words; empty where none is known."""
         try:
             return self._disk.call(lambda: shrunk_file(self._mapped.get(index, {})))
         except RunDirError:

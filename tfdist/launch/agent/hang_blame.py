@@ -101,7 +101,8 @@ def laggards(states: Iterable[WorkerState], silent: Iterable[int] = (), busy: It
 
 
 def _reached(state: WorkerState) -> tuple[int, int, bool]:
-    """How advanced a worker is, as a sort key: after a step come callbacks, then an evaluation, then the next step."""
+    """Returns how advanced a worker is, as a sort key: after a step come callbacks, then an evaluation, then the next
+    step."""
     return state.step, _ORDER[state.state], state.is_forming
 
 
@@ -124,7 +125,7 @@ def _is_silent(answer: WorkerStacks | None) -> bool:
 
 
 def _place(answer: WorkerStacks) -> str:
-    """Where a worker is, in words, with the user's function that runs for it."""
+    """Returns where a worker is, in words, with the user's function that runs for it."""
     if not answer.called:
         return answer.where
     return f"{answer.where}, while {answer.called} runs (input pipeline, or a Python function inside of the model)"
@@ -141,7 +142,7 @@ def _message(state: WorkerState, furthest: WorkerState, where: str, seconds: flo
 
 
 def _doing(state: WorkerState) -> str:
-    """What a worker is doing, in words that follow "is"."""
+    """Returns what a worker is doing, in words that follow "is"."""
     next_step = state.step + 1
     several = state.begun > next_step
     steps = f"one of the steps {next_step} to {state.begun}, which run together" if several else f"step {next_step}"

@@ -26,17 +26,17 @@ from tfdist.rundir.failure import Failure
 from tfdist.rundir.worker_state import State, WorkerState
 
 ANSWER_SECONDS = 4.0
-"""How long the workers may take to send their stacks; after half of it the silent ones get a signal to dump them."""
+"""Seconds for the workers to send their stacks; after half of it the silent ones get a signal to dump them."""
 
 ENDED_SECONDS = 3.0
-"""How long there may be no progress where the workers at work seem to wait for one whose script has ended."""
+"""Seconds without progress that are allowed where the workers at work seem to wait for one whose script has ended."""
 
 STALL_SECONDS = 2.0
-"""How long they may take where the attempt has failed already; less than the leader waits for the others' failures."""
+"""Seconds that the workers may take where the attempt has failed; less than the leader waits for others' failures."""
 
 
 class ProgressClock:
-    """How long it is since any worker of a job made progress.
+    """The time since any worker of a job made progress.
 
     A worker counts while it trains, evaluates or predicts. As long as one worker makes progress, none hangs: the others
     may be waiting for it.
@@ -109,11 +109,11 @@ class StackRequest:
             self.answers[answer.index] = answer
 
     def wants_signal(self, now: float) -> bool:
-        """Whether it is time for the signal on which even a blocked interpreter dumps its stacks."""
+        """Returns whether it is time for the signal on which even a blocked interpreter dumps its stacks."""
         return bool(self._silent) and now - self.asked_at > self._seconds / 2
 
     def is_over(self, now: float) -> bool:
-        """Whether all have answered, or their time is up."""
+        """Returns whether all have answered, or their time is up."""
         return not self._silent or now - self.asked_at > self._seconds
 
 
@@ -201,7 +201,7 @@ class HangDetector:
         return explain_hang(self.states, request.answers, logs, seconds, self._silences(request))
 
     def _holds(self, now: float) -> bool:
-        """Whether the workers have made no progress for too long, or none can come."""
+        """Returns whether the workers have made no progress for too long, or none can come."""
         return self._progress.hangs_since(now) is not None or bool(self._progress.waits_for_ended(now))
 
     def ask_for_stalls(self, asked: Iterable[int]) -> None:
@@ -233,7 +233,7 @@ class HangDetector:
             self._coordinator.tell(Beat(state))
 
     def _silences(self, request: StackRequest) -> dict[int, str]:
-        """Why each silent worker of this launcher does not answer."""
+        """Returns why each silent worker of this launcher does not answer."""
         seconds = self._clock() - request.asked_at
         silent = [index for index in request.silent if index in self._workers]
         return {index: why_silent(self._samples.get(index), self._workers[index].sample(), seconds) for index in silent}
@@ -251,7 +251,7 @@ class HangDetector:
 
 
 def _what_counts(state: WorkerState) -> tuple[object, ...]:
-    """What the leader has to know of at once."""
+    """Returns what the leader has to know of at once."""
     return state.state, state.limit, state.attempt, state.pid, state.calls
 
 
@@ -303,7 +303,7 @@ def explain_waits(
 
 
 def _is_beyond(state: WorkerState, ended: WorkerState) -> bool:
-    """Whether a worker is in a call, a step or a collective that another one has never begun."""
+    """Returns whether a worker is in a call, a step or a collective that another one has never begun."""
     if state.call and state.calls > ended.calls:
         return True
     return state.state is State.EXCHANGING or (state.state is State.STEP and state.begun > ended.begun)

@@ -42,7 +42,7 @@ from tfdist.rundir.worker_state import State, WorkerState
 
 
 class LauncherEffects:
-    """What the decisions of a worker group do on this machine.
+    """The effects on this machine of the decisions of a worker group.
 
     A disk that is full, gone, or does not answer must not keep a launcher from watching and ending its workers.
 

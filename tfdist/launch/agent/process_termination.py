@@ -10,11 +10,11 @@ from tfdist.launch.worker.worker_handle import Worker
 TERM_SECONDS = 1.0
 """Between SIGTERM, which TensorFlow mostly swallows, and SIGKILL."""
 KILL_SECONDS = 1.5
-"""How long the kernel may take to end processes that got a SIGKILL."""
+"""Seconds that the kernel may take to end processes that got a SIGKILL."""
 LEAVE_SECONDS = 60.0
-"""How long a released worker may take to leave."""
+"""Seconds that a released worker may take to leave."""
 SETTLE_SECONDS = 6.0
-"""How long the leading launcher waits for the others' failures; they wait twice as long for its answer."""
+"""Seconds that the leading launcher waits for the others' failures; they wait twice as long for its answer."""
 
 Pause = Callable[[], None]
 Clock = Callable[[], float]

@@ -21,7 +21,7 @@ STEPS = 50
 
 COST_SHARE = 0.05
 COST_SECONDS = 1.0
-"""What a straggler must cost all workers to be reported: this share of the time, and so many seconds in all."""
+"""The cost to all workers at which a straggler is reported: this share of the time, and so many seconds in all."""
 
 APART_SECONDS = 60.0
 """Between two reports of the same worker."""
@@ -55,17 +55,17 @@ class WorkerLag:
 
     @property
     def slower(self) -> float:
-        """How much slower than the others it is: 0.2 for 20 %."""
+        """The part by which it is slower than the others: 0.2 for 20 %."""
         return self.busy / self.others - 1
 
     @property
     def is_straggling(self) -> bool:
-        """Whether it is slower than the others by more than usual."""
+        """True if it is slower than the others by more than usual."""
         return self.busy > SLOWER * self.others
 
 
 def is_worth_a_word(cost: float, seconds: float) -> bool:
-    """Whether somebody wants to know of a straggler that has cost so many of so many seconds."""
+    """Returns whether somebody wants to know of a straggler that has cost so many of so many seconds."""
     return cost >= COST_SECONDS and cost >= COST_SHARE * seconds
 
 
@@ -92,7 +92,7 @@ def _median_without(one: float, ordered: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class _Watched:
-    """What is known of one worker.
+    """The known facts about one worker.
 
     Attributes:
         step: Where it was when last seen.
@@ -152,7 +152,7 @@ class Stragglers:
 
 
 def _advance(before: _Watched, state: WorkerState, lag: WorkerLag, now: float) -> tuple[_Watched, str]:
-    """What is known of a worker after its new state, and the message, empty for none."""
+    """Returns what is known of a worker after its new state, and the message, empty for none."""
     steps = state.step - before.step
     is_other = lag.is_straggling if before.said is None else _differs(before.said, lag)
     if before.said is None and before.other_since is None:
@@ -173,7 +173,7 @@ def _advance(before: _Watched, state: WorkerState, lag: WorkerLag, now: float) -
 
 
 def _differs(said: WorkerLag, lag: WorkerLag) -> bool:
-    """Whether what was reported of a straggler no longer holds."""
+    """Returns whether what was reported of a straggler no longer holds."""
     return not lag.is_straggling or not said.cost / _MARKED < lag.cost < said.cost * _MARKED
 
 

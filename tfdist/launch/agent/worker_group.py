@@ -20,7 +20,7 @@ from tfdist.rundir.failure import Failure
 
 _TICK_SECONDS = 0.2
 _VERDICT_SECONDS = 3 * SETTLE_SECONDS
-"""How long a launcher waits for the leader to tell whether there is another attempt."""
+"""Seconds that a launcher waits for the leader to tell whether there is another attempt."""
 _NO_VERDICT = "the chief's launcher, which decides that, is gone or does not say"
 
 OnRestart = Callable[[RunResult, Restart], None]
@@ -87,7 +87,7 @@ class WorkerGroup:
         return result
 
     def _decide(self, result: RunResult) -> Restart | GiveUp | Stop:
-        """Whether there is another attempt, which the leader decides as soon as all launchers have settled."""
+        """Returns whether there is another attempt, which the leader decides as soon as all launchers have settled."""
         if not self._coordinator.leads:
             return self._hear_verdict()
         judgement, self._restarts = self._restarts.judge(result.failures, result.step)
@@ -193,14 +193,15 @@ class WorkerGroup:
 
 
 def _verdict(event: Event) -> Restart | GiveUp | Stop | None:
-    """What an event tells about another attempt, the stop of all included; None when it tells nothing about that."""
+    """Returns what an event tells about another attempt, the stop of all included; None when it tells nothing about
+    that."""
     if isinstance(event, Restart | GiveUp):
         return event
     return event.stop if isinstance(event, Hold | AttemptEnded) else None
 
 
 def _is_lost(event: AttemptEnded) -> bool:
-    """Whether the attempt ended because a launcher is gone, after which there is no other."""
+    """Returns whether the attempt ended because a launcher is gone, after which there is no other."""
     return any(failure.kind == "lost" for failure in event.failures)
 
 

@@ -47,12 +47,12 @@ if TYPE_CHECKING:
     from tfdist.launch.elastic.gathering import Candidate
 
 GROWS = "can take part: the workers stop at a step and start again with them"
-"""What the chief's launcher says, after their names, of hosts for which it stops the workers."""
+"""The text that the chief's launcher adds to the names of hosts for which it stops the workers."""
 _TICK_SECONDS = 0.2
 _GROW_SECONDS = 2.0
 """Hosts that come within this time of one another are taken in together."""
 _LEAVING_SECONDS = 5.0
-"""How long the launcher of a host that leaves may take to say so, once the workers of all have stopped."""
+"""Seconds that the launcher of a host that leaves may take to say so, once the workers of all have stopped."""
 
 
 class ChiefsPart:
@@ -141,7 +141,7 @@ class ChiefsPart:
         return result if result.stop.code == stop.code else replace(result, code=stop.code, stop=stop)
 
     def _is_to_grow(self, result: RunResult) -> bool:
-        """Whether the workers have stopped only to take in others."""
+        """Returns whether the workers have stopped only to take in others."""
         stop, received = result.stop, self._signals.received
         return stop is not None and stop.why == self._signals.asked and not result.failures and not received
 
@@ -174,7 +174,7 @@ class ChiefsPart:
         self._wait(verdict.delay)
 
     def _judge(self, result: RunResult, members: tuple[int, ...]) -> RestartAfter | str:
-        """Whether another generation follows, or why none does; empty where that needs no reason."""
+        """Returns whether another generation follows, or why none does; empty where that needs no reason."""
         if result.stop is not None or not result.failures:
             return ""
         if self._restarts.most and go_on_without(members, result.failures, self._options.min_workers):

@@ -51,7 +51,7 @@ def run_elastic_job(spec: JobSpec, steps: JobSteps) -> int:
 
 
 def _is_fenced(spec: JobSpec) -> bool:
-    """Whether the checkpoints are in a store in which a later start of the run shuts out an earlier one.
+    """Returns whether the checkpoints are in a store in which a later start of the run shuts out an earlier one.
 
     Raises:
         RunDirError: The store does not answer.

@@ -16,7 +16,7 @@ MAX_RESTARTS = 3
 
 @dataclass(frozen=True)
 class ElasticOptions:
-    """What an elastic job may do.
+    """The options of an elastic job: what it may do.
 
     Attributes:
         min_workers: With fewer workers it ends.

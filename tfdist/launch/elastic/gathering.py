@@ -21,7 +21,7 @@ from tfdist.net.listener import Caller, Listener
 from tfdist.net.shared_token import Token
 
 BEAT_SECONDS = 5.0
-"""How often those that wait hear that the chief's launcher is there."""
+"""The interval, in seconds, at which those that wait hear that the chief's launcher is there."""
 _TICK_SECONDS = 0.2
 _THREAD_SECONDS = 10.0
 _OUT = (
@@ -102,7 +102,7 @@ class Gathering:
         self._listener.open()
 
     def sources(self) -> list[Any]:
-        """What becomes readable when there is something to do."""
+        """Returns what becomes readable when there is something to do."""
         lines = [each.line for each in (*self._candidates, *self._rivals)]
         return [*self._listener.sources(), *(line for line in lines if not line.is_closed())]
 
@@ -259,7 +259,7 @@ class Gathering:
             self.add(candidate)
 
     def _is_taken(self, candidate: Candidate) -> bool:
-        """Whether another launcher, which seems to be there, starts a worker of this one."""
+        """Returns whether another launcher, which seems to be there, starts a worker of this one."""
         return self._holder(candidate) is not None
 
     def _holder(self, candidate: Candidate) -> Candidate | None:

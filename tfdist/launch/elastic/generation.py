@@ -19,7 +19,7 @@ class MemberGoneError(FormingError):
 
 @dataclass(frozen=True)
 class Generation:
-    """What all launchers of a generation must know.
+    """The facts that all launchers of a generation must know.
 
     Attributes:
         number: 1 for the first since the chief's launcher has started.
@@ -58,7 +58,7 @@ class Generation:
             raise LineError(f"a message that is no generation: {error}") from None
 
     def membership(self, candidates: Membership) -> Membership:
-        """Which of its workers this launcher starts.
+        """Returns which of its workers this launcher starts.
 
         Args:
             candidates: The whole list, and which of its entries are this launcher's.

@@ -15,7 +15,7 @@ from tfdist.rundir.failure import Failure
 
 FIRST_REST_SECONDS = 30.0
 MOST_REST_SECONDS = 1800.0
-"""How long a host stays out that was lost twice without progress, and at most; twice as long with each further time."""
+"""Seconds that a host lost twice without progress stays out, at first and at most; twice as long each further time."""
 _MOST_DOUBLINGS = 10
 _OF_A_HOST = ("lost", "start")
 
@@ -80,13 +80,14 @@ class HostLosses:
         return rests
 
     def is_out(self, candidates: Collection[int]) -> bool:
-        """Whether a host with one of these candidates stays out now."""
+        """Returns whether a host with one of these candidates stays out now."""
         now = self._clock()
         return any(now < self._until.get(candidate, now) for candidate in candidates)
 
 
 def go_on_without(members: Sequence[int], failures: Sequence[Failure], least: int) -> bool:
-    """Whether a generation has ended for nothing but other hosts than the chief's, without which enough are left.
+    """Returns whether a generation has ended for nothing but other hosts than the chief's, without which enough are
+    left.
 
     Args:
         members: Its candidates, ascending.

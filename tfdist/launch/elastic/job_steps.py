@@ -1,4 +1,4 @@
-"""What an elastic job is made of: the job of one generation, and how it is told."""
+"""The parts of an elastic job: the job of one generation, and how it is told."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tfdist.launch.run_result import RunResult
 from tfdist.launch.signals import Signals
 
 FORMING_SECONDS = 30.0
-"""How long the launchers of a generation, which have all met the chief's before, may take to meet one another."""
+"""Seconds that the launchers of a generation, which have all met the chief's before, may take to meet one another."""
 
 
 class RunJob(Protocol):
@@ -24,7 +24,7 @@ class RunJob(Protocol):
 
 @dataclass(frozen=True)
 class JobSteps:
-    """What an elastic job is made of; tests give fakes.
+    """The parts that an elastic job is made of; tests give fakes.
 
     Attributes:
         run: Runs one generation.

@@ -28,7 +28,7 @@ SILENT_SECONDS = 6 * BEAT_SECONDS
 AFTER_SECONDS = 120.0
 """The same after a generation: until the workers on the chief's host have left, its launcher beats for others alone."""
 WITHOUT_CHIEF = "Without the chief no worker goes on"
-"""How the error of a launcher begins that has lost the chief's."""
+"""The beginning of the error of a launcher that has lost the chief's."""
 _TICK_SECONDS = 0.2
 
 

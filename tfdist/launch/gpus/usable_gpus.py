@@ -20,7 +20,7 @@ _DEVICES = Path("/dev")
 
 @dataclass(frozen=True)
 class GpuCount:
-    """How many GPUs the workers of this machine will find.
+    """The number of GPUs that the workers of this machine will find.
 
     Attributes:
         count: The number; where it is not known for sure, that of the driver's device files.

@@ -32,7 +32,7 @@ _MOST_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class WorkerChoice:
-    """How many workers a job has.
+    """The number of workers that a job has.
 
     Attributes:
         workers: The number.

@@ -1,4 +1,4 @@
-"""What workers print, on its way to their log files and to the launcher's terminal.
+"""The output of workers, on its way to their log files and to the launcher's terminal.
 
 `output_pump` reads the pipes of one worker. Every byte goes to its `worker_log`, by a
 `background_log`, as disks may not answer; what is shown passes the `TfLogFilter`, which takes TensorFlow's own

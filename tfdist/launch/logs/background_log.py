@@ -14,10 +14,10 @@ from collections.abc import Callable
 from tfdist.launch.logs.worker_log import WorkerLog
 
 _MOST_BYTES = 8 << 20
-"""What may wait in memory for the disk."""
+"""Bytes that may wait in memory for the disk."""
 
 _SILENT_SECONDS = 10.0
-"""How long a disk may take nothing until what comes is left out."""
+"""Seconds for which a disk may take nothing until what comes is left out."""
 
 _TICK_SECONDS = 1.0
 

@@ -24,11 +24,11 @@ class StreamSplitter(Protocol):
         ...
 
     def overdue(self, now: float) -> bytes:
-        """What has been held back for too long."""
+        """Returns what has been held back for too long."""
         ...
 
     def rest(self) -> bytes:
-        """What is still held back when the stream has ended."""
+        """Returns what is still held back when the stream has ended."""
         ...
 
 

@@ -30,7 +30,7 @@ _EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrup
 
 
 def level_of(line: str) -> Level:
-    """How serious a line is: that of Python's and TensorFlow's log lines, warnings and exceptions; else `info`.
+    """Returns how serious a line is: that of Python's and TensorFlow's log lines, warnings and exceptions; else `info`.
 
     Which stream it was written to says nothing: progress bars and most logs go to stderr.
     """

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from tfdist.launch.logs.log_levels import Level, LineLevels, level_of
 
 LogFormat = Literal["text", "json"]
-"""What `--log-format` takes."""
+"""The values that `--log-format` takes."""
 
 _COLORS = re.compile(r"\x1b\[[0-9;:]*m|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[()][A-Z0-9]")
 
@@ -38,7 +38,7 @@ class LogRecords:
         self._levels: dict[tuple[int, str], LineLevels] = collections.defaultdict(LineLevels)
 
     def begin(self, attempt: int) -> None:
-        """What workers write from now on belongs to attempt number `attempt`."""
+        """Takes what workers write from now on as that of attempt number `attempt`."""
         self._attempt = attempt
         self._levels.clear()
 

@@ -24,7 +24,7 @@ _TAIL_LINE_BYTES = 2000
 _IDLE_SECONDS = 0.2
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
 _LOG_SECONDS = 1.0
-"""How long the end of a worker waits for the disk of its log."""
+"""Seconds that the end of a worker waits for the disk of its log."""
 
 _LOG_PATIENCE = 1.0
 """Seconds after which an unfinished line is in the log, for whoever follows it and in case the launcher is killed."""

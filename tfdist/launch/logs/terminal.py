@@ -22,10 +22,10 @@ from tfdist.text import without_controls
 STDOUT, STDERR = 1, 2
 
 Show = Literal["chief", "all", "none"]
-"""Which workers' output the terminal shows."""
+"""The choice of the workers whose output the terminal shows."""
 
 UNFINISHED_SECONDS = 10.0
-"""How long a terminal of several workers waits for the end of a line or of a progress bar."""
+"""Seconds that a terminal of several workers waits for the end of a line or of a progress bar."""
 
 _IDLE_SECONDS = 0.2
 _SAY_SECONDS = 1.0
@@ -45,7 +45,7 @@ class OutputStream(Protocol):
 
 
 class Terminal:
-    """Where the launcher and its workers' pumps write.
+    """The terminal to which the launcher and its workers' pumps write.
 
     Args:
         streams: Where STDOUT and STDERR go, unbuffered: a thread that a full pipe blocks must not hold a lock that the
@@ -161,7 +161,8 @@ class Terminal:
             self._lock.release()
 
     def _is_inside_line(self) -> bool:
-        """Whether the cursor is inside a line on stderr, or on the screen that stdout shares; afterwards it is not."""
+        """Returns whether the cursor is inside a line on stderr, or on the screen that stdout shares; afterwards it is
+        not."""
         inside = self._inside_line.pop(STDERR, False)
         if all(stream in self._streams and _is_screen(self._streams[stream]) for stream in (STDOUT, STDERR)):
             inside = self._inside_line.pop(STDOUT, False) or inside
@@ -169,7 +170,7 @@ class Terminal:
 
 
 def keeps_bars(stdout: OutputStream | None, stderr: OutputStream | None) -> bool:
-    """Whether a bar on stderr stays whole: that is a screen, and nobody else writes what stdout gets on it.
+    """Returns whether a bar on stderr stays whole: that is a screen, and nobody else writes what stdout gets on it.
 
     A program that reads stdout, such as `tee`, may show it there, in the middle of the bar.
     """

@@ -52,12 +52,12 @@ class MetricsEndpoint:
 
     @property
     def metrics(self) -> RunMetrics:
-        """What is served, which the launcher keeps up to date."""
+        """The metrics that are served, which the launcher keeps up to date."""
         return self._metrics
 
     @property
     def url(self) -> str:
-        """Where the metrics are; empty where nothing is served."""
+        """The address of the metrics; empty where nothing is served."""
         return "" if self._server is None else self._server.url
 
     def __enter__(self) -> MetricsEndpoint:

@@ -26,7 +26,7 @@ MOST_CALLERS = 16
 """Whose scrapes are answered at the same time; further ones are hung up on."""
 
 CALL_SECONDS = 5.0
-"""How long one call may take in all."""
+"""Seconds that one call may take in all."""
 
 _POLL_SECONDS = 0.1
 
@@ -59,7 +59,7 @@ class MetricsServer:
 
     @property
     def url(self) -> str:
-        """Where the metrics are, such as `http://127.0.0.1:9400/metrics`."""
+        """The address of the metrics, such as `http://127.0.0.1:9400/metrics`."""
         host, port = self._server.server_address[:2]
         return f"http://{f'[{host!s}]' if ':' in str(host) else str(host)}:{port}/metrics"
 
@@ -78,7 +78,7 @@ class MetricsServer:
 
 
 class _Families:
-    """What prometheus-client calls a collector."""
+    """A collector, as prometheus-client calls it."""
 
     def __init__(self, read: Callable[[], Iterable[Family]]) -> None:
         self._read = read

@@ -1,4 +1,4 @@
-"""What the launcher knows of its job, as a value that other threads may read at any time."""
+"""The launcher's knowledge of its job, as a value that other threads may read at any time."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class RunMetrics:
 
     @property
     def facts(self) -> RunFacts:
-        """What is known now."""
+        """The facts that are known now."""
         return self._facts
 
     def note(self, **facts: Any) -> None:
@@ -80,7 +80,8 @@ class RunMetrics:
 
 
 def _has_stepped(before: WorkerState | None, now: WorkerState) -> bool:
-    """Whether a worker has done a step since its last report; what an earlier attempt has done is no step of this."""
+    """Returns whether a worker has done a step since its last report; what an earlier attempt has done is no step of
+    this."""
     if before is None or before.attempt != now.attempt:
         return False
     return now.step > before.step

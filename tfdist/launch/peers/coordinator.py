@@ -19,15 +19,15 @@ class Coordinator(Protocol):
     """A launcher's connection to the other launchers of its job."""
 
     leads: bool
-    """Whether this launcher decides for all."""
+    """True if this launcher decides for all."""
     remote: tuple[int, ...]
     """Workers that other launchers start."""
 
     def sockets(self) -> Sequence[Source]:
-        """What to wait on for `events`."""
+        """Returns what to wait on for `events`."""
 
     def is_connected(self) -> bool:
-        """Whether events can still come from another launcher."""
+        """Returns whether events can still come from another launcher."""
 
     def events(self) -> list[Event]:
         """The events that have come; never waits."""

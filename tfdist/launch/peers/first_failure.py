@@ -25,7 +25,7 @@ _CONSEQUENCES = (
 
 
 def is_consequence(failure: Failure) -> bool:
-    """Whether this is how a worker fails because another one did."""
+    """Returns whether this is how a worker fails because another one did."""
     return failure.type.rpartition(".")[2] in _CONSEQUENCES
 
 

@@ -202,7 +202,7 @@ _MOST_DELAY_SECONDS = 3600
 
 
 def outlives_attempt(event: Event) -> bool:
-    """Whether an event that comes while an attempt ends still matters afterwards."""
+    """Returns whether an event that comes while an attempt ends still matters afterwards."""
     if isinstance(event, AttemptEnded):
         return event.stop is not None
     return isinstance(event, Restart | GiveUp | StopRequested | Hold | Stopped)

@@ -50,7 +50,7 @@ class RemoteStates:
         self._marks[state.index] = _mark(file)
 
     def _is_own(self, file: Path, index: int) -> bool:
-        """Whether the file is the one that this launcher wrote last, which need not be read then."""
+        """Returns whether the file is the one that this launcher wrote last, which need not be read then."""
         try:
             return self._marks.get(index) == _mark(file)
         except OSError:

@@ -13,16 +13,16 @@ SAY_SECONDS = 5.0
 """Between two times that a launcher says that it runs."""
 
 MOST_SECONDS = 120.0
-"""How long another launcher may say nothing. It is busy with nothing else for so long: a disk has 30 s to answer."""
+"""Seconds that another launcher may be silent. It is busy with nothing else for so long: a disk has 30 s to answer."""
 
 _LOOK_SECONDS = 1.0
-"""What one look adds to a silence at most: what this process missed while it was stopped itself is no silence."""
+"""Seconds that one look adds to a silence at most: what this process missed while it was stopped is no silence."""
 
 Link = TypeVar("Link")
 
 
 class Silence(Generic[Link]):
-    """How long each of some links has been silent, by the time that this process has looked.
+    """The length of the silence on each of some links, by the time that this process has looked.
 
     Args:
         links: The links, which have all just been heard.
@@ -37,7 +37,7 @@ class Silence(Generic[Link]):
         self._said = self._looked
 
     def is_time_to_speak(self) -> bool:
-        """Whether this launcher is to say that it runs; asked again, it is not for a while."""
+        """Returns whether this launcher is to say that it runs; asked again, it is not for a while."""
         now = self._clock()
         if now - self._said < SAY_SECONDS:
             return False

@@ -26,7 +26,7 @@ _GAP = 2
 
 @dataclass(frozen=True)
 class Screen:
-    """What a bar is drawn on.
+    """The screen that a bar is drawn on.
 
     Attributes:
         columns: Its width.
@@ -59,7 +59,7 @@ def _head(progress: RunProgress) -> list[Text]:
 
 
 def _tail(progress: RunProgress) -> list[Text]:
-    """What stands behind the bar, the most important first."""
+    """Returns what stands behind the bar, the most important first."""
     return _texts([fields.left(progress), fields.doing(progress) or fields.rate(progress)])
 
 

@@ -19,7 +19,7 @@ from tfdist.launch.progress import progress_fields as fields
 from tfdist.launch.progress.run_progress import RunProgress
 
 Progress = Literal["auto", "bar", "plain", "none"]
-"""What `--progress` takes."""
+"""The values that `--progress` takes."""
 
 Shown = Literal["bar", "plain", "none"]
 
@@ -28,7 +28,7 @@ PLAIN_SECONDS = 10.0
 
 
 def choose(wanted: Progress, *, is_screen: bool, is_dumb: bool, has_rich: bool = True) -> Shown:
-    """What is shown.
+    """Returns what is shown.
 
     Args:
         wanted: As `--progress` says.

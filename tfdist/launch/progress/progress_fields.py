@@ -23,7 +23,7 @@ def steps(progress: RunProgress) -> str:
 
 
 def doing(progress: RunProgress) -> str:
-    """What it does, where that is no step."""
+    """Returns what it does, where that is no step."""
     match progress.state:
         case State.COMPILING:
             return "compiling"

@@ -11,7 +11,7 @@ from tfdist.rundir.worker_state import State
 
 @dataclass(frozen=True)
 class RunProgress(JsonRecord):
-    """How far a run is.
+    """The progress of a run.
 
     Attributes:
         state: What the chief does; a `State` or its value.

@@ -12,7 +12,7 @@ from tfdist.errors import UsageError
 
 @dataclass(frozen=True)
 class RehearsalRequest:
-    """How a run differs that is only rehearsed.
+    """A request for a rehearsal: how a run differs that is only rehearsed.
 
     Attributes:
         folder: Where Keras writes what it would write elsewhere; it exists on this machine and is removed at the end.
@@ -36,10 +36,10 @@ class RehearsalRequest:
 
     @property
     def plans(self) -> bool:
-        """Whether the first `fit` is planned, and no callback of it is called."""
+        """True if the first `fit` is planned, and no callback of it is called."""
         return self.plan_seconds is not None
 
     @property
     def plan_file(self) -> Path:
-        """What the chief has found out of the first `fit` (JSON)."""
+        """The file with what the chief has found out of the first `fit` (JSON)."""
         return Path(self.folder) / "fit.json"

@@ -29,7 +29,7 @@ PLANNED_STEPS = 6
 """That are tried for a plan; the first one compiles."""
 
 _LATER_SECONDS = 30.0
-"""How long after its workers, which know where they are, the launcher ends a plan that takes too long."""
+"""Seconds by which the launcher ends a plan that takes too long later than its workers, which know where they are."""
 _GRACE_SECONDS = 5.0
 _MOST_METRICS = 8
 _LAST_LINES = 12
@@ -37,7 +37,7 @@ _LAST_LINES = 12
 
 @dataclass(frozen=True)
 class FastDevRun:
-    """How a fast dev run ended.
+    """The result of a fast dev run: how it ended.
 
     Attributes:
         code: The exit code.

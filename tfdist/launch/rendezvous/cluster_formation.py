@@ -27,7 +27,7 @@ from tfdist.net.line_socket import encode
 from tfdist.net.shared_token import Token
 
 LINGER_SECONDS = 1.0
-"""How long a launcher that found a disagreement stays, so that the others meet it and learn of it too."""
+"""Seconds that a launcher that found a disagreement stays, so that the others meet it and learn of it too."""
 _TICK_SECONDS = 0.05
 _IDLE_TICK_SECONDS = 0.25
 """While this launcher dials nobody, and only hears the others."""

@@ -15,7 +15,7 @@ _MAX_SHOWN = 5
 def terms_of(
     settings: Mapping[str, Any] | None, options: Mapping[str, str], kernels: str | None = None
 ) -> dict[str, Any]:
-    """What the chief's launcher sends to the others, which have to agree with it.
+    """Returns what the chief's launcher sends to the others, which have to agree with it.
 
     Args:
         settings: The `shared_settings` of its config; None for a script or a module.

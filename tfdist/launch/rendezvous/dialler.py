@@ -43,7 +43,7 @@ class Dialler:
 
     @property
     def has_met_all(self) -> bool:
-        """Whether nobody is missing."""
+        """True if nobody is missing."""
         return not self._missing
 
     def missing(self) -> dict[int, DialOutcome]:
@@ -56,12 +56,12 @@ class Dialler:
         return [self._connectors[index] for index in met]
 
     def mismatch(self) -> str | None:
-        """Why one of those that are being dialled cannot take part; None while nothing is known."""
+        """Returns why one of those that are being dialled cannot take part; None while nothing is known."""
         found = (self._connectors[index].mismatch for index in self._active)
         return next((mismatch for mismatch in found if mismatch is not None), None)
 
     def waiting_for(self) -> tuple[list[Any], list[Any]]:
-        """What must become readable, and what writable, before `step` gets on."""
+        """Returns what must become readable, and what writable, before `step` gets on."""
         readable: list[Any] = []
         writable: list[Any] = []
         for index in self._active:

@@ -120,12 +120,12 @@ class Followers:
         return None
 
     def are(self, count: int) -> bool:
-        """Whether they start `count` workers, each once."""
+        """Returns whether they start `count` workers, each once."""
         claims = [len(each) for each in self._claims.values() if each]
         return len(claims) == sum(claims) == count
 
     def miss_nobody(self) -> bool:
-        """Whether each of them has said that it has met all that it dials."""
+        """Returns whether each of them has said that it has met all that it dials."""
         return len(self._content) == len(self._by_sender)
 
     def close(self, *, lines: bool) -> None:

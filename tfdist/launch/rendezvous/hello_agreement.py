@@ -1,4 +1,4 @@
-"""Whether the hellos of two launchers that met fit together: one cluster, the same versions, every worker once."""
+"""Checks whether the hellos of two launchers that met agree: one cluster, the same versions, every worker once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tfdist.net.told_list import difference, have_same_workers
 
 
 def disagreement(mine: Hello, theirs: Hello, reached: int | None = None) -> str | None:
-    """Why two launchers cannot run one job, or None when they can.
+    """Returns why two launchers cannot run one job, or None when they can.
 
     Args:
         mine: This launcher's hello.

@@ -25,7 +25,7 @@ from tfdist.net.line_socket import LineError, LineSocket, Message, encode
 from tfdist.text import safe_str
 
 OVERVIEW_SECONDS = 2.0
-"""How often the chief's launcher tells the others who is here."""
+"""The interval, in seconds, at which the chief's launcher tells the others who is here."""
 _TELL_SECONDS = 1.0
 _MOST_OVERVIEWS = 100
 """That are taken in one after another, before this launcher looks at the others again."""
@@ -213,7 +213,7 @@ class FollowerBarrier:
 
 
 def abort(error: Exception, host: str) -> Message:
-    """What a launcher says to the others when it gives up because of `error`."""
+    """Returns what a launcher says to the others when it gives up because of `error`."""
     return {"abort": _reason(error, host)}
 
 

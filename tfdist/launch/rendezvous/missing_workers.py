@@ -1,4 +1,4 @@
-"""Why workers have not joined, in words: progress while the cluster forms, and the error when it does not."""
+"""Reasons why workers have not joined, in words: progress while the cluster forms, and the error when it does not."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _WORDS = {
 
 
 def describe_outcome(seen: DialOutcome) -> str:
-    """What was seen at a worker's address and what it means; follows the worker's name."""
+    """Returns what was seen at a worker's address and what it means; follows the worker's name."""
     if seen.status is DialStatus.UNREACHABLE:
         return f"cannot be reached: {seen.detail}"
     return _WORDS[seen.status][0].format(seen.detail)
@@ -103,7 +103,7 @@ class Progress:
 
     @property
     def is_due(self) -> bool:
-        """Whether enough time has passed since the last line."""
+        """True if enough time has passed since the last line."""
         return self._clock() >= self._next
 
     def show(self, text: str) -> None:
@@ -142,7 +142,7 @@ def absence_lines(
     callers: Sequence[WaitingLauncher] | None,
     remote: Sequence[int],
 ) -> list[str]:
-    """What is known of the workers that were not met, a line each, and fewer where there are many.
+    """Returns what is known of the workers that were not met, a line each, and fewer where there are many.
 
     Args:
         cluster: All workers.
@@ -186,7 +186,7 @@ def explain_absence(
 
 @dataclass(frozen=True)
 class _Said:
-    """What is said of a worker in the error.
+    """A statement about a worker in the error.
 
     Attributes:
         index: The worker.
@@ -200,7 +200,7 @@ class _Said:
 
 
 def _of_callers(met: Sequence[int], callers: Sequence[WaitingLauncher]) -> list[_Said]:
-    """What the chief's launcher knows of the workers elsewhere that it has met itself."""
+    """Returns what the chief's launcher knows of the workers elsewhere that it has met itself."""
     linked = {index for caller in callers for index in caller.workers}
     said = [
         _Said(index, f"answers, but has not reached worker {_CHIEF} itself") for index in met if index not in linked

@@ -54,7 +54,7 @@ class Overview:
 
     @classmethod
     def from_message(cls, said: Message) -> Overview:
-        """What the chief's launcher sent, under `overview`.
+        """Returns what the chief's launcher sent, under `overview`.
 
         Raises:
             LineError: It is not an overview.

@@ -72,7 +72,7 @@ class PeerDiscovery:
 
     @property
     def has_met_all(self) -> bool:
-        """Whether this launcher has met all that it dials."""
+        """True if this launcher has met all that it dials."""
         return self._dialler.has_met_all
 
     @property
@@ -80,7 +80,7 @@ class PeerDiscovery:
         return len(self.connectors) == len(self.remote)
 
     def waiting_for(self) -> tuple[list[Any], list[Any]]:
-        """What must become readable, and what writable, before `step` gets on."""
+        """Returns what must become readable, and what writable, before `step` gets on."""
         readable, writable = self._dialler.waiting_for()
         return [*self._listener.sources(), self.followers.source(), *self._chief_line(), *readable], writable
 
@@ -93,7 +93,7 @@ class PeerDiscovery:
         self._dialler.step()
 
     def problem(self) -> str | None:
-        """Why the launchers that were met cannot run one job; None while they can."""
+        """Returns why the launchers that were met cannot run one job; None while they can."""
         mismatch = self._listener.mismatch or self._dialler.mismatch()
         if mismatch is not None:
             return mismatch

@@ -15,7 +15,7 @@ from tfdist.launch.peers.messages import Stop
 from tfdist.text import format_count
 
 MAX_REQUEUES = 3
-"""How often a run may be requeued without progress, unless `--max-requeues` says otherwise."""
+"""The number of times that a run may be requeued without progress, unless `--max-requeues` says otherwise."""
 REQUEUED = 128 + signal.SIGTERM
 """The exit code with which schedulers requeue a job."""
 NOT_REQUEUED = 4
@@ -42,7 +42,7 @@ class RunStart:
 
 @dataclass(frozen=True)
 class RequeuePolicy:
-    """How often a run may be requeued without progress.
+    """The limit on how often a run may be requeued without progress.
 
     Attributes:
         most: So often (`--max-requeues`).
@@ -71,7 +71,7 @@ class RequeuePolicy:
         return Stop(NOT_REQUEUED, stop.why, self._advice(idle - 1, step))
 
     def idle_starts(self, starts: Sequence[RunStart], *, is_saved: bool) -> int:
-        """How many of the latest starts were terminated one after the other without any progress."""
+        """Returns how many of the latest starts were terminated one after the other without any progress."""
         idle = best = resumed = 0
         for start in starts:
             if start.resumed > resumed or start.code not in (None, REQUEUED):

@@ -27,7 +27,7 @@ def read_starts(run: RunDir) -> tuple[RunStart, ...]:
 
 
 def is_saved(run: RunDir) -> bool:
-    """Whether tfdist saves checkpoints of the run, as far as its directory tells."""
+    """Returns whether tfdist saves checkpoints of the run, as far as its directory tells."""
     return run.checkpoints_dir.is_dir() or run.resumes_file.is_file()
 
 

@@ -18,7 +18,7 @@ BYTES_PER_SECOND = 1 << 20
 
 _MARKER = "checkpoint.json"
 _LEFT_OUT = re.compile(r"state/copy\.json|checkpoints/generations/.*|(?:.*/)?\.[^/]*(?:/.*)?")
-"""What each side has for itself, claims of elastic jobs, and names of files that are being written."""
+"""Names that are left out: what each side has for itself, claims of elastic jobs, and files that are being written."""
 _AT_THE_END = re.compile(r"state/worker-[^/]*\.json")
 """States of workers change every second."""
 
@@ -52,7 +52,7 @@ class Copied:
 
 
 def is_copied(name: str) -> bool:
-    """Whether a file of a run directory belongs to its copy, by its path below the directory."""
+    """Returns whether a file of a run directory belongs to its copy, by its path below the directory."""
     return _LEFT_OUT.fullmatch(name) is None
 
 
@@ -107,7 +107,7 @@ def due_files(
 
 
 def dropped_names(files: Collection[LocalFile], there: Collection[str]) -> list[str]:
-    """What the copy has and the run directory has no longer, marks of checkpoints first.
+    """Returns what the copy has and the run directory has no longer, marks of checkpoints first.
 
     Args:
         files: Those of the run directory.
@@ -118,7 +118,7 @@ def dropped_names(files: Collection[LocalFile], there: Collection[str]) -> list[
 
 
 def marks_any_of(name: str, others: Collection[str]) -> bool:
-    """Whether a file marks a checkpoint as whole that has one of some others."""
+    """Returns whether a file marks a checkpoint as whole that has one of some others."""
     folder, _, _ = name.rpartition("/")
     return _is_marker(name) and any(other.startswith(f"{folder}/") for other in others)
 

@@ -26,7 +26,7 @@ from tfdist.storage.object_store import NoAnswerError, ObjectStore
 _BLOCK_BYTES = 8 << 20
 _MOST_RECORD_BYTES = 1 << 16
 _READINGS = 3
-"""How often a file that becomes smaller while it is read is read again."""
+"""The number of times that a file is read that becomes smaller while it is read."""
 
 
 class CopyStore:
@@ -42,7 +42,7 @@ class CopyStore:
         self.url = url.rstrip("/")
 
     def names(self) -> set[str]:
-        """What it has, by the paths below it.
+        """Returns what it has, by the paths below it.
 
         Raises:
             OSError: It cannot be listed.

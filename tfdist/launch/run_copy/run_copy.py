@@ -29,9 +29,9 @@ from tfdist.url_schemes import fault_of, is_bucket
 
 FIRST_SECONDS = 5.0
 EVERY_SECONDS = 30.0
-"""How far the copy may be behind, besides the time that copying takes."""
+"""Seconds that the copy may be behind, besides the time that copying takes."""
 END_SECONDS = 600.0
-"""How long copying may take when the job has ended."""
+"""Seconds that copying may take when the job has ended."""
 STOPPED_SECONDS = 45.0
 """The same after a signal, as whoever sent it may kill what does not end."""
 _STOPPED = frozenset({130, 143})
@@ -167,7 +167,7 @@ class RunCopy:
                 )
 
     def _is_own(self) -> bool:
-        """Whether the directory has this job's mark: before, it may be one of another job that runs there.
+        """Returns whether the directory has this job's mark: before, it may be one of another job that runs there.
 
         A job that finds all of its run done leaves no mark.
         """

@@ -1,4 +1,4 @@
-"""What a launcher does with the run directory.
+"""The launcher's work with the run directory.
 
 `run_location` creates or joins it, and `run_lock` keeps other jobs out of it. While the job runs, `run_records` writes
 states, phases and failures and `launcher_ledger` the launcher's lines of the ledger; those that a killed one could not

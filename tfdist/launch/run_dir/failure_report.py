@@ -55,7 +55,7 @@ def render_report(result: RunResult, *, verbose: bool = False, worker_per_gpu: b
 
 
 def render_failures(failures: Sequence[Failure], *, verbose: bool = False) -> str:
-    """What happened to the workers of an attempt, without a newline at its end.
+    """Returns what happened to the workers of an attempt, without a newline at its end.
 
     Args:
         failures: One or more, the first one first.
@@ -71,7 +71,7 @@ def render_restart(result: RunResult, restart: Restart, *, verbose: bool = False
 
 
 def failure_fields(result: RunResult) -> dict[str, Any]:
-    """What the record of a report has besides its text: what happened, and the first failure in parts."""
+    """Returns what the record of a report has besides its text: what happened, and the first failure in parts."""
     if result.stop is not None:
         return {"event": "stopped", "level": "warning", "exit_code": result.code}
     if not result.failures:

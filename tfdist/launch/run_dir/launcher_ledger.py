@@ -56,7 +56,7 @@ class LauncherLedger:
 
 
 def _why(result: RunResult) -> str:
-    """What ended an attempt, in one line; empty when its workers were done."""
+    """Returns what ended an attempt, in one line; empty when its workers were done."""
     if result.stop is not None:
         return result.stop.why
     if not result.failures:

@@ -39,7 +39,7 @@ _END_OF_SEEDS = 2**63
 """A run directory may have the seed of a config, which may be greater than those that are drawn."""
 _LOCK_SECONDS = 10.0
 VISIBLE_SECONDS = 3.0
-"""How long a shared file system may take to show this host what the chief's host has written."""
+"""Seconds that a shared file system may take to show this host what the chief's host has written."""
 _RETRY_SECONDS = 0.1
 _MOST_BYTES = 1 << 20
 """Of the end of the ledger: the lines of the last attempt's end."""
@@ -47,7 +47,7 @@ _MOST_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class RunLocation:
-    """Where a job writes and what its workers have in common, as one launcher sees it.
+    """The place that a job writes to, and what its workers have in common, as one launcher sees it.
 
     Attributes:
         run_dir: The run directory on this machine.
@@ -68,7 +68,7 @@ class RunLocation:
     completed: int = 0
 
     def go(self) -> dict[str, Any]:
-        """What the chief's launcher sends to the others."""
+        """Returns what the chief's launcher sends to the others."""
         said = {"run_dir": self.shown, "seed": self.seed, "attempt": self.attempt, "job": self.job}
         return {**said, "completed": self.completed}
 
@@ -178,7 +178,7 @@ def _seed_before(run: RunDir) -> int:
 
 
 def _is_of(run: RunDir, job: str, patience: float) -> bool:
-    """Whether the directory is this job's, as it shows within `patience` seconds."""
+    """Returns whether the directory is this job's, as it shows within `patience` seconds."""
     deadline = time.monotonic() + patience
     while (record := _record(run)) is not None and record.get("job") != job:
         if time.monotonic() > deadline:

@@ -20,13 +20,13 @@ from tfdist.rundir.process_presence import Presence, presence, start_ticks
 from tfdist.rundir.run_snapshot import Snapshot, read_run
 
 AT_ONCE_SECONDS = 20.0
-"""How long a launcher that was asked twice may take: it ends its workers where they are."""
+"""Seconds that a launcher which was asked twice may take: it ends its workers where they are."""
 _OVER = (JobPhase.DONE.value, JobPhase.FAILED.value)
 _KILL_SECONDS = 5.0
 
 
 class StopMeans(enum.Enum):
-    """What it took to end a run, the mildest first."""
+    """The means that it took to end a run, the mildest first."""
 
     ASKED = "it stopped after a step"
     ASKED_AGAIN = "its workers were ended where they were"
@@ -62,7 +62,7 @@ class _Process:
         signal.pidfd_send_signal(self._descriptor, number)
 
     def has_ended(self, seconds: float) -> bool:
-        """Whether it ends within so many seconds."""
+        """Returns whether it ends within so many seconds."""
         poller = select.poll()
         poller.register(self._descriptor, select.POLLIN)
         return bool(poller.poll(seconds * 1000))

@@ -1,4 +1,4 @@
-"""What of a run that failed is saved, for its report: its newest checkpoint, by the names in its directory."""
+"""Finds what of a run that failed is saved, for its report: its newest checkpoint, by the names in its directory."""
 
 from __future__ import annotations
 

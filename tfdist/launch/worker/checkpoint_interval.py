@@ -1,4 +1,4 @@
-"""How often a run saves, as `--checkpoint-every` has it: after so many steps, or minutes."""
+"""The interval at which a run saves, as `--checkpoint-every` has it: after so many steps, or minutes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TEXT = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<minutes>m?)")
 
 @dataclass(frozen=True)
 class CheckpointInterval:
-    """When checkpoints are made, besides at the end of every epoch.
+    """The interval at which checkpoints are made, besides at the end of every epoch.
 
     Attributes:
         steps: After each multiple of so many steps; None where the clock decides.

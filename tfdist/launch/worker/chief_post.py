@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 Content = Mapping[str, Any]
-"""What is told, in JSON's types."""
+"""The content of what is told, in JSON's types."""
 
 MOST_UNREAD = 4096
 """Letters that are kept for readers that have not come yet; beyond them the oldest are lost."""
@@ -42,7 +42,7 @@ class ChiefPost:
                     self._unread = [*self._unread[1 - MOST_UNREAD :], (subject, content)]
 
     def read(self, subject: str) -> list[Content]:
-        """What has come on a subject since the last call, in its order."""
+        """Returns what has come on a subject since the last call, in its order."""
         with self._lock:
             found = [content for about, content in self._unread if about == subject]
             self._unread = [letter for letter in self._unread if letter[0] != subject]

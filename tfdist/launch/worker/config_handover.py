@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class HandedConfig(NamedTuple):
-    """What a worker is handed.
+    """The values that a worker is handed.
 
     Attributes:
         config: The config.

@@ -1,4 +1,4 @@
-"""Which cores a worker may run on: those near a part of the memory, if a machine has several, or its launcher's own.
+"""The cores a worker may run on: those near a part of the memory, if a machine has several, or its launcher's own.
 
 A machine with several processors, or one that is divided, has NUMA nodes: a core reaches the memory of its own node
 faster than that of the others. Linux gives a process memory of the node on which it first uses it. So a worker whose
@@ -49,7 +49,7 @@ class CoreBinding:
 
     @property
     def is_kept(self) -> bool:
-        """Whether this process runs on these cores alone; not where the system did not let it be bound."""
+        """True if this process runs on these cores alone; not where the system did not let it be bound."""
         return os.sched_getaffinity(0) <= set(self.cores)
 
 

@@ -14,14 +14,14 @@ from typing import Literal
 from tfdist.launch.worker.processor import Processor
 
 Kernels = Literal["auto", "tensorflow", "onednn"]
-"""What `--kernels` takes."""
+"""The values that `--kernels` takes."""
 
 KernelName = Literal["tensorflow", "onednn"]
 ONEDNN: KernelName = "onednn"
 TENSORFLOW: KernelName = "tensorflow"
 VARIABLE = "TF_ENABLE_ONEDNN_OPTS"
 NAMES: Mapping[str, str] = {ONEDNN: "oneDNN's kernels", TENSORFLOW: "TensorFlow's own kernels"}
-"""How sentences call them."""
+"""The names by which sentences call them."""
 
 _ON_BY_DEFAULT = ("avx512_vnni", "avx512_bf16", "avx_vnni", "amx_tile", "amx_int8", "amx_bf16")
 """Flags of which any one is enough for TensorFlow: `DefaultOneDnnPolicy` in tensorflow/core/util/port.cc."""
@@ -95,7 +95,7 @@ def kernel_settings(setting: Kernels) -> dict[str, str]:
 
 
 def computes_on_gpus(environ: Mapping[str, str], nvidia: Path = _NVIDIA) -> bool:
-    """Whether workers of this machine find a GPU: it has NVIDIA's driver, and `environ` does not hide its GPUs.
+    """Returns whether workers of this machine find a GPU: it has NVIDIA's driver, and `environ` does not hide its GPUs.
 
     Args:
         environ: The environment that they would have.
@@ -105,7 +105,7 @@ def computes_on_gpus(environ: Mapping[str, str], nvidia: Path = _NVIDIA) -> bool
 
 
 def hides_gpus(environ: Mapping[str, str]) -> bool:
-    """Whether `environ` has CUDA hide all GPUs of the machine."""
+    """Returns whether `environ` has CUDA hide all GPUs of the machine."""
     return environ.get(_VISIBLE) in _NO_GPU
 
 

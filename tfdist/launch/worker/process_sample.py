@@ -1,4 +1,4 @@
-"""What the system knows of a process at a moment: why it does not answer, from two of them, and what it has mapped."""
+"""Samples of what the system knows of a process: why it does not answer, from two of them, and what it has mapped."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ class ProcessSample:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether it is stopped, by SIGSTOP, Ctrl-Z or a debugger."""
+        """True if it is stopped, by SIGSTOP, Ctrl-Z or a debugger."""
         return self.states[0] in "Tt"
 
 
 def why_silent(before: ProcessSample | None, after: ProcessSample | None, seconds: float) -> str:
-    """Why a process of this machine does not answer, in words.
+    """Returns why a process of this machine does not answer, in words.
 
     Args:
         before: The process when it was asked.
@@ -94,7 +94,7 @@ def mapped_files(pid: int, proc: Path = _PROC) -> dict[str, int]:
 
 
 def shrunk_file(files: Mapping[str, int]) -> str:
-    """Which of some files is smaller than it was, in words; empty where none is."""
+    """Returns which of some files is smaller than it was, in words; empty where none is."""
     for path, size in files.items():
         try:
             now = os.stat(path).st_size

@@ -23,7 +23,7 @@ class Processor:
     arm_core: tuple[str, str] = ("", "")
 
     def can(self, *flags: str) -> bool:
-        """Whether it has all of some flags."""
+        """Returns whether it has all of some flags."""
         return self.flags.issuperset(flags)
 
 

@@ -16,7 +16,7 @@ beside them; and for workers to hand one another links between some of them, ove
 
 _SPARE_DESCRIPTORS = 8
 _SPARE_DESCRIPTORS_OF_WORKER = 4
-"""What the launcher needs besides, to start a worker and to read what it writes."""
+"""Descriptors that the launcher needs besides, to start a worker and to read what it writes."""
 
 
 @contextlib.contextmanager
@@ -93,7 +93,8 @@ def _check_spare_descriptors(count: int) -> None:
 
 
 def _serve(assignments: Sequence[Assignment]) -> bool:
-    """Whether the workers sum in shared memory, or in part; whether they compute on GPUs is their own to see."""
+    """Returns whether the workers sum in shared memory, or in part; whether they compute on GPUs is their own to
+    see."""
     first = assignments[0]
     if first.communication == "auto" and first.compression != "none" and len(assignments) == first.num_workers:
         return False  # what is compressed is sent, on one host, too

@@ -116,7 +116,7 @@ class WorkerProcess:
         self._end(signal.SIGKILL)
 
     def sample(self) -> ProcessSample | None:
-        """What the system knows of the process now; None where it has ended."""
+        """Returns what the system knows of the process now; None where it has ended."""
         return ProcessSample.of(self.pid)
 
     def dump_natively(self) -> None:

@@ -18,7 +18,7 @@ Filter = Mapping[str, tuple[int, ...]]
 
 
 def parse_filter(text: str, option: str) -> Filter:
-    """What a filter names.
+    """Returns what a filter names.
 
     Args:
         text: The filter.

@@ -1,4 +1,4 @@
-"""What Kubernetes takes as a name, a label, a quantity and a path; each check refuses with the option's name."""
+"""The names, labels, quantities and paths that Kubernetes takes; each check refuses with the option's name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which exit codes of tfdist are worth another start, in the words of Kubernetes."""
+"""The exit codes of tfdist that are worth another start, in the words of Kubernetes."""
 
 from __future__ import annotations
 

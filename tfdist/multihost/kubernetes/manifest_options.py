@@ -1,4 +1,4 @@
-"""What a job in Kubernetes is to be like, as `tfdist manifest` was asked."""
+"""The options of a job in Kubernetes, as `tfdist manifest` was asked for it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tfdist.net.shared_token import VARIABLE as TOKEN
 from tfdist.url_schemes import CHECKPOINTS_INSTEAD, fault_as_local
 
 MARGIN_SECONDS = 60
-"""What launchers may take to end workers that have not stopped in time, and to report, before Kubernetes kills them."""
+"""Seconds for launchers to end workers that have not stopped in time, and to report, before Kubernetes kills them."""
 
 _RESERVED = {
     WORKERS: "the manifest lists the pods itself",
@@ -139,12 +139,12 @@ class ManifestOptions:
 
     @property
     def termination_seconds(self) -> int:
-        """How long Kubernetes waits between SIGTERM and SIGKILL: longer than tfdist does."""
+        """Seconds that Kubernetes waits between SIGTERM and SIGKILL: longer than tfdist does."""
         return math.ceil(self.grace) + MARGIN_SECONDS
 
     @property
     def runs_path(self) -> str:
-        """Where the claim of the run directory is mounted: the folder that the directory is made in."""
+        """The path at which the claim of the run directory is mounted: the folder that the directory is made in."""
         return str(PurePosixPath(self.run_dir).parent)
 
     @property

@@ -1,4 +1,4 @@
-"""How the pods of each kind of job are called, which is how they find one another."""
+"""The names of the pods of each kind of job, by which they find one another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a launch does for an elastic run: brings lost hosts back, and starts all again where the chief's was lost."""
+"""The work of a launch for an elastic run: brings lost hosts back, and starts all again where the chief's was lost."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from tfdist.net.bounded_wait import Source
 AT_ONCE = 32
 """Connections that are being made at the same time."""
 CHECK_SECONDS = 30.0
-"""How long a host that has answered may take to check."""
+"""Seconds that a host that has answered may take to check."""
 _PAUSE = 0.5
 
 Connect = Callable[[Host], HostLink]
@@ -82,7 +82,7 @@ class LaunchHost:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more is to come from it."""
+        """True if nothing more is to come from it."""
         return self.state in (HostState.ENDED, HostState.LOST)
 
     def lose(self, problem: HostProblem) -> None:
@@ -210,7 +210,7 @@ def _ready(sources: Sequence[Source], seconds: float) -> frozenset[int]:
 
 
 def problem_of(refused: object) -> HostProblem:
-    """What a host has refused for."""
+    """Returns what a host has refused for."""
     said = refused if isinstance(refused, dict) else {}
     what, code = said.get("what"), said.get("code")
     text = what.rstrip(".") if isinstance(what, str) and what else "has refused without a word"

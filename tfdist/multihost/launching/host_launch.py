@@ -34,13 +34,13 @@ from tfdist.net import shared_token
 from tfdist.versions import VERSION
 
 _EXTRA_SECONDS = 60.0
-"""How much longer than the cluster to form the run may take to be there: its launcher has to start."""
+"""Extra seconds that the run may take to be there after the time for the cluster to form: its launcher has to start."""
 _LEAVE_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
 class HostLaunch:
-    """What is launched.
+    """The description of what is launched.
 
     Attributes:
         hosts: In their order; the first has the chief.
@@ -80,14 +80,14 @@ class HostLaunch:
 
 
 class Links(Protocol):
-    """How hosts are reached."""
+    """The means by which hosts are reached."""
 
     def open(self, host: Host, spec: HostSpec) -> HostLink:
         """Connects to a host, and tells it what to check."""
         ...
 
     def explain(self, host: Host, link: HostLink, code: int | None) -> HostProblem:
-        """Why a host has never answered: by what its program exited with, None when time is over."""
+        """Returns why a host has never answered: by what its program exited with, None when time is over."""
         ...
 
 
@@ -157,7 +157,7 @@ def _start_again(
     order: dict[str, object],
     ports: dict[str, tuple[int, ...]],
 ) -> StartAgain | None:
-    """How parts of an elastic run start again; None for other runs."""
+    """Returns how parts of an elastic run start again; None for other runs."""
     elastic = launch.elastic
     if elastic is None:
         return None
@@ -256,7 +256,7 @@ def leave_to_hosts(
 
 
 def told(group: HostGroup, chief: LaunchHost, ssh: Sequence[str]) -> str:
-    """How to go on with a run that was left to its hosts."""
+    """Returns how to go on with a run that was left to its hosts."""
     assert chief.facts is not None and chief.formed is not None
     hosts = names(host.host.name for host in group.hosts)
     there = f"{shlex.join(ssh)} {chief.host.name}"

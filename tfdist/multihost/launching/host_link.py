@@ -20,7 +20,7 @@ _MOST_KEPT = 16_384
 
 @dataclass
 class Heard:
-    """What came from a host at one time.
+    """The data that came from a host at one time.
 
     Attributes:
         out: Complete lines of stdout, answers left out.
@@ -62,14 +62,15 @@ class HostLink(abc.ABC):
 
     @abc.abstractmethod
     def poll(self) -> int | None:
-        """What its program exited with, when all that the host said has been heard; None before."""
+        """Returns what its program exited with, when all that the host said has been heard; None before."""
 
     @abc.abstractmethod
     def explain_loss(self) -> HostProblem:
-        """Why it ended while the host's run went on."""
+        """Returns why it ended while the host's run went on."""
 
     def failure_of_program(self) -> HostProblem | None:
-        """What became of a program that holds all hosts together, and has failed while they run; None where it has not.
+        """Returns what became of a program that holds all hosts together, and has failed while they run; None where it
+        has not.
 
         They may still say how they ended, and that somebody has stopped them.
         """
@@ -84,7 +85,7 @@ class HostLink(abc.ABC):
         """Ends it; afterwards nothing of it is left."""
 
     def sources(self) -> list[Stream]:
-        """What to wait for."""
+        """Returns what to wait for."""
         return list(self._open)
 
     def send(self, data: bytes) -> None:
@@ -96,7 +97,7 @@ class HostLink(abc.ABC):
                 self._outgoing = self._outgoing[os.write(self._in.fileno(), self._outgoing) :]
 
     def hear(self, ready: Collection[int] | None = None) -> Heard:
-        """What has come since the last call; with `ready`, on those of its descriptors that are in there."""
+        """Returns what has come since the last call; with `ready`, on those of its descriptors that are in there."""
         heard = Heard()
         for pipe in list(self._open):
             if ready is not None and pipe.fileno() not in ready:

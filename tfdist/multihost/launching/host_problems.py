@@ -1,4 +1,4 @@
-"""What is wrong with hosts before anything starts: each cause once, with the hosts that have it."""
+"""The problems of hosts before anything starts: each cause once, with the hosts that have it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SHOWN = 8
 
 @dataclass(frozen=True)
 class HostProblem:
-    """Why a launch cannot use a host, or has lost it.
+    """The reason why a launch cannot use a host, or has lost it.
 
     Attributes:
         what: What is wrong, as it follows the host's name: "refuses the connection".

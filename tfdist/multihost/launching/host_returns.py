@@ -11,7 +11,7 @@ from tfdist.multihost.launching.host_link import Heard
 
 FIRST_SECONDS = 5.0
 MOST_SECONDS = 60.0
-"""How long after one attempt the next one begins, at first and at most; each waits twice as long as the one before."""
+"""Seconds from one attempt to the next one, at first and at most; each waits twice as long as the one before."""
 COMING = frozenset({HostState.CONNECTING, HostState.CHECKED})
 """The states of a host that has yet to start its part."""
 

@@ -34,7 +34,7 @@ def plan_cluster(found: Mapping[Host, HostFacts]) -> Cluster:
 
 
 def unused_slots(found: Mapping[Host, HostFacts]) -> str:
-    """What to say of hosts whose slots stand for nothing, as they have no GPU; empty where there are none."""
+    """Returns what to say of hosts whose slots stand for nothing, as they have no GPU; empty where there are none."""
     hosts = [host.name for host, facts in found.items() if host.slots and not facts.gpus]
     if not hosts:
         return ""

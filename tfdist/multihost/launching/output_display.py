@@ -16,11 +16,11 @@ from tfdist.launch.logs.log_records import LogRecords
 from tfdist.text import without_controls
 
 REPORT = (b"error: ", b"stopped: ")
-"""How the report of a launcher begins."""
+"""The beginnings of a launcher's report."""
 _AGAIN = b"all workers start again in "
 _MOST_LINES = 2000
 HOLD_SECONDS = 5.0
-"""How long after its report a host may take to say that it has ended; until then the report may be a script's line."""
+"""Seconds after its report in which a host may say that it has ended; until then the report may be a script's line."""
 
 
 class ReportHolder:
@@ -37,7 +37,7 @@ class ReportHolder:
         self._since = 0.0
         self._code: int | None = None
         self.report: list[bytes] = []
-        """What may be the report, as far as it has come."""
+        """The lines that may be the report, as far as it has come."""
 
     def feed(self, lines: Sequence[bytes]) -> list[bytes]:
         """Adds lines, and returns those that are shown now; without any those for which no end has come."""

@@ -21,14 +21,14 @@ REMOTE_MODULE = "tfdist.multihost.remote.remote_end"
 MOST_SPEC_BYTES = 4 << 20
 MOST_ANSWER_BYTES = 1 << 20
 SIGN_SECONDS = 10.0
-"""How often the launching host shows that it is there."""
+"""The interval, in seconds, at which the launching host shows that it is there."""
 SILENCE_SECONDS = 60.0
-"""How long a host waits for a sign before it takes the connection for lost."""
+"""Seconds that a host waits for a sign before it takes the connection for lost."""
 
 
 @dataclass(frozen=True)
 class HostSpec:
-    """What a host is told first.
+    """The specification that a host is told first.
 
     Attributes:
         version: tfdist's on the launching host.
@@ -64,7 +64,7 @@ class HostSpec:
 
     @property
     def is_detached(self) -> bool:
-        """Whether the run outlives the connection."""
+        """True if the run outlives the connection."""
         return self.output is not None
 
     def to_line(self) -> bytes:
@@ -104,7 +104,7 @@ class HostSpec:
 
 @dataclass(frozen=True)
 class HostFacts:
-    """What a host has found, where nothing is in the way.
+    """The facts that a host has found, where nothing is in the way.
 
     Attributes:
         host: Its own name.
@@ -144,7 +144,7 @@ class HostFacts:
 
 @dataclass(frozen=True)
 class StartOrder:
-    """What a host is told when all have been checked.
+    """The order that a host is given when all have been checked.
 
     Attributes:
         workers: The whole cluster, as `--workers` takes it.
@@ -172,7 +172,7 @@ def message(**said: Any) -> bytes:
 
 
 def marker(nonce: str) -> bytes:
-    """What stands before an answer of a host's."""
+    """Returns what stands before an answer of a host's."""
     return b"\0tfdist " + nonce.encode() + b" "
 
 

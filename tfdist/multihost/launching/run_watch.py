@@ -20,11 +20,11 @@ from tfdist.multihost.launching.output_display import OutputDisplay
 from tfdist.multihost.launching.start_again import StartAgain, was_killed
 
 SETTLE_SECONDS = 20.0
-"""How long the others may go on after one host has failed: their launchers tell one another within less."""
+"""Seconds that the others may go on after one host has failed: their launchers tell one another within less."""
 LEAVE_SECONDS = 120.0
-"""How long the others may go on after one host is done."""
+"""Seconds that the others may go on after one host is done."""
 STOP_SECONDS = 30.0
-"""How much longer than the grace of its workers a host may take to end; it kills what is left before that."""
+"""Seconds beyond the grace of its workers that a host may take to end; it kills what is left before that."""
 REFUSED_SECONDS = 5.0
 """After which a host of an elastic run is told of that refuses its part, and has most likely been refused with all."""
 _CONFIRM_SECONDS = 10.0
@@ -33,7 +33,7 @@ _SIGTERM = 15
 
 @dataclass(frozen=True)
 class Cause:
-    """What ended a run first.
+    """The cause of the end of a run: what ended it first.
 
     Attributes:
         time: When, by the monotonic clock.

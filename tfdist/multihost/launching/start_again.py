@@ -16,17 +16,17 @@ from tfdist.multihost.launching.host_returns import FIRST_SECONDS, HostReturns
 from tfdist.multihost.launching.output_display import OutputDisplay
 
 ALONE_SECONDS = 60.0
-"""How long the others may go on without the chief's host, before they are told to stop; half a minute is promised."""
+"""Seconds for the others to go on without the chief's host, before they are told to stop; half a minute is promised."""
 CUT_OFF_SECONDS = 45.0
 """After which a host comes back that has lost the chief's: by then ssh has noticed, too, where the chief's is gone."""
 _MEANT = frozenset(128 + number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
-"""What a launcher exits with that somebody has told to stop."""
+"""The exit codes of a launcher that somebody has told to stop."""
 _LOST_LAUNCHER = frozenset({3, 4})
-"""What a launcher exits with that has lost the others: it has not reached the chief's, or that is gone."""
+"""The exit codes of a launcher that has lost the others: it has not reached the chief's, or that is gone."""
 
 
 def was_killed(host: LaunchHost) -> bool:
-    """Whether a host, or the launcher there, was lost, which nobody has asked for."""
+    """Returns whether a host, or the launcher there, was lost, which nobody has asked for."""
     return host.state is HostState.LOST or (host.code is not None and host.code > 128 and host.code not in _MEANT)
 
 
@@ -57,12 +57,12 @@ class StartAgain:
 
     @property
     def is_without_chief(self) -> bool:
-        """Whether the chief's host is lost, and all are to start again."""
+        """True if the chief's host is lost, and all are to start again."""
         return self._lost_since is not None
 
     @property
     def may_lose_chief(self) -> bool:
-        """Whether all may start again where the chief's host is lost."""
+        """True if all may start again where the chief's host is lost."""
         return self._options.max_restarts > 0
 
     def lose_chief(self) -> None:
@@ -80,7 +80,7 @@ class StartAgain:
             self.returns.expect(host, CUT_OFF_SECONDS if has_lost_chief else FIRST_SECONDS)
 
     def is_too_late(self) -> bool:
-        """Whether hosts that run should have ended without the chief's."""
+        """Returns whether hosts that run should have ended without the chief's."""
         return self._lost_since is not None and self._clock() > self._lost_since + ALONE_SECONDS
 
     def step(self, hosts: list[LaunchHost], display: OutputDisplay) -> str:

@@ -21,9 +21,9 @@ PLACES = "TFDIST_LAUNCH_AT"
 """Variable of a rank: where to call, `ADDRESS PORT` and more of them after commas."""
 SECRET = "TFDIST_LAUNCH_SECRET"
 ANSWER_SECONDS = 5.0
-"""How long the launching host takes part in a call, whoever calls."""
+"""Seconds for which the launching host takes part in a call, whoever calls."""
 CALL_SECONDS = 15.0
-"""How long a rank does: longer, as strangers may be before it."""
+"""Seconds for which a rank takes part in a call: longer, as strangers may be before it."""
 _MOST_BYTES = 4096
 
 StreamName = Literal["control", "errors"]

@@ -1,4 +1,4 @@
-"""How mpirun is called: which MPI's it is, and a rank on every host, each with its host's name."""
+"""The call of mpirun: which MPI's it is, and a rank on every host, each with its host's name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What mpirun starts on a host: `python -m tfdist.multihost.mpi.rank_end HOST`, or with all hosts between commas.
+"""The program that mpirun starts: `python -m tfdist.multihost.mpi.rank_end HOST`, or with all hosts between commas.
 
 Calls the launching host back, makes that connection its stdin and stdout, and a second one its stderr, and becomes the
 remote end of `multihost.remote`.

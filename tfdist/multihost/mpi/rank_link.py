@@ -124,7 +124,7 @@ class RankLinks:
         return link
 
     def explain(self, host: Host, link: HostLink, code: int | None) -> HostProblem:
-        """Why a rank has never answered."""
+        """Returns why a rank has never answered."""
         said = " ".join(self._mpirun.said().split())
         if code is None:
             return HostProblem(f"has not answered in time; mpirun says: {_brief(said) or 'nothing'}")
@@ -142,7 +142,7 @@ class RankLinks:
 
 
 def _brief(said: str) -> str:
-    """What mpirun said, in one line."""
+    """Returns what mpirun said, in one line."""
     text = " ".join(said.split())
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 

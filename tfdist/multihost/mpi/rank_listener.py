@@ -43,7 +43,7 @@ class RankListener:
 
     @property
     def places(self) -> str:
-        """Where to call, as ranks are told: the machine's addresses, those of loopback last."""
+        """The places to call, as ranks are told: the machine's addresses, those of loopback last."""
         found = [address for address in own_addresses() if not is_loopback(address) and not address.startswith("fe80")]
         return places_text([*found, "127.0.0.1"], self._socket.getsockname()[1])
 

@@ -28,7 +28,7 @@ class ControlInput:
         self._lines: deque[bytes] = deque()
         self._rest = b""
         self.end: str | None = None
-        """Why nothing comes any more; None while something may."""
+        """The reason why nothing comes any more; None while something may."""
 
     def fileno(self) -> int:
         """The descriptor, to wait on; -1 when it has ended."""

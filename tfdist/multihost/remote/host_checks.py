@@ -69,7 +69,7 @@ def check_target(spec: HostSpec) -> None:
 
 
 def gpu_count() -> int:
-    """How many NVIDIA GPUs the host has, by their device files."""
+    """Returns how many NVIDIA GPUs the host has, by their device files."""
     return sum(entry.name.removeprefix("nvidia").isdigit() for entry in _DEVICES.glob("nvidia[0-9]*"))
 
 
@@ -153,7 +153,7 @@ def find_facts(spec: HostSpec, lease: PortLease, reached: str | None) -> HostFac
 
 
 def refusal(error: TfdistError) -> dict[str, object]:
-    """What a host answers where it cannot."""
+    """Returns what a host answers where it cannot."""
     return {"what": str(error), "code": error.exit_code}
 
 

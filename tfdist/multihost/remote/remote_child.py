@@ -15,7 +15,7 @@ from tfdist.launch.worker.orphans import end_children, reap
 
 _PR_SET_PDEATHSIG = 1
 _EXTRA_SECONDS = 15.0
-"""How much longer than its grace `tfdist train` may take to end before it is killed."""
+"""Seconds beyond its grace that `tfdist train` may take to end before it is killed."""
 
 
 class RemoteChild:

@@ -160,7 +160,7 @@ def train_arguments(spec: HostSpec, order: StartOrder, facts: HostFacts) -> list
 
 
 def is_running(run: RunDir, pid: int) -> bool:
-    """Whether a launcher of this host has formed its job, and runs it in this directory."""
+    """Returns whether a launcher of this host has formed its job, and runs it in this directory."""
     try:
         job = read_json(run.job_file, MOST_ANSWER_BYTES)
     except (OSError, ValueError):

@@ -137,12 +137,12 @@ class BatchJob:
 
     @property
     def signal_seconds(self) -> int:
-        """How long before the end of its time the job is asked to stop."""
+        """Seconds before the end of its time at which the job is asked to stop."""
         return math.ceil(self.grace) + _SAVING_SECONDS
 
     @property
     def is_array(self) -> bool:
-        """Whether the job is an array of jobs."""
+        """True if the job is an array of jobs."""
         return value_of(self.options, "array") is not None
 
     @property
@@ -151,7 +151,7 @@ class BatchJob:
         return value_of(self.options, "output") or f"{self.name}-{'%A_%a' if self.is_array else '%j'}.out"
 
     def log_of(self, number: str, task: str) -> str:
-        """Where the output of a job goes; what only its nodes know stays as Slurm's sign.
+        """Returns where the output of a job goes; what only its nodes know stays as Slurm's sign.
 
         Args:
             number: The job's.
@@ -191,7 +191,7 @@ def check_owned(options: Iterable[str]) -> None:
 
 
 def value_of(options: Iterable[str], name: str) -> str | None:
-    """What options say for a long name of sbatch's, where the last one counts; None where none does."""
+    """Returns what options say for a long name of sbatch's, where the last one counts; None where none does."""
     found = [value for value in (_value(word, name) for word in options) if value is not None]
     return found[-1] if found else None
 

@@ -16,7 +16,7 @@ _KILL_SECONDS = 60
 """After that, for what srun does to end them."""
 
 _COPY_SECONDS = 3600
-"""How long launchers may take to end that copy what is left of a run that has failed."""
+"""Seconds that launchers that copy what is left of a run that has failed may take to end."""
 
 _LASTING = {"--min-workers", "--copy-to"}
 """With these, launchers go on without those that have ended, or copy what is left for as long as that takes."""
@@ -106,7 +106,7 @@ def _is_lasting(arguments: Sequence[str]) -> bool:
 
 
 def _sbatch_options(job: BatchJob) -> list[str]:
-    """What the job itself needs stands last, where it counts; `BatchJob` has refused others of these."""
+    """Returns what the job itself needs stands last, where it counts; `BatchJob` has refused others of these."""
     asked = {"partition": job.partition, "time": job.time, "gpus-per-node": job.gpus_per_node}
     return [
         f"--job-name={job.name}",

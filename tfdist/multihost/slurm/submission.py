@@ -14,7 +14,7 @@ from tfdist.rundir.run_dir_creation import DEFAULT_PARENT
 from tfdist.text import format_count
 
 _SECONDS = 120.0
-"""How long sbatch may take; a busy controller lets it wait."""
+"""Seconds that sbatch may take; a busy controller lets it wait."""
 _JOB_ID = re.compile(r"([0-9]{1,18})(?:;.*)?")
 _UNREACHABLE = re.compile(r"contact slurm controller|connect failure|timed out|munge", re.IGNORECASE)
 _PREFIX = re.compile(r"^(?:sbatch: )?(?:error: )?(?:Batch job submission failed: )?")
@@ -87,7 +87,7 @@ def _asked(job: BatchJob) -> dict[str, object]:
 
 
 def submitted_text(job: BatchJob, number: str) -> str:
-    """What the user is told of a job that was submitted."""
+    """Returns what the user is told of a job that was submitted."""
     each = "" if job.gpus_per_node is None else f", {format_count(job.gpus_per_node, 'GPU')} a node"
     workers = format_count(job.nodes * job.tasks_per_node, "worker")
     task = "TASK" if job.is_array else ""

@@ -1,4 +1,4 @@
-"""What Slurm takes from sbatch without a word, though nothing comes of it: jobs that it holds back, and lost logs."""
+"""Notes on what Slurm takes from sbatch without a word, though nothing comes of it: jobs held back, and lost logs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tfdist.multihost.slurm.batch_job import BatchJob
 
 _QUERY_SECONDS = 10.0
 _UNDECIDED_SECONDS = 3.0
-"""How long Slurm may take to say why a job waits."""
+"""Seconds that Slurm may take to say why a job waits."""
 _PAUSE_SECONDS = 0.2
 _UNDECIDED = frozenset({"None", "(null)", ""})
 _ORDINARY = frozenset(
@@ -45,7 +45,7 @@ def submission_notes(job: BatchJob, number: str, environ: Mapping[str, str] | No
 
 
 def _held_back_by(number: str, environ: Mapping[str, str] | None) -> str:
-    """Why a job waits, unless that passes by itself; empty where it does, and where Slurm does not say."""
+    """Returns why a job waits, unless that passes by itself; empty where it does, and where Slurm does not say."""
     deadline = time.monotonic() + _UNDECIDED_SECONDS
     while True:
         state, _, reason = _asked(number, environ).partition(" ")

@@ -1,4 +1,4 @@
-"""How ssh is called, and what it means when it fails: one line with the cause, and one with the remedy."""
+"""The call of ssh, and what it means when it fails: one line with the cause, and one with the remedy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tfdist.multihost.launching.host_problems import HostProblem
 from tfdist.multihost.launching.protocol import REMOTE_MODULE
 
 SSH_FAILED = 255
-"""What ssh exits with when it is ssh itself that failed."""
+"""The exit code of ssh when it is ssh itself that failed."""
 _NOT_FOUND = (126, 127)
 _ALIVE_SECONDS = 10
 _ALIVE_COUNT = 3
@@ -98,7 +98,7 @@ _CAUSES: tuple[tuple[str, str, str], ...] = (
 def explain_connecting(
     host: str, code: int | None, said: str, python: str, ssh: Sequence[str] = ("ssh",)
 ) -> HostProblem:
-    """Why the remote end of a host has never answered.
+    """Returns why the remote end of a host has never answered.
 
     Args:
         host: Its name for ssh.
@@ -155,7 +155,7 @@ def _without_tfdist(said: str, python: str) -> HostProblem | None:
 
 
 def explain_loss(code: int | None, said: str) -> HostProblem:
-    """Why the connection to a host ended while its run went on.
+    """Returns why the connection to a host ended while its run went on.
 
     Args:
         code: What ssh exited with; None where it was ended here.

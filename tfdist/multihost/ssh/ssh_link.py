@@ -93,5 +93,5 @@ class SshLinks:
         return link
 
     def explain(self, host: Host, link: HostLink, code: int | None) -> HostProblem:
-        """Why a host has never answered."""
+        """Returns why a host has never answered."""
         return explain_connecting(host.name, code, link.said, self._python, self._ssh)

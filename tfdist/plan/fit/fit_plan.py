@@ -11,12 +11,12 @@ from tfdist.order.batch_split import bounds
 from tfdist.plan.plan import BatchSizes
 
 _NOT_OF_EXACTNESS = ("strategy ", "kept to the cores ", "tfdist: ")
-"""How lines begin that say of a run on what it computes."""
+"""The beginnings of lines that say of a run on what it computes."""
 
 
 @dataclass(frozen=True)
 class FitPlan:
-    """What is known of a `fit` after a few steps.
+    """The known facts about a `fit` after a few steps.
 
     Attributes:
         target: The script or module.
@@ -45,7 +45,7 @@ class FitPlan:
 
     @property
     def batch(self) -> BatchSizes:
-        """How a global batch is dealt to the replicas."""
+        """The sizes in which a global batch is dealt to the replicas."""
         return BatchSizes.deal(self.batch_size, self.replicas)
 
     @property
@@ -88,7 +88,7 @@ class FitPlan:
 
     @property
     def notes(self) -> Sequence[Mapping[str, str]]:
-        """What was found of the exactness of parts, in the order in which it was."""
+        """The findings on the exactness of parts, in the order in which they were found."""
         lines: Sequence[Mapping[str, str]] = self.found["notes"]
         return [line for line in lines if not line["text"].startswith(_NOT_OF_EXACTNESS)]
 

@@ -1,4 +1,4 @@
-"""What workers hold of a training between its steps: weights and the optimizer's state, and gradients."""
+"""The state that workers hold of a training between its steps: weights and the optimizer's state, and gradients."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class HeldState:
 
     @property
     def between_steps(self) -> int:
-        """What is there at any time, from the first step on."""
+        """The bytes that are there at any time, from the first step on."""
         return self.parameters + self.optimizer
 
     @property
@@ -41,14 +41,14 @@ class HeldState:
 
 
 def held_state(mode: str, weights: Sequence[WeightSizes], kind: str | None, workers: int) -> HeldState:
-    """What the fullest of some workers holds; see `held_states`."""
+    """Returns what the fullest of some workers holds; see `held_states`."""
     return max(
         held_states(mode, weights, kind, workers), key=lambda held: held.parameters + held.gradients + held.optimizer
     )
 
 
 def held_states(mode: str, weights: Sequence[WeightSizes], kind: str | None, workers: int) -> list[HeldState]:
-    """What each of some workers holds, in their order.
+    """Returns what each of some workers holds, in their order.
 
     Args:
         mode: Of `--shard`.
@@ -63,7 +63,7 @@ def held_states(mode: str, weights: Sequence[WeightSizes], kind: str | None, wor
 
 
 def _cuts(weights: Sequence[WeightSizes], kind: str | None, workers: int) -> Sequence[Cut]:
-    """How the weights are cut, as a run cuts them."""
+    """Returns how the weights are cut, as a run cuts them."""
     shapes = [weight.value.shape for weight in weights]
     if kind != "variables":
         cuts = [evenly(shape, workers) for shape in shapes]

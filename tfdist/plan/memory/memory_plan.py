@@ -1,4 +1,4 @@
-"""What a device holds in each mode of `--shard`, and the first mode that fits."""
+"""Plans what a device holds in each mode of `--shard`, and finds the first mode that fits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MARGIN = 1.5
 
 @dataclass(frozen=True)
 class ModeMemory:
-    """What the fullest device holds in one mode, in bytes.
+    """The memory of the fullest device in one mode, in bytes.
 
     Attributes:
         mode: Of `--shard`.
@@ -96,7 +96,7 @@ class MemoryPlan:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of a step is known, so that it can be said what fits."""
+        """True if all of a step is known, so that it can be said what fits."""
         return self.sizes.activations is not None and not self.sizes.uncounted
 
     @property

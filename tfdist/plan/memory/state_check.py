@@ -36,7 +36,7 @@ class SharedMemorySize:
 
 @dataclass(frozen=True)
 class Training:
-    """What is about to be trained.
+    """A training that is about to begin.
 
     Attributes:
         optimizer: The name of the optimizer's class.
@@ -114,7 +114,7 @@ def _host_remedies(training: Training, memory: SharedMemorySize) -> Iterator[str
 
 
 def _together(training: Training, mode: str, memory: SharedMemorySize) -> HeldState:
-    """What the workers of a memory hold together, on their devices and elsewhere."""
+    """Returns what the workers of a memory hold together, on their devices and elsewhere."""
     all_of_them = held_states(mode, training.weights, training.kind, training.workers)
     # Groups of workers, one after another, hold the same.
     held = [all_of_them[worker % training.workers] for worker in memory.workers]
@@ -148,7 +148,7 @@ def _remedies(training: Training, memory: SharedMemorySize, size: int) -> Iterat
 def _with_offload(
     training: Training, memory: SharedMemorySize, size: int, fitting: ShardMode | None
 ) -> Iterator[str]:
-    """What `--offload` would make of it, unless a mode fits as soon without it."""
+    """Yields what `--offload` would make of it, unless a mode fits as soon without it."""
     for offload in further_offloads(training.offload, memory.host is not None):
         mode = _first_mode(training, memory, size, offload)
         if mode is not None and mode != fitting:

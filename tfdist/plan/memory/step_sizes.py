@@ -59,7 +59,7 @@ class WeightSizes:
 
 @dataclass(frozen=True)
 class StepSizes:
-    """What one device holds that trains alone.
+    """The sizes of what a device holds when it trains alone.
 
     Attributes:
         weights: The weights that are trained.

@@ -22,7 +22,7 @@ from tfdist.ray.job.placement import Demand
 from tfdist.versions import VERSION
 
 EVENT_SECONDS = 2.0
-"""How long `events` waits for something to happen."""
+"""Seconds that `events` waits for something to happen."""
 
 _BLOCK = 1 << 16
 _WAITING_BLOCKS = 64
@@ -31,7 +31,7 @@ _WAITING_BLOCKS = 64
 
 @dataclass(frozen=True)
 class Events:
-    """What has happened since the last call.
+    """The events since the last call.
 
     Attributes:
         output: What the launcher wrote, as (1 for stdout or 2 for stderr, bytes).
@@ -111,7 +111,7 @@ class NodeActor:
             threading.Thread(target=self._read, args=(number, cast(BinaryIO, pipe)), daemon=True).start()
 
     def events(self) -> Events:
-        """What has happened, once something has, or after `EVENT_SECONDS`."""
+        """Returns what has happened, once something has, or after `EVENT_SECONDS`."""
         assert self._process is not None, "events are those of a launcher that was started"
         found: list[tuple[int, bytes]] = []
         try:
@@ -153,7 +153,7 @@ def make_actors(ray: Any, group: Any, layout: Sequence[NodeWorkers], demand: Dem
 def gpu_variables(
     ray: Any, group: Any, actors: Mapping[NodeWorkers, Any], demand: Demand
 ) -> dict[NodeWorkers, dict[str, str]]:
-    """What shows each machine's launcher the GPUs of all of its workers, in their order; nothing without GPUs.
+    """Returns what shows each machine's launcher the GPUs of all of its workers, in their order; nothing without GPUs.
 
     A bundle has its GPUs as long as there is its placement group, so those that ask for them need not stay.
 

@@ -52,25 +52,25 @@ def _takes_connections(node: dict[str, Any]) -> bool:
 
 _LOOK_SECONDS = 0.5
 _ANSWER_SECONDS = 60.0
-"""How long an actor may take to come up, and to answer."""
+"""Seconds that an actor may take to come up, and to answer."""
 
 _SILENT_SECONDS = 90.0
 """After how long without an answer an actor is taken for lost; Ray itself notices a lost node in 15 to 60 s."""
 
 _END_SECONDS = 60.0
-"""How long the other launchers may take to end, besides the grace of their workers, once one has."""
+"""Seconds that the other launchers may take to end, besides the grace of their workers, once one has."""
 
 _MOST_REASON = 300
 
 _UNAVAILABLE_SECONDS = 10.0
-"""How long an actor is asked again that Ray calls unavailable: until it says whether it is dead."""
+"""Seconds for which an actor that Ray calls unavailable is asked again: until Ray says whether it is dead."""
 _AGAIN_SECONDS = 0.2
 
 NODE_DIED = "the node died, or cannot be reached"
 
 
 def answers(ray: Any, references: Sequence[Any], machines: Sequence[NodeWorkers]) -> list[Any]:
-    """What actors answer to the same question.
+    """Returns what actors answer to the same question.
 
     Args:
         ray: The library.
@@ -93,7 +93,7 @@ def answers(ray: Any, references: Sequence[Any], machines: Sequence[NodeWorkers]
 
 
 def lost_reason(error: BaseException) -> str:
-    """Why an actor does not answer, in a line, from an error of Ray's."""
+    """Returns why an actor does not answer, in a line, from an error of Ray's."""
     if "timeout" in type(error).__name__.lower():
         return f"its actor does not answer within {_ANSWER_SECONDS:g} s"
     text = " ".join(str(error).split())
@@ -182,7 +182,7 @@ class Driving:
             self._end(Ending(machine, events.code))
 
     def _may_come_back(self, machine: NodeWorkers, error: BaseException) -> bool:
-        """Whether an actor is out of reach, and has not been for long."""
+        """Returns whether an actor is out of reach, and has not been for long."""
         if not isinstance(error, self._ray.exceptions.ActorUnavailableError):
             return False
         now = time.monotonic()

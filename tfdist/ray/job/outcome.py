@@ -13,7 +13,7 @@ _KILLED = 9
 
 @dataclass(frozen=True)
 class Ending:
-    """How the launcher of a machine ended.
+    """The outcome of a machine's launcher.
 
     Attributes:
         machine: Its workers and where they were.
@@ -42,7 +42,7 @@ def exit_code(endings: Sequence[Ending], stopped: int | None) -> int:
 
 
 def lost_text(ending: Ending) -> str:
-    """What is said of a machine that was lost."""
+    """Returns what is said of a machine that was lost."""
     return (
         f"error: lost {ending.machine}: {ending.lost}. The other nodes stop. The same command with --resume auto and "
         "the run's --run-dir continues from its last checkpoint."
@@ -50,7 +50,8 @@ def lost_text(ending: Ending) -> str:
 
 
 def killed_text(ending: Ending) -> str | None:
-    """What is said of a launcher that a signal ended; None where none did, as launchers tell of all else themselves."""
+    """Returns what is said of a launcher that a signal ended; None where none did, as launchers tell of all else
+    themselves."""
     if ending.code is None or ending.code >= 0:
         return None
     memory = " The machine may have run out of memory: its kernel's log tells." if ending.code == -_KILLED else ""

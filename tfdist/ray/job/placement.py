@@ -20,7 +20,7 @@ _SAY_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Demand:
-    """What a job needs of a cluster.
+    """The demand of a job on a cluster.
 
     Attributes:
         workers: How many.
@@ -65,7 +65,7 @@ def resources_text(resources: Mapping[str, float]) -> str:
 
 
 def shortage(demand: Demand, total: Mapping[str, float], free: Mapping[str, float], nodes: int) -> str:
-    """Why a demand is not met, for people."""
+    """Returns why a demand is not met, for people."""
     left = resources_text(free)
     are = "is" if left in ("1 CPU", "1 GPU", "no CPU") else "are"
     return (

@@ -26,7 +26,7 @@ LAUNCHER_MODULE = "tfdist.cli.launch.bound_launcher"
 
 @dataclass(frozen=True)
 class RayJob:
-    """What `tfdist launch --on ray` is asked to do.
+    """The job that `tfdist launch --on ray` is asked for.
 
     Attributes:
         demand: The workers, and what each needs.
@@ -104,7 +104,8 @@ def _start(
 
 
 def _directory(ray: Any) -> str | None:
-    """Where launchers work: where this process does, unless the Ray job has a folder of its own on every node."""
+    """Returns where launchers work: where this process does, unless the Ray job has a folder of its own on every
+    node."""
     return None if ray.get_runtime_context().runtime_env.get("working_dir") else os.getcwd()
 
 

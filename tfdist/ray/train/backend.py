@@ -35,7 +35,7 @@ _lease = PortLease()
 
 @dataclass(frozen=True)
 class WorkerPlace:
-    """Where a worker is.
+    """The place of a worker.
 
     Attributes:
         address: Its host:port; the port is taken.
@@ -104,7 +104,7 @@ def make_run_dir(seed: int | None) -> dict[str, Any]:
 
 
 def _is_local(filesystem: Any) -> bool:
-    """Whether a file system of PyArrow's wraps a local one, as Ray's own does."""
+    """Returns whether a file system of PyArrow's wraps a local one, as Ray's own does."""
     wrapped = getattr(getattr(filesystem, "handler", None), "fs", None)
     protocol = getattr(wrapped, "protocol", ())
     return "file" in ((protocol,) if isinstance(protocol, str) else protocol)
@@ -187,7 +187,7 @@ class TfdistBackend(Backend):
 
 
 def assignments(places: Sequence[WorkerPlace], name: str, common: dict[str, Any]) -> list[Assignment]:
-    """What each worker is told.
+    """Returns what each worker is told.
 
     Args:
         places: Of the workers, in the order of their ranks.

@@ -33,7 +33,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What several runs did.
+    """The comparison of several runs: what they did.
 
     Attributes:
         facts: How they ended, and what they took.

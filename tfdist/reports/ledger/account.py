@@ -58,12 +58,12 @@ class AttemptAccount:
 
     @property
     def since(self) -> float:
-        """When it started, in seconds since 1970 (UTC)."""
+        """The time at which it started, in seconds since 1970 (UTC)."""
         return self.spans[0].since
 
     @property
     def at(self) -> float:
-        """When it was over, as far as is known."""
+        """The time at which it was over, as far as is known."""
         return self.spans[-1].at
 
     @functools.cached_property
@@ -93,7 +93,7 @@ class AttemptAccount:
 
 @dataclass(frozen=True)
 class Account:
-    """Where the wall time of a run went.
+    """The account of a run's wall time: where it went.
 
     Attributes:
         attempts: Its attempts in order; at least one.

@@ -56,7 +56,7 @@ def headlines(account: Account) -> list[str]:
 
 
 def endings(account: Account) -> list[str]:
-    """How each attempt ended."""
+    """Returns how each attempt ended."""
     *earlier, last = account.attempts
     killed = "its launcher was killed"
     return [*(_ending(attempt, killed) for attempt in earlier), _ending(last, f"not yet, or {killed}")]

@@ -28,7 +28,7 @@ COLOURS: Mapping[TimeKind, str] = MappingProxyType(
         TimeKind.OTHER: "var(--paper)",
     }
 )
-"""What each kind of time is filled with, as a style may have it; most are the same on light and dark."""
+"""The fill of each kind of time, as a style may have it; most are the same on light and dark."""
 
 HATCHED = (TimeKind.RESTART, TimeKind.REPLAY)
 

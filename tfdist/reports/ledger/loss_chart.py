@@ -39,7 +39,7 @@ class LossScale:
         return cls(low, high, low > 0 and high / low > _LOGARITHMIC_FROM)
 
     def height(self, loss: float) -> float:
-        """Where a loss is between the smallest (0) and the largest (1); the middle where all are equal."""
+        """Returns where a loss is between the smallest (0) and the largest (1); the middle where all are equal."""
         low, high = self._scaled(self.low), self._scaled(self.high)
         return (self._scaled(loss) - low) / (high - low) if high > low else 0.5
 
@@ -107,7 +107,8 @@ def render(epochs: Sequence[EpochMetrics]) -> str:
 
 
 def caption(epochs: Sequence[EpochMetrics]) -> str:
-    """What the drawing shows, in words: the last and the lowest loss, how it is scaled, what has no place in it."""
+    """Returns what the drawing shows, in words: the last and the lowest loss, how it is scaled, what has no place in
+    it."""
     losses = [loss for name in CURVES for epoch in _thinned(epochs) if (loss := _loss(epoch, name)) is not None]
     scaled = ["The scale is logarithmic."] if losses and LossScale.of(losses).is_logarithmic else []
     return " ".join([*spoken(epochs), *scaled])

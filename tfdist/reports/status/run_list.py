@@ -27,7 +27,7 @@ class RunList:
 
     @property
     def is_over(self) -> bool:
-        """Whether every run that could be read has ended, or its launcher is gone."""
+        """True if every run that could be read has ended, or its launcher is gone."""
         return all(run.condition.is_over or run.condition is RunCondition.DEAD for run in self.runs)
 
 

@@ -17,13 +17,13 @@ from tfdist.rundir.worker_state import State, WorkerState
 from tfdist.text import format_duration
 
 SILENT_SECONDS = 60.0
-"""How old the state of a process that cannot be looked for may be before the worker seems dead."""
+"""The age, in seconds, above which the state of a process that cannot be looked for makes the worker seem dead."""
 
 QUIET_SECONDS = 10.0
 """After how long without progress a worker counts as stalled."""
 
 _SETTLING_SECONDS = 2.0
-"""How long after a job's end its failure may still be on its way to the disk."""
+"""Seconds after a job's end in which its failure may still be on its way to the disk."""
 
 _THERE = (Presence.ALIVE, Presence.STOPPED)
 
@@ -43,7 +43,7 @@ class RunCondition(enum.StrEnum):
 
     @property
     def is_over(self) -> bool:
-        """Whether the run has ended."""
+        """True if the run has ended."""
         return self in (RunCondition.DONE, RunCondition.FAILED, RunCondition.STOPPED)
 
 
@@ -69,7 +69,7 @@ class WorkerStatus:
 
     @property
     def is_straggling(self) -> bool:
-        """Whether it was markedly slower than the others over its last 50 steps, at a cost that is worth a word.
+        """True if it was markedly slower than the others over its last 50 steps, at a cost that is worth a word.
 
         The cost is what it would be had all steps of the run been as these are.
         """
@@ -105,7 +105,7 @@ class RunStatus:
 
     @property
     def is_over(self) -> bool:
-        """Whether the run has ended."""
+        """True if the run has ended."""
         return self.condition.is_over
 
 
@@ -141,7 +141,8 @@ def _row(state: WorkerState, presence: Presence, lag: WorkerLag | None, now: flo
 
 
 def _remarks(row: WorkerStatus, attempt: int, condition: RunCondition, *, watched: bool) -> tuple[str, ...]:
-    """What is unusual; of a run that is over, only what it left. Under a live launcher a state need not be fresh."""
+    """Returns what is unusual; of a run that is over, only what it left. Under a live launcher a state need not be
+    fresh."""
     remarks = [f"of attempt {row.state.attempt}"] if row.state.attempt != attempt else []
     if row.state.state.is_last or condition.is_over:
         return tuple(remarks)

@@ -17,7 +17,7 @@ from tfdist.rundir.run_snapshot import read_run, runs_below
 
 
 def read_runs(folder: str | Path) -> RunList | None:
-    """What the runs in a folder are doing now; None where it has none, or is a run directory itself.
+    """Returns what the runs in a folder are doing now; None where it has none, or is a run directory itself.
 
     Args:
         folder: Such as `runs`, in which each run has a directory. A run that cannot be read is named in the list.
@@ -28,7 +28,7 @@ def read_runs(folder: str | Path) -> RunList | None:
 
 
 def read_listed(folder: Path, directories: Iterable[Path]) -> RunList:
-    """What some of the runs in a folder are doing now.
+    """Returns what some of the runs in a folder are doing now.
 
     Args:
         folder: The folder.
@@ -46,7 +46,7 @@ def read_listed(folder: Path, directories: Iterable[Path]) -> RunList:
 
 
 def read_status(run_dir: str | Path) -> RunStatus:
-    """What a run is doing now.
+    """Returns what a run is doing now.
 
     Raises:
         RunDirError: The directory is not a run's, or cannot be read.

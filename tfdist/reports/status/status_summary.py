@@ -28,7 +28,7 @@ LIST_COLUMNS = (("run", "l"), ("state", "l"), ("age", "r"), ("epoch", "r"), ("st
 """Of the list of runs: heading and alignment of each column; `list_row` has their contents."""
 
 NOTHING = "-"
-"""What a cell says that has nothing to say."""
+"""The text of a cell that has nothing to say."""
 
 _MESSAGE_CHARACTERS = 300
 _REASON_CHARACTERS = 80
@@ -37,7 +37,7 @@ _MOST_LISTED_METRICS = 4
 
 
 def condition_line(status: RunStatus) -> str:
-    """What the run is doing or how it ended, and why, in one line."""
+    """Returns what the run is doing or how it ended, and why, in one line."""
     what = "" if status.failure is None else _what(status.failure)
     said = status.condition.value + (f": {status.reason}" if status.reason else "")
     if status.condition is RunCondition.FAILED:
@@ -56,7 +56,7 @@ def started_text(status: RunStatus) -> str:
 
 
 def log_line(status: RunStatus) -> str:
-    """Where the log of the worker that failed is; empty where none did."""
+    """Returns where the log of the worker that failed is; empty where none did."""
     failure = status.failure
     return f"its log: {failure.log} (on {failure.host})" if failure is not None and failure.log else ""
 
@@ -71,7 +71,7 @@ def metrics_line(status: RunStatus) -> str:
 
 
 def notes(status: RunStatus) -> list[str]:
-    """What stands below the table of workers: those of which nothing can be said."""
+    """Returns what stands below the table of workers: those of which nothing can be said."""
     found = [f"worker {index}: {why}" for index, why in status.snapshot.unreadable.items()]
     if status.snapshot.absent:
         workers = format_ranges(status.snapshot.absent)

@@ -1,4 +1,4 @@
-"""How batches reach the replicas.
+"""Brings batches to the replicas.
 
 - `dataset_description`: what a pipeline tells `fit` about its dataset
 - `distribute`: one dataset a worker, whose elements go to its replicas in turn

@@ -57,7 +57,7 @@ class EpochCounter:
 
 
 Even: TypeAlias = Literal["all", "all but the last", "none"]
-"""Which batches of an epoch are known to have equally many samples on all replicas."""
+"""The batches of an epoch that are known to have equally many samples on all replicas."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,8 @@ _descriptions: WeakKeyDictionary[Any, DatasetDescription] = WeakKeyDictionary()
 
 
 def even_batches(size: int, last: int, replicas: int) -> Even:
-    """Which batches of an epoch are even: those of `size` samples, and a last one of `last`, which may be as large."""
+    """Returns which batches of an epoch are even: those of `size` samples, and a last one of `last`, which may be as
+    large."""
     if size % replicas:
         return "none"
     return "all but the last" if last % replicas else "all"

@@ -61,7 +61,7 @@ UNEQUAL_ROWS = (
 
 
 def are_of_samples(shapes: Sequence[tf.TensorShape | None]) -> list[bool]:
-    """Which tensors of a batch have a row for each sample, by their shapes; None is that of what is no tensor.
+    """Returns which tensors of a batch have a row for each sample, by their shapes; None is that of what is no tensor.
 
     Where the batches have any size, one of a fixed size has not: it is a table beside the samples, the same for all.
     """

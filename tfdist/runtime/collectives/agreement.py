@@ -37,7 +37,7 @@ class _Head:
 
 @dataclass(frozen=True)
 class Meeting:
-    """What the workers of a lane have agreed on.
+    """The agreement of the workers of a lane.
 
     Attributes:
         contracts: Those of all workers; None where all give values, which are then described alike.

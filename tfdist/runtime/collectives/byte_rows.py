@@ -21,7 +21,7 @@ def padded_size(size: int) -> int:
 
 
 def gather_rows(content: bytes, size: int, lane: Lane, engine: CollectiveEngine) -> list[bytes]:
-    """What all workers say, each padded with zeros to `size`, a multiple of 4. All call it with one `size`."""
+    """Returns what all workers say, each padded with zeros to `size`, a multiple of 4. All call it with one `size`."""
     own = np.frombuffer(content.ljust(size, b"\0"), np.int32)
     said = engine.all_gather(tf.constant(own), lane.eager_channel(("rows", size))).numpy().tobytes()
     return [said[start : start + size] for start in range(0, len(said), size)]

@@ -34,7 +34,7 @@ _CUT: tuple[Kind, ...] = ("scatter", "reduce_scatter", "all_to_all")
 """Kinds that cut a value along its first axis into a part for each worker."""
 
 CUTS = "cuts the first axis of a value into equal parts"
-"""What a text says in which there are no equal parts."""
+"""The words of a text about a value in which there are no equal parts."""
 
 
 @dataclass(frozen=True)
@@ -61,31 +61,31 @@ class Call:
 
     @property
     def primitive(self) -> Primitive:
-        """What an engine runs for it."""
+        """The primitive that an engine runs for it."""
         return _PRIMITIVES[self.kind]
 
     @property
     def is_cut(self) -> bool:
-        """Whether it cuts a value along its first axis into a part for each worker."""
+        """True if it cuts a value along its first axis into a part for each worker."""
         return self.kind in _CUT
 
     @property
     def reduction(self) -> Reduction:
-        """What an engine runs for its `op`: a mean is a sum, divided."""
+        """The reduction that an engine runs for its `op`: a mean is a sum, divided."""
         return "sum" if self.op == "mean" else cast(Reduction, self.op)
 
     @property
     def needs_one_giver(self) -> bool:
-        """Whether the values of the root alone count."""
+        """True if the values of the root alone count."""
         return self.kind in ("broadcast", "scatter", "send")
 
     def has_result(self, worker: int) -> bool:
-        """Whether a worker gets something."""
+        """Returns whether a worker gets something."""
         return self.kind not in _TO_ONE or worker == self.root
 
     @property
     def has_gradient(self) -> bool:
-        """Whether a gradient goes through it."""
+        """True if a gradient goes through it."""
         if self.op is not None:
             return self.kind in ("all_reduce", "reduce_scatter") and self.op in ("sum", "mean")
         return self.kind in ("all_gather", "all_to_all", "broadcast")

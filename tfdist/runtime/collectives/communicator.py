@@ -203,7 +203,7 @@ class Communicator:
         return values, [self._laid(result) if at in places else result for at, result in enumerate(results)]
 
     def _on_device(self, values: Values | None, is_ordered: bool) -> tuple[int, ...]:
-        """Which leaves can go from device to device, as far as this worker sees."""
+        """Returns which leaves can go from device to device, as far as this worker sees."""
         if self._between_devices is None or values is None or not is_ordered:
             return ()
         return placement.on_device(values.leaves, self._between_devices.device)
@@ -298,7 +298,7 @@ def _check_shapes(call: Call, values: Values, workers: int) -> None:
 
 
 def _fits(call: Call, values: Values, lane: Lane) -> bool:
-    """Whether values can be cut as the call does; if not, all workers are told once they have met."""
+    """Returns whether values can be cut as the call does; if not, all workers are told once they have met."""
     try:
         _check_shapes(call, values, len(lane.workers))
     except UsageError:

@@ -27,7 +27,7 @@ class Handle:
         self._value: Any = None
 
     def done(self) -> bool:
-        """Whether the collective is over, so that `wait` returns or raises at once."""
+        """Returns whether the collective is over, so that `wait` returns or raises at once."""
         return self._future.done()
 
     def wait(self, timeout: float | None = None) -> Any:

@@ -15,11 +15,11 @@ from tfdist.runtime.transport.worker_sums import sum_over_workers
 from tfdist.runtime.workers import worker_count, worker_rank
 
 _BROADCAST = (tf.bool, tf.float32, tf.float16, tf.float64, tf.int32, tf.int64)
-"""What TensorFlow broadcasts."""
+"""The dtypes that TensorFlow broadcasts."""
 
 
 def is_taken(value: tf.Tensor, name: str, strategy: tf.distribute.Strategy) -> bool:
-    """Whether `value_from_chief` takes a value of a variable, and not TensorFlow; the same on all workers.
+    """Returns whether `value_from_chief` takes a value of a variable, and not TensorFlow; the same on all workers.
 
     It takes numbers and texts, outside of functions: all of them where all workers share memory, elsewhere those of
     dtypes that TensorFlow does not broadcast, such as bfloat16.

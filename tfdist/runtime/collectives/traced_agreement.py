@@ -21,7 +21,7 @@ from tfdist.runtime.collectives.wire.engine import CollectiveEngine
 from tfdist.runtime.collectives.wire.lanes import Lane
 
 DISAGREEMENT = "Workers call the same collectives in the same order"
-"""How the text of the assertion begins."""
+"""The beginning of the assertion's text."""
 
 _TEXT_BYTES = 240
 _SUMS = 2

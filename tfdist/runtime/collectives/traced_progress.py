@@ -51,7 +51,8 @@ class TracedProgress:
             self._ended.assign_add(1, read_value=False)
 
     def read(self) -> tuple[int, int]:
-        """How many have begun and ended; call it in any thread. Of TensorFlow 1's graphs those in Python alone."""
+        """Returns how many have begun and ended; call it in any thread. Of TensorFlow 1's graphs those in Python
+        alone."""
         begun = ended = 0
         # A script that switches eager execution off, `tf.compat.v1.disable_v2_behavior()`, leaves no values to read.
         if tf.executing_eagerly():
@@ -66,7 +67,8 @@ class TracedProgress:
 
 
 def _is_in_tensorflow() -> bool:
-    """Whether another thread waits for TensorFlow: the innermost line of Python that it is at is one of TensorFlow."""
+    """Returns whether another thread waits for TensorFlow: the innermost line of Python that it is at is one of
+    TensorFlow."""
     frames = sys._current_frames()
     frames.pop(threading.get_ident(), None)
     return any(frame.f_code.co_filename.startswith(_TENSORFLOW) for frame in frames.values())

@@ -33,7 +33,7 @@ class Leaf:
 
     @property
     def is_bytes(self) -> bool:
-        """Whether the tensor has the bytes of elements that TensorFlow has no dtype for."""
+        """True if the tensor has the bytes of elements that TensorFlow has no dtype for."""
         return self.array is not None and _tensor_dtype(self.array) is None
 
     @property
@@ -95,7 +95,7 @@ def values_of(value: Any) -> Values:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether it is a number or text, or lists and tuples of these alone."""
+    """Returns whether it is a number or text, or lists and tuples of these alone."""
     if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
         return all(_is_plain(part) for part in value)
     return isinstance(value, (int, float, complex, str, bytes, np.generic))

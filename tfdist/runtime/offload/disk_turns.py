@@ -43,7 +43,7 @@ class Turns:
         self._updates: Updates | None = None
 
     def run(self, operation: Callable[[], Any]) -> Any:
-        """What `operation`, which makes an operation of a function's graph, returns."""
+        """Returns what `operation`, which makes an operation of a function's graph, returns."""
         before = [] if self._updates is None else self._updates.stores
         with tf.device("CPU:0"), tf.control_dependencies([self._turn.assign_add(1), *before]):
             made = operation()
@@ -143,7 +143,7 @@ class Updates:
         tensor.room.assign(value, read_value=False)
 
     def _let_go(self, tensor: Held) -> tf.Tensor:
-        """What is there once a tensor's value is written, or needs not be, and is no longer in memory."""
+        """Returns what is there once a tensor's value is written, or needs not be, and is no longer in memory."""
         value = tensor.room.read_value()
         if id(tensor) in self._changed:
             with tf.device("CPU:0"):

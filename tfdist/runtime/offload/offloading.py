@@ -43,7 +43,7 @@ class Offloading:
 
     @property
     def choice(self) -> Offload:
-        """What `--offload` was."""
+        """The value of `--offload`."""
         return "optimizer" if self.disk is None else "optimizer:disk"
 
     def __str__(self) -> str:
@@ -58,7 +58,7 @@ class Offloading:
 
 
 def offloading_of(choice: str, folder: Path) -> Offloading | None:
-    """How a run offloads.
+    """Returns how a run offloads.
 
     Args:
         choice: Of `--offload`.

@@ -17,7 +17,7 @@ from tfdist.runtime.transport.shared_memory.output_buffers import OutputBuffers
 from tfdist.text import format_bytes
 
 _PIECE_BYTES = 64 << 20
-"""What is read or written at once: a call moves less than 2 GiB."""
+"""Bytes that are read or written at once: a call moves less than 2 GiB."""
 
 _SPARE_BYTES = 16 << 20
 """Memory for values of one size that is kept while one of another size is read."""
@@ -72,7 +72,7 @@ class ScratchFile:
         self._reserved += size
 
     def _no_room(self, error: OSError, size: int) -> tuple[str, str]:
-        """How much there is for a file of so many bytes, and what gives it more."""
+        """Returns how much there is for a file of so many bytes, and what gives it more."""
         if error.errno == errno.EFBIG:
             limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
             if 0 <= limit < size:  # RLIM_INFINITY is negative
@@ -82,7 +82,8 @@ class ScratchFile:
         return f"{format_bytes(free, binary=True)} are free", "Give --run-dir a folder on a disk with more"
 
     def take(self, size: int, whose: str) -> int:
-        """Where the next value is, for which room is taken unless it is already; what is read there first is zero.
+        """Returns where the next value is, for which room is taken unless it is already; what is read there first is
+        zero.
 
         Args:
             size: Its bytes.

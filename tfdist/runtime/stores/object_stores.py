@@ -1,4 +1,4 @@
-"""Which store a URL lies in. That of s3:// is reached without TensorFlow, which all others load."""
+"""Finds the store of a URL. That of s3:// is reached without TensorFlow, which all others load."""
 
 from __future__ import annotations
 

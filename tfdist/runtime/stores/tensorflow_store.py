@@ -24,7 +24,7 @@ BLOCK_BYTES = 4 << 20
 T = TypeVar("T")
 
 ANSWER_SECONDS = 120.0
-"""How long a caller waits for one call."""
+"""Seconds that a caller waits for one call."""
 
 _NUMBERS = {
     tf.errors.DATA_LOSS: errno.EIO,

@@ -78,7 +78,7 @@ class CompiledSums:
             settings.sums = self
 
     def takes(self, tensor: tf.Tensor | tf.IndexedSlices) -> bool:
-        """Whether it sums this tensor: all of them, as TensorFlow's own path cannot be compiled."""
+        """Returns whether it sums this tensor: all of them, as TensorFlow's own path cannot be compiled."""
         return True
 
     def sum(

@@ -57,10 +57,10 @@ def _added(parts: list[Any]) -> tf.Tensor | tf.IndexedSlices:
 
 
 class OwnState(Protocol):
-    """What every replica has for itself, and the process once."""
+    """State that every replica has for itself, and the process once."""
 
     def read(self) -> Any:
-        """What it is now."""
+        """Returns what it is now."""
 
     def write(self, state: Any) -> None:
         """Makes it what `read` has returned before."""

@@ -158,7 +158,8 @@ def _sum_into_parts(
 
 
 def _sum_in_group(settings: StrategySettings) -> Group | None:
-    """How the workers that share what is cut sum it into parts; None where whole sums of all workers are cut."""
+    """Returns how the workers that share what is cut sum it into parts; None where whole sums of all workers are
+    cut."""
     assert settings.shard is not None, "a run that shards"
     if not settings.shard.cuts("gradients"):
         return None
@@ -179,7 +180,7 @@ def _in_groups(tensors: Sequence[tf.Tensor], cuts: Sequence[Cut], exchange: Grou
 
 
 class _Sized:
-    """What `last_first` asks of a tensor, for one that no worker has whole."""
+    """A stand-in for a tensor that no worker has whole, with what `last_first` asks of a tensor."""
 
     def __init__(self, dtype: tf.DType, cut: Cut) -> None:
         self.dtype = dtype

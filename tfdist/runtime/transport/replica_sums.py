@@ -79,7 +79,7 @@ def _sum_by_strategy(tensors: Sequence[tf.Tensor | tf.IndexedSlices]) -> list[tf
 
 
 def _is_in_branch() -> bool:
-    """Whether a branch or a loop of a replica's step is traced, which TensorFlow's own sums cannot leave."""
+    """Returns whether a branch or a loop of a replica's step is traced, which TensorFlow's own sums cannot leave."""
     of_step = getattr(threading.current_thread(), "graph", None)
     return of_step is not None and tf.compat.v1.get_default_graph() is not of_step
 

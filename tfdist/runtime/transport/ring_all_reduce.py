@@ -49,7 +49,7 @@ class Ring:
         self._keys = itertools.count(_FIRST_KEY_OF_HOSTS if of_hosts else _FIRST_KEY)
 
     def takes(self, tensor: tf.Tensor | tf.IndexedSlices) -> bool:
-        """Whether it sums this tensor here: dense ones, in a function."""
+        """Returns whether it sums this tensor here: dense ones, in a function."""
         return isinstance(tensor, tf.Tensor) and not tf.executing_eagerly()
 
     def sum(self, tensors: Sequence[tf.Tensor], sent_as: tf.DType | None = None) -> list[tf.Tensor]:

@@ -13,7 +13,7 @@ from tfdist.runtime.transport.worker_lane import channel_of
 from tfdist.runtime.workers import worker_count
 
 _CARRIED = (tf.float64, tf.float32, tf.float16, tf.int64, tf.int32)
-"""What TensorFlow's all-to-all carries; all other floats of 16 bits go as float32, which has their values."""
+"""The dtypes that TensorFlow's all-to-all carries; other floats of 16 bits go as float32, which has their values."""
 
 
 def exchange_rows(rows: tf.Tensor, counts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -1,4 +1,4 @@
-"""How a worker exchanges with those that it shares what `--shard` cuts with, and with those that have the same part."""
+"""Exchanges of a worker with those that it shares what `--shard` cuts with, and with those that have the same part."""
 
 from __future__ import annotations
 

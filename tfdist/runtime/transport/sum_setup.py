@@ -70,7 +70,8 @@ def set_up_sums(
 
 
 def _engine_between_devices(strategy: tf.distribute.Strategy, workers: int) -> TensorFlowEngine | None:
-    """What carries tensors between the devices of workers, in one order with what TensorFlow does; one device each."""
+    """Returns what carries tensors between the devices of workers, in one order with what TensorFlow does; one device
+    each."""
     if strategy.num_replicas_in_sync > workers:
         return None
     (device,) = strategy.extended.worker_devices

@@ -1,4 +1,4 @@
-"""Which tensors travel together."""
+"""Groups of tensors that travel together."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def joined(sizes: Sequence[int], limit: int) -> list[list[int]]:
 
 
 def last_first(tensors: Sequence[tf.Tensor]) -> list[list[int]]:
-    """Which tensors travel together, the last first: what comes last in a model has its gradient first.
+    """Returns which tensors travel together, the last first: what comes last in a model has its gradient first.
 
     All of a group have one dtype, and no more than `JOINED_BYTES` where there are several.
     """

@@ -17,7 +17,7 @@ _SEED = 11
 
 
 class RowContext:
-    """What a row is given.
+    """The context that a row is given.
 
     Attributes:
         folder: Where the job's files go.

@@ -1,4 +1,4 @@
-"""What the selftest reports of the machine: as `tfdist doctor` finds it, with the topology of its GPUs."""
+"""The selftest's report of the machine: as `tfdist doctor` finds it, with the topology of its GPUs."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def look(began: float, seconds: float) -> MachineReport:
 
 
 def topology(command: Sequence[str] = _TOPOLOGY) -> str:
-    """How the GPUs are connected, as NVIDIA's driver draws it; why that is not known, where it is not."""
+    """Returns how the GPUs are connected, as NVIDIA's driver draws it; why that is not known, where it is not."""
     try:
         done = run(command, _TOPOLOGY_SECONDS)
     except OSError as error:

@@ -37,7 +37,7 @@ class SelftestReport:
 
     @property
     def code(self) -> int:
-        """What the command exits with."""
+        """The exit code of the command."""
         return exit_code(self.results)
 
     def to_json(self) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def verdict_word(result: RowResult) -> str:
 
 
 def verdict_counts(results: Sequence[RowResult]) -> str:
-    """How many results have which verdict."""
+    """Returns how many results have which verdict."""
     counts = Counter(verdict_word(result) for result in results)
     return ", ".join(f"{counts[word]} {word}" for word in (*_VERDICTS.values(), _TIMED) if counts[word])
 
@@ -87,7 +87,7 @@ class TableLines:
 
 
 def opening(machine: MachineReport, found: Layouts, options: Mapping[str, str]) -> str:
-    """What is compared with what, and what the doctor warns of."""
+    """Returns what is compared with what, and what the doctor warns of."""
     others = " and ".join(layout.label for layout in found.others)
     flags = chosen_flags(options)
     head = f"tfdist selftest on {machine.host} ({machine.gpus}): {others} against 1 device" + (
@@ -100,7 +100,7 @@ def opening(machine: MachineReport, found: Layouts, options: Mapping[str, str]) 
 
 
 def closing(report: SelftestReport) -> str:
-    """What comes below the table: details, times, and the verdict."""
+    """Returns what comes below the table: details, times, and the verdict."""
     blocks = [
         f"{result.row.name} on {result.layout.label}:\n{result.detail}" for result in report.results if result.detail
     ]

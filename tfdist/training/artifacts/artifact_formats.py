@@ -46,7 +46,7 @@ class ArtifactFormat:
 
     @property
     def is_calibrated(self) -> bool:
-        """Whether it is written by samples of the data."""
+        """True if it is written by samples of the data."""
         return self.activation_bits > 0
 
     def check_installed(self) -> None:

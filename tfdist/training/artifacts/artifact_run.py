@@ -26,7 +26,7 @@ _MODULE = "tfdist.training.artifacts.runtime_process"
 
 @dataclass(frozen=True)
 class ArtifactRun:
-    """What came of it.
+    """The outcome of an artefact's run.
 
     Attributes:
         outputs: Name -> [samples, ...]; texts as bytes.

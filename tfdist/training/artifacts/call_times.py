@@ -1,4 +1,4 @@
-"""How long a call takes for a sample: one at a time, and in batches."""
+"""Measures how long a call takes for a sample: one at a time, and in batches."""
 
 from __future__ import annotations
 

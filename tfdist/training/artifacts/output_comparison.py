@@ -1,4 +1,4 @@
-"""How much the outputs of an artefact differ from those of Keras, and how often they name the same label."""
+"""Measures how much an artefact's outputs differ from those of Keras, and how often they name the same label."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 LabelRule = Literal["argmax", "half", "sign"]
-"""How an output becomes a label: its largest entry, or whether it is above 0.5, or above 0."""
+"""The rule by which an output becomes a label: its largest entry, or whether it is above 0.5, or above 0."""
 
 _SUM_TOLERANCE = 1e-3
 
@@ -39,7 +39,7 @@ class OutputComparison:
 
 
 def shows_nothing(outputs: Mapping[str, NDArray], inputs: Iterable[NDArray]) -> str:
-    """Why none of a model's outputs shows what is computed, in words; empty where one does.
+    """Returns why none of a model's outputs shows what is computed, in words; empty where one does.
 
     A model whose outputs are all integers may well give one label to all samples.
 
@@ -84,7 +84,8 @@ def labels_of(output: NDArray, rule: LabelRule) -> NDArray:
 
 
 def label_rule(output: NDArray, loss: str = "", activation: str = "") -> LabelRule | None:
-    """How an output becomes labels, by what it was trained with, else by its values; None for what is no classifier.
+    """Returns how an output becomes labels, by what it was trained with, else by its values; None for what is no
+    classifier.
 
     Args:
         output: Keras's, [samples, ...].

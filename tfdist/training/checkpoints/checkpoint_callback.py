@@ -114,7 +114,7 @@ class CheckpointCallback(keras.callbacks.Callback):
 
     @property
     def why_not_saved(self) -> str:
-        """Why `save_now` has saved nothing, in words."""
+        """The reason why `save_now` has saved nothing, in words."""
         return "no step was done" if self._position == START else "its checkpoint could not be written"
 
     def on_train_begin(self, logs: Logs = None) -> None:

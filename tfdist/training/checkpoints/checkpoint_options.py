@@ -25,7 +25,7 @@ KEEP = 3
 
 @dataclass(frozen=True)
 class CheckpointOptions:
-    """How the checkpoints of a `fit` are made.
+    """The options by which the checkpoints of a `fit` are made.
 
     Attributes:
         run: The directory with the folder of checkpoints.
@@ -63,7 +63,7 @@ class CheckpointOptions:
             raise UsageError(f"resume must be auto, must or never. Received: {safe_repr(self.resume)}")
 
     def folder(self, fit: int) -> Path:
-        """Where the checkpoints of the `fit` number `fit` of the directory lie, counted from 0."""
+        """Returns where the checkpoints of the `fit` number `fit` of the directory lie, counted from 0."""
         folder = self.run.checkpoints_dir
         return folder / f"fit-{fit + 1}" if fit else folder
 
@@ -74,17 +74,18 @@ def _is_number(value: object, kind: type | types.UnionType) -> bool:
 
 
 def wanted_resume(assignment: Assignment) -> Resume:
-    """What `--resume` asks for; a restart of a group resumes by itself."""
+    """Returns what `--resume` asks for; a restart of a group resumes by itself."""
     return "auto" if is_restart(assignment) else assignment.resume
 
 
 def is_restart(assignment: Assignment) -> bool:
-    """Whether a worker resumes only because its group was restarted."""
+    """Returns whether a worker resumes only because its group was restarted."""
     return assignment.resume == "never" and assignment.attempt > 0
 
 
 def is_verified(assignment: Assignment | None) -> bool:
-    """Whether a worker is one of `tfdist verify` or of a rehearsal, which must not touch what the user's runs left."""
+    """Returns whether a worker is one of `tfdist verify` or of a rehearsal, which must not touch what the user's runs
+    left."""
     return assignment is not None and any((assignment.recording, assignment.trace, assignment.rehearsal))
 
 

@@ -39,7 +39,7 @@ class CheckpointSchedule:
         return min(self._policy.steps_until_due(step), self._look_at - step)
 
     def is_due(self, step: int) -> bool:
-        """Whether one is due when `step` steps of the run are done."""
+        """Returns whether one is due when `step` steps of the run are done."""
         if self._policy.is_due_at(step):
             return True
         return step >= self._look_at and self._is_due_by_the_clock(step)

@@ -79,7 +79,7 @@ def _cut(logger: keras.callbacks.CSVLogger, size: int, epoch: int) -> None:
 
 
 def _is_from(epoch: int, rows: bytes, separator: str, *, has_header: bool) -> bool:
-    """Whether all `rows` are of `epoch` or later; an incomplete last one may be of any."""
+    """Returns whether all `rows` are of `epoch` or later; an incomplete last one may be of any."""
     lines = rows.decode(errors="replace").splitlines(keepends=True)
     if not lines[-1].endswith("\n"):
         lines.pop()

@@ -53,7 +53,7 @@ class RegisteredFit:
 
     @property
     def policy(self) -> SavePolicy:
-        """When its checkpoints are made, besides at the ends of epochs."""
+        """The moments at which its checkpoints are made, besides the ends of epochs."""
         minutes = self.options.every_minutes
         return SavePolicy(self.options.every_steps, None if minutes is None else minutes * 60.0)
 
@@ -187,7 +187,7 @@ class FitCheckpointCallback(CheckpointCallback):
 
     @property
     def is_under_way(self) -> bool:
-        """Whether the `fit` runs now."""
+        """True if the `fit` runs now."""
         return self._of_fit is not None and self._of_fit in fit_state(self.model).fits
 
     @property
@@ -231,7 +231,7 @@ class FitCheckpointCallback(CheckpointCallback):
         return [*self._given, *([history] if isinstance(history, keras.callbacks.History) and not is_given else [])]
 
     def _fit_record(self) -> dict[str, Any]:
-        """What a checkpoint holds besides weights, arrays and position; on the chief, once for each."""
+        """Returns what a checkpoint holds besides weights, arrays and position; on the chief, once for each."""
         assert self._data is not None
         self._mark = secrets.token_hex(8)
         fit = {

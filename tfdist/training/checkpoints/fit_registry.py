@@ -164,11 +164,11 @@ class FitRegistry:
         return RegisteredFit(number, options, checkpoints, self._mark, resumed)
 
     def _is_earlier(self, resumed: CheckpointSummary, options: CheckpointOptions) -> bool:
-        """Whether a checkpoint is of a training that this one was not asked to resume."""
+        """Returns whether a checkpoint is of a training that this one was not asked to resume."""
         return options.resume == "never" or (options.is_restart and resumed.job != self._job)
 
     def _continues_this_run(self, resumed: CheckpointSummary, options: CheckpointOptions) -> bool:
-        """Whether a checkpoint follows from the `fit`s before it, as this process has run or restored them."""
+        """Returns whether a checkpoint follows from the `fit`s before it, as this process has run or restored them."""
         if self._is_earlier(resumed, options):
             return False
         if "fit" not in resumed.record:

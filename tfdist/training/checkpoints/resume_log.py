@@ -96,11 +96,12 @@ def _before(run: RunDir) -> str:
 
 
 def place_of(resumed: CheckpointSummary) -> str:
-    """Where a training resumes, in words: `after step 30 (epoch 3, 6 batches done)`."""
+    """Returns where a training resumes, in words: `after step 30 (epoch 3, 6 batches done)`."""
     where = f"epoch {resumed.epoch + 1}, {resumed.step:,} batches" if resumed.step else f"epoch {resumed.epoch}"
     return f"after step {resumed.total:,} ({where} done)"
 
 
 def change_of(resumed: CheckpointSummary, replicas: int) -> str:
-    """What changed since a checkpoint was made, for the line that says where a training resumes; mostly nothing."""
+    """Returns what changed since a checkpoint was made, for the line that says where a training resumes; mostly
+    nothing."""
     return "" if resumed.replicas == replicas else f", which was on {format_count(resumed.replicas, 'replica')}"

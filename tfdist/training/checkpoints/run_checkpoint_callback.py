@@ -45,5 +45,5 @@ class RunCheckpointCallback(CheckpointCallback):
 
 
 def was_stopped(summary: CheckpointSummary | None) -> bool:
-    """Whether a callback had ended the training with the epoch of this checkpoint."""
+    """Returns whether a callback had ended the training with the epoch of this checkpoint."""
     return summary is not None and bool(summary.record.get(_STOPPED))

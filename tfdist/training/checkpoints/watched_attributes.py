@@ -22,7 +22,7 @@ _CONTAINERS = (list, tuple, deque, dict, set, frozenset)
 
 
 class WatchedAttributes:
-    """What changes in callbacks from now on; made when a `fit` begins, before anything is restored.
+    """A watch on what changes in callbacks from now on; made when a `fit` begins, before anything is restored.
 
     Args:
         callbacks: Those of a `fit`. Keras's, tfdist's and some libraries' are not watched, nor what one names itself.
@@ -61,14 +61,14 @@ def _is_held(value: Any) -> bool:
 
 
 def is_variable(value: Any) -> bool:
-    """Whether a value is a variable of TensorFlow's or Keras's that has the same value on all replicas."""
+    """Returns whether a value is a variable of TensorFlow's or Keras's that has the same value on all replicas."""
     if type(value) is not keras.Variable and not isinstance(value, tf.Variable):
         return False
     return getattr(value, "synchronization", None) not in ("on_read", tf.VariableSynchronization.ON_READ)
 
 
 def is_plain(value: Any) -> bool:
-    """Whether a value is a number, a text, an array, or a list, tuple or dict of these, of no other class."""
+    """Returns whether a value is a number, a text, an array, or a list, tuple or dict of these, of no other class."""
     if type(value) in (list, tuple):
         return all(map(is_plain, value))
     if type(value) is dict:

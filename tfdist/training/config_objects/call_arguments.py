@@ -65,7 +65,7 @@ def check_arguments(function: Callable[..., Any], args: Mapping[str, Any], key: 
 
 @dataclass(frozen=True)
 class _Arguments:
-    """What a function can be called with.
+    """The arguments that a function can be called with.
 
     Attributes:
         names: Its keyword arguments.

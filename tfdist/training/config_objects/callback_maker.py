@@ -26,7 +26,7 @@ _INSTEAD: Mapping[type, str] = MappingProxyType(
         keras.callbacks.ProgbarLogger: "a run shows its progress: tfdist train --progress bar",
     }
 )
-"""What a run from a config does itself -> how."""
+"""A callback whose work a run from a config does itself -> how."""
 
 _FUNCTIONS: Mapping[type, str] = MappingProxyType(
     {
@@ -37,7 +37,7 @@ _FUNCTIONS: Mapping[type, str] = MappingProxyType(
         ),
     }
 )
-"""What takes a function, which no name in a config is -> what to write instead."""
+"""A callback that takes a function, which no name in a config is -> what to write instead."""
 
 _MONITORS = (keras.callbacks.EarlyStopping, keras.callbacks.ReduceLROnPlateau)
 

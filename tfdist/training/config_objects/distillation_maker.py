@@ -28,7 +28,7 @@ from tfdist.training.model_outputs.step_outputs import named_outputs, names_of
 
 @dataclass(frozen=True)
 class Lesson:
-    """What a run has to know of the teacher of its model.
+    """The facts that a run has to know of the teacher of its model.
 
     Attributes:
         digest: What tells it from others; empty for one that code makes.
@@ -127,7 +127,7 @@ class _Pair:
     said: Callable[[str], str | None]
 
     def distillation(self, model: keras.Model, teacher: Callable[[Any], dict[str, Any]] | None) -> Distillation:
-        """How the model learns, once it is known to fit."""
+        """Returns how the model learns, once it is known to fit."""
         _check_shapes(output_shapes(model), self.shapes, shown(self.section.teacher))
 
         def named(values: Any) -> dict[str, Any]:

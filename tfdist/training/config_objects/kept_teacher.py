@@ -24,7 +24,7 @@ _LIVE = "or name the teacher itself instead of its outputs"
 
 
 class KeptTeacher:
-    """What a teacher has said of the samples of a training.
+    """The kept outputs of a teacher: what it has said of the samples of a training.
 
     Args:
         section: The section that names the folder of its outputs.

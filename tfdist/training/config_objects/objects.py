@@ -20,7 +20,7 @@ from tfdist.training.config_objects.sample_shapes import check_samples
 
 @dataclass(frozen=True)
 class ConfigObjects:
-    """What a run trains with.
+    """The objects that a run trains with.
 
     Attributes:
         model: The compiled model.
@@ -34,7 +34,7 @@ class ConfigObjects:
 
     @property
     def teacher(self) -> str:
-        """What tells the teacher from others; empty without one, and for one that code makes."""
+        """The digest that tells the teacher from others; empty without one, and for one that code makes."""
         return "" if self.lesson is None else self.lesson.digest
 
 

@@ -32,7 +32,7 @@ _EXPECTED = (
 
 @dataclass(frozen=True)
 class LabelLoss:
-    """What the loss of an output says of it.
+    """The description of an output by its loss.
 
     Attributes:
         kind: Which choice the output is.
@@ -44,7 +44,7 @@ class LabelLoss:
 
 
 def label_losses(model: keras.Model) -> dict[str, LabelLoss]:
-    """What the losses of a compiled model say of its outputs, by their names.
+    """Returns what the losses of a compiled model say of its outputs, by their names.
 
     Raises:
         FieldError: A loss takes neither logits nor probabilities.

@@ -1,4 +1,4 @@
-"""What is wrong with the objects of a config, collected: a check shows all of it, a run raises it as one error."""
+"""Collects what is wrong with the objects of a config: a check shows all of it, a run raises it as one error."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def check_samples(
 
 
 def misfit_of(model: keras.Model, source: SourceConfig) -> str | None:
-    """Why a model cannot take the samples of a section, by its headers; None where they show no fault.
+    """Returns why a model cannot take the samples of a section, by its headers; None where they show no fault.
 
     Raises:
         DataError: The data is missing or damaged.
@@ -165,7 +165,7 @@ def _has_strings(specs: Any) -> bool:
 
 
 def _takes_strings(model: keras.Model) -> bool:
-    """Whether a model takes text; one that does not say what it takes may."""
+    """Returns whether a model takes text; one that does not say what it takes may."""
     try:
         return any(keras.backend.standardize_dtype(value.dtype) == "string" for value in model.inputs)
     except (AttributeError, TypeError):

@@ -102,7 +102,8 @@ def _loaded(
 
 
 def _found_by_chief(place: str, checkpoint: str | None, strategy: tf.distribute.Strategy) -> tuple[TrainedModel, str]:
-    """Where the chief finds the teacher, and its file's digest: the other workers' machines need not have it."""
+    """Returns where the chief finds the teacher, and its file's digest: the other workers' machines need not have
+    it."""
     found = json.loads(text_from_chief(_found(place, checkpoint) if worker_rank(strategy) == 0 else "", strategy))
     if "error" in found:
         raise FieldError(KEY, found["error"])

@@ -18,7 +18,7 @@ from tfdist.training.weights_file import copy_of_chiefs, load_weights, one_line
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """Where a trained model is.
+    """The location of a trained model.
 
     Attributes:
         file: A `.keras` file, or a checkpoint's file of weights; on the chief's machine, or a URL.
@@ -99,5 +99,5 @@ def _whole_model(
 
 
 def _cause(error: BaseException) -> str:
-    """Why a model cannot be made, without the whole config of it that Keras puts around that."""
+    """Returns why a model cannot be made, without the whole config of it that Keras puts around that."""
     return one_line(error).rpartition("Exception encountered: ")[2].partition(" Full object config")[0]

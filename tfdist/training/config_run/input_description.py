@@ -48,7 +48,7 @@ def _parse_of(section: SourceConfig) -> tuple[str, tf.TensorSpec]:
 
 
 def _runs_python(path: str, spec: tf.TensorSpec) -> bool:
-    """Whether the graph of a function calls Python, by `tf.py_function` or `tf.numpy_function`."""
+    """Returns whether the graph of a function calls Python, by `tf.py_function` or `tf.numpy_function`."""
     graph = tf.function(resolve_callable(path, "parse")).get_concrete_function(spec).graph.as_graph_def()
     nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
     return any("PyFunc" in node.op for node in nodes)

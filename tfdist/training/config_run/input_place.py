@@ -1,4 +1,4 @@
-"""Where the samples of a config come from once the first epoch is over: memory, a disk, the network."""
+"""The place that a config's samples come from once the first epoch is over: memory, a disk, the network."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KEPT = 0.5
 
 
 class Place(enum.Enum):
-    """Where samples come from.
+    """The place that samples come from.
 
     MEMORY: arrays of the process. KEPT: files that the system keeps in memory after they were read once. DISK: files on
     a disk of this machine, more than memory holds. NETWORK: files on a file system that is mounted, and that other
@@ -38,7 +38,7 @@ class Place(enum.Enum):
 
 
 def place_of(section: SourceConfig, memory: int | None = None) -> Place:
-    """Where the samples of a section come from; a disk where that cannot be found out.
+    """Returns where the samples of a section come from; a disk where that cannot be found out.
 
     Args:
         section: `data.train`.

@@ -14,7 +14,7 @@ _SATURATED = 0.75
 
 @dataclass(frozen=True)
 class InputDescription:
-    """What is known of the input of a training.
+    """The known facts about the input of a training.
 
     Attributes:
         format: As in the config.
@@ -81,7 +81,7 @@ _SLOW: Mapping[Place, str] = {
 
 
 def _where_cores_are_idle(source: InputDescription, cores: str) -> str:
-    """What helps where something is waited for that is no computation, or that one thread does alone."""
+    """Returns what helps where something is waited for that is no computation, or that one thread does alone."""
     if source.place in _SLOW:
         also = f"; {_SHARDS}" if source.format == "images" else ""
         return f"{cores}, {_SLOW[source.place]}{also}."

@@ -1,4 +1,4 @@
-"""How much of the steps' time was spent waiting for data, and the clock that measures it."""
+"""The part of the steps' time that was spent waiting for data, and the clock that measures it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class InputWait:
 
     @property
     def is_much(self) -> bool:
-        """Whether it is worth a remedy."""
+        """True if it is worth a remedy."""
         return self.share > MUCH and self.waited > MUCH_SECONDS
 
 
@@ -84,7 +84,7 @@ class InputWaitClock:
 
     @property
     def last(self) -> float:
-        """When the last step ended, by `clock`; before the first one, when the interval began."""
+        """The time at which the last step ended, by `clock`; before the first one, that at which the interval began."""
         return self._last[0]
 
     def step(self) -> None:

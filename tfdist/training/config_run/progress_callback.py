@@ -57,7 +57,7 @@ class ProgressCallback(keras.callbacks.Callback):
 
     @property
     def state(self) -> EpochState | None:
-        """What is known of the running epoch, at any time and in any thread; None before the first one."""
+        """The known state of the running epoch, at any time and in any thread; None before the first one."""
         if self._epoch is None:
             return None
         logs = self._logs

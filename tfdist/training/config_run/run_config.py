@@ -63,7 +63,7 @@ REPORT_SECONDS = 0.25
 """Between two reports."""
 
 _JOIN_SECONDS = 5.0
-"""How long the end of a training waits for the last report."""
+"""Seconds that the end of a training waits for the last report."""
 
 Tell = Callable[[Mapping[str, Any] | None], None]
 

@@ -27,12 +27,12 @@ _ORDER_FACTORS = {
     "lanes": "the number of files of data.train that are read at the same time",
     "window": "the part of data.train.shuffle_buffer for each of these files",
 }
-"""What the order of the samples depends on, in words for errors."""
+"""The factors that the order of the samples depends on, in words for errors."""
 
 
 @dataclass(frozen=True)
 class RunStart:
-    """Where a run begins.
+    """The point at which a run begins.
 
     Attributes:
         checkpoints: The checkpoints of the run.

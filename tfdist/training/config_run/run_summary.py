@@ -26,7 +26,7 @@ from tfdist.training.session.session_description import describe
 
 
 def start_summary(session: LaunchedSession, config: RunConfig, start: RunStart) -> str:
-    """What a run prints first: what trains, on what, where it writes, and where it resumes if it does."""
+    """Returns what a run prints first: what trains, on what, where it writes, and where it resumes if it does."""
     line = f"{config.name}: training on {describe(session)}; run directory {session.run}"
     resumed = start.resumed
     if resumed is None:
@@ -38,7 +38,7 @@ def start_summary(session: LaunchedSession, config: RunConfig, start: RunStart) 
 def end_summary(
     session: LaunchedSession, config: RunConfig, samples: int, progress: ProgressCallback, record: RunRecordCallback
 ) -> str:
-    """What a run prints last: on what it trained, how fast, with which metrics, and where everything is."""
+    """Returns what a run prints last: on what it trained, how fast, with which metrics, and where everything is."""
     last = {name: values[-1] for name, values in record.history.items()}
     return "\n".join(
         (
@@ -61,14 +61,15 @@ def _epoch_size(config: RunConfig, samples: int) -> str:
 
 
 def _took(session: LaunchedSession, record: RunRecordCallback, progress: ProgressCallback) -> str:
-    """How long this process took, from its start on, and for which part of the run where it has resumed that."""
+    """Returns how long this process took, from its start on, and for which part of the run where it has resumed
+    that."""
     seconds = format_duration(session.activity.age)
     is_part = 0 < progress.first < record.epochs
     return f"{seconds}, epochs {progress.first + 1} to {record.epochs}" if is_part else seconds
 
 
 def _speed(progress: ProgressCallback) -> Iterator[str]:
-    """How fast it was, unless nothing was left to train."""
+    """Yields how fast it was, unless nothing was left to train."""
     if progress.samples_per_second:
         yield f"  speed    {progress.samples_per_second:,.0f} samples/s"
 
@@ -81,7 +82,7 @@ def _files(session: LaunchedSession, config: RunConfig) -> str:
 
 
 def _waiting(session: LaunchedSession, section: SourceConfig, wait: InputWait | None) -> Iterator[str]:
-    """How long steps waited for data, where that is worth a remedy."""
+    """Yields how long steps waited for data, where that is worth a remedy."""
     if wait is not None and wait.is_much:
         gpus = sum(name.startswith("/device:GPU") for name in session.devices)
         advice = remedy(describe_input(section, gpus), wait)

@@ -17,7 +17,7 @@ from tfdist.training.supervision.activity_tracker import ActivitySnapshot
 
 @dataclass(frozen=True)
 class EpochSize:
-    """What is the same in every epoch of a run.
+    """The numbers that are the same in every epoch of a run.
 
     Attributes:
         epochs: Epochs of the run.
@@ -32,7 +32,7 @@ class EpochSize:
 
 @dataclass(frozen=True)
 class EpochState:
-    """What callbacks have seen of the running epoch.
+    """The state of the running epoch, as callbacks have seen it.
 
     Attributes:
         epoch: Its number, from 0.
@@ -57,7 +57,7 @@ def progress_of(
     now: float,
     gpu_memory: Callable[[], int | None] = lambda: None,
 ) -> RunProgress:
-    """How far the run is.
+    """Returns how far the run is.
 
     Args:
         size: What is the same in every epoch.
@@ -102,7 +102,7 @@ def _left(size: EpochSize, state: EpochState, activity: ActivitySnapshot, done: 
 
 @dataclass(frozen=True)
 class Pace:
-    """How fast a run is.
+    """The speed of a run.
 
     Attributes:
         step: Seconds of a step, over the last steps.
@@ -116,7 +116,7 @@ class Pace:
 
 @dataclass(frozen=True)
 class TimeLeft:
-    """What is left, in seconds.
+    """The time that is left, in seconds.
 
     Attributes:
         epoch: Of the epoch.

@@ -66,7 +66,7 @@ def described(
     model: keras.Model,
     **others: Any,
 ) -> dict[str, Any]:
-    """What `tfdist export` prints, in JSON's types; infinity as Python's JSON has it."""
+    """Returns what `tfdist export` prints, in JSON's types; infinity as Python's JSON has it."""
     weights = sum(variable.value.dtype.size * _elements(variable.shape) for variable in model.weights)
     return {
         "outputs": [asdict(one) for one in comparisons],

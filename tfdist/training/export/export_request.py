@@ -13,7 +13,7 @@ from tfdist.training.export.input_signature import InputEntry
 
 @dataclass(frozen=True)
 class ExportRequest:
-    """What is exported, where to, and what it is tried with.
+    """A request for an export: what is exported, where to, and what it is tried with.
 
     Attributes:
         format: A name of `FORMATS`.

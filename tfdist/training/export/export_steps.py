@@ -113,7 +113,7 @@ def _in_integers(
     reference: Mapping[str, NDArray],
     found: Mapping[str, NDArray],
 ) -> dict[str, Any]:
-    """What is known of an artefact in integers besides."""
+    """Returns what is known of an artefact in integers besides."""
     asked = request.calibration
     assert asked is not None, "labels are read for what is calibrated"
     return {
@@ -252,7 +252,8 @@ def reference_outputs(serving: ServingFunction, inputs: Arrays, batch_size: int)
 
 
 def keras_times(serving: ServingFunction, inputs: Arrays, batch_size: int) -> CallTimes:
-    """How long Keras takes: the model as a `tf.function`, as `predict` calls it, without the work around that."""
+    """Returns how long Keras takes: the model as a `tf.function`, as `predict` calls it, without the work around
+    that."""
 
     def forward(*flat: tf.Tensor) -> Any:
         return serving.model(packed(serving.structure, iter(flat)), training=False)

@@ -137,7 +137,7 @@ def safe_name(name: str) -> str:
 
 
 def _symbolic_inputs(model: keras.Model) -> Any | None:
-    """What a model of symbolic inputs takes; None for others."""
+    """Returns what a model of symbolic inputs takes; None for others."""
     if isinstance(model, keras.Sequential):
         return model.inputs[0] if model.built and model.inputs else None
     return model.input if getattr(model, "inputs", None) else None

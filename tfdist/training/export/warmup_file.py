@@ -18,7 +18,7 @@ from tfdist.training.artifacts.artifact_runtimes import SIGNATURE
 from tfdist.training.artifacts.call_times import Arrays
 
 PLACE = Path("assets.extra") / "tf_serving_warmup_requests"
-"""Where Serving looks for them in a SavedModel."""
+"""The path at which Serving looks for the requests in a SavedModel."""
 
 
 def write_warmup(saved_model: Path, name: str, requests: Iterable[Arrays]) -> None:

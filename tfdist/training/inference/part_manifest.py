@@ -71,7 +71,7 @@ class PartManifest:
         return dataclasses.replace(self, columns=tuple(columns), parts=(*self.parts, part))
 
     def differences(self, work: Mapping[str, Any]) -> list[str]:
-        """How other predictions differ from these; none where they are the same."""
+        """Returns how other predictions differ from these; none where they are the same."""
         return [
             f"{name}: {self.work.get(name)} then, {work.get(name)} now"
             for name in {**self.work, **work}

@@ -79,7 +79,7 @@ class PartStore:
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What `note` has kept."""
+        """The facts that `note` has kept."""
         return self._manifest.facts
 
     def note(self, facts: Mapping[str, Any]) -> None:

@@ -42,10 +42,10 @@ from tfdist.training.weights_file import digest_of
 LINE_SECONDS = 10.0
 """Between two lines."""
 PART_BYTES = 32 << 20
-"""What is kept in memory until a part is written, about."""
+"""Bytes that are kept in memory until a part is written, about."""
 
 PART_SECONDS = 30.0
-"""How long predictions are kept in memory alone: what a kill may cost, besides a step."""
+"""Seconds for which predictions are kept in memory alone: what a kill may cost, besides a step."""
 
 _TEXT_BYTES = 64
 """Memory of a text, about."""
@@ -142,7 +142,7 @@ def _predict(
 
 
 def _gives_of(model: keras.Model) -> dict[str, str | None]:
-    """What each output of a model is, by the name of its column."""
+    """Returns what each output of a model is, by the name of its column."""
     names = names_of(model)
     return {name: gives(model, name) for name in (names if len(names) > 1 else ("output",))}
 

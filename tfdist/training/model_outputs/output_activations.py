@@ -1,4 +1,4 @@
-"""What the outputs of a model are, logits or probabilities, as its last layers say."""
+"""Tells what the outputs of a model are, logits or probabilities, as its last layers say."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Gives = Literal["logits", "probabilities"]
 
 
 def gives(model: keras.Model, name: str) -> Gives | None:
-    """What an output of a model is, as its last layer says; None where that does not."""
+    """Returns what an output of a model is, as its last layer says; None where that does not."""
     layers, names = getattr(model, "layers", []), names_of(model)
     wanted = names[0] if len(names) == 1 else name
     last = next((layer for layer in layers if layer.name == wanted), None)

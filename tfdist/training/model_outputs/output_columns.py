@@ -36,7 +36,7 @@ class OutputColumn:
 
     @property
     def is_text(self) -> bool:
-        """Whether its values are texts."""
+        """True if its values are texts."""
         return self.dtype == STRING
 
     @property

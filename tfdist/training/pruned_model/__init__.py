@@ -1,4 +1,4 @@
-"""What a pruning has come to, as `tfdist prune` has its workers measure it once the model is fine-tuned.
+"""The result of a pruning, as `tfdist prune` has its workers measure it once the model is fine-tuned.
 
 `pruned_model_run` is what a worker does, as a request says; `layer_rows` says what is left of each layer.
 """

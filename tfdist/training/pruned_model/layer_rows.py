@@ -1,4 +1,4 @@
-"""What is left of each layer of a pruned model."""
+"""Lists what is left of each layer of a pruned model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the channels of a layer go: through which layers, and which layers read them.
+"""Follows the channels of a layer: through which layers they go, and which layers read them.
 
 A channel can be removed where that changes no output: when the layer makes zeros of it, and so does every layer up to
 those that multiply it by weights. Sequential and functional models say in their configs which layer reads which, and
@@ -52,7 +52,7 @@ class Reading:
 
 @dataclass
 class ChannelPath:
-    """Where the channels of a layer go.
+    """The path of the channels of a layer.
 
     Attributes:
         layer: The Dense or Conv layer that makes them.

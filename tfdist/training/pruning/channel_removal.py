@@ -32,7 +32,7 @@ class SmallerModel:
 
 @dataclass(frozen=True)
 class _Cuts:
-    """What stays of the layers that become smaller, by the ids of the layers, as places along an axis.
+    """The parts that stay of the layers that become smaller, by the ids of the layers, as places along an axis.
 
     Attributes:
         outputs: Along the channels of Dense and Conv layers.
@@ -52,7 +52,7 @@ class _Cuts:
                 place[id(reading.layer)] = _places(left, reading.repeats)
 
     def concern(self, layer: keras.layers.Layer) -> bool:
-        """Whether a layer becomes smaller."""
+        """Returns whether a layer becomes smaller."""
         return any(id(layer) in cut for cut in (self.outputs, self.inputs, self.norms))
 
 
@@ -130,7 +130,7 @@ def _is_keras_graph(model: keras.Model) -> bool:
 
 
 def _left(kernel: Any, bias: Any) -> NDArray[np.bool_]:
-    """Which channels of a layer are not zero."""
+    """Returns which channels of a layer are not zero."""
     weights = _array(kernel)
     left: NDArray[np.bool_] = np.asarray(weights.reshape(-1, weights.shape[-1]).any(axis=0))
     return left if bias is None else left | (_array(bias) != 0)

@@ -38,7 +38,7 @@ def masks_of(structure: Structure, sparsity: float, weights: np.ndarray, mask: M
 
 
 def channel_mask(sparsity: float, weights: np.ndarray, mask: Mask) -> Mask:
-    """Which channels along the last axis stay, of shape [channels]: those of the largest sums of magnitudes.
+    """Returns which channels along the last axis stay, of shape [channels]: those of the largest sums of magnitudes.
 
     Li et al., "Pruning filters for efficient convnets" (2017). One channel stays at least.
     """
@@ -50,7 +50,7 @@ def channel_mask(sparsity: float, weights: np.ndarray, mask: Mask) -> Mask:
 
 
 def pruned_of(size: int, sparsity: float) -> int:
-    """How many of `size` weights a sparsity prunes: the nearest number."""
+    """Returns how many of `size` weights a sparsity prunes: the nearest number."""
     return int(sparsity * size + 0.5)
 
 

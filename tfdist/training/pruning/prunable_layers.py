@@ -80,7 +80,7 @@ def prunable_layers(
 
 
 def why_not(layer: keras.layers.Layer, structure: Structure) -> str | None:
-    """Why a layer cannot be pruned; None where it can."""
+    """Returns why a layer cannot be pruned; None where it can."""
     plain = structure.is_pattern or structure.name == CHANNELS
     kinds = (keras.layers.Dense, *_CONVOLUTIONS, *(() if plain else _OTHERS))
     if not isinstance(layer, kinds):

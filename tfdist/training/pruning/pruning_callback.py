@@ -27,12 +27,12 @@ _SPAN = 2 / 3
 """The part of the training in which the sparsity grows, where nothing else is said; the rest mends what it has done."""
 
 _CHANGES = 20
-"""How often masks change in it."""
+"""The number of times that masks change in that part of the training."""
 
 
 @dataclass(frozen=True)
 class LayerSparsity:
-    """How sparse a layer is.
+    """The sparsity of a layer.
 
     Attributes:
         name: Its name.
@@ -133,7 +133,7 @@ class Pruning(keras.callbacks.Callback):
         return self._left
 
     def layer_sparsity(self) -> list[LayerSparsity]:
-        """How sparse each pruned layer is, by its mask."""
+        """Returns how sparse each pruned layer is, by its mask."""
         return [
             LayerSparsity(group.pruned.name, tuple(mask.shape), int(mask.size - np.count_nonzero(mask)), mask.size)
             for group in self._groups
@@ -149,7 +149,7 @@ class Pruning(keras.callbacks.Callback):
 
     @property
     def state(self) -> dict[str, Any]:
-        """What a checkpoint holds: how far it is, its schedule, and the masks as bits."""
+        """The state that a checkpoint holds: how far it is, its schedule, and the masks as bits."""
         if self._schedule is None:
             return {}
         masks = {group.pruned.name: np.packbits(group.mask) for group in self._groups}
@@ -265,7 +265,7 @@ class Pruning(keras.callbacks.Callback):
         return [MaskGroup(each, self._structure, paths.get(each.name)) for each in found if self._takes(each, paths)]
 
     def _paths(self, model: keras.Model, found: Sequence[PrunableLayer]) -> dict[str, ChannelPath]:
-        """Where the channels of the layers go, where that can be followed."""
+        """Returns where the channels of the layers go, where that can be followed."""
         paths: dict[str, ChannelPath] = {}
         self._left = {}
         for each in found:

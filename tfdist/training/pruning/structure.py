@@ -20,7 +20,7 @@ _EXPECTED = "Expected unstructured, channels, or a pattern N:M such as 2:4, wher
 
 @dataclass(frozen=True)
 class Structure:
-    """What is pruned together.
+    """The structure of a pruning: what is pruned together.
 
     Attributes:
         name: `unstructured`, `channels` or `N:M`.
@@ -55,7 +55,7 @@ class Structure:
 
     @property
     def is_pattern(self) -> bool:
-        """Whether it is N:M."""
+        """True if it is N:M."""
         return self.group > 0
 
     def sparsity(self, asked: float | None) -> float:

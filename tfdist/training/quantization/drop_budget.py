@@ -13,7 +13,7 @@ from tfdist.errors import UsageError
 
 @dataclass(frozen=True)
 class DropBudget:
-    """How much worse a metric may become.
+    """The amount by which a metric may become worse.
 
     Attributes:
         amount: The drop, from 0: in the metric's own unit, or as a share of what the float model has.
@@ -72,7 +72,8 @@ class JudgedMetric:
     best: Direction
 
     def drop(self, before: float, after: float) -> float:
-        """How much worse `after` is than `before`: below 0 where it is better, infinite where it is no number."""
+        """Returns how much worse `after` is than `before`: below 0 where it is better, infinite where it is no
+        number."""
         if math.isnan(after):
             return math.inf
         return before - after if self.best == "max" else after - before

@@ -15,7 +15,7 @@ Measure = Callable[[Set[str]], Metrics]
 
 @dataclass(frozen=True)
 class LayerChoice:
-    """What was chosen.
+    """The choice of layers.
 
     Attributes:
         quantized: The layers that are quantized.

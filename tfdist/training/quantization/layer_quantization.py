@@ -46,7 +46,7 @@ def layers_by_name(model: keras.Model) -> dict[str, keras.layers.Layer]:
 
 
 def facts_of(layers: Mapping[str, keras.layers.Layer]) -> dict[str, LayerFacts]:
-    """What is known of those that have weights."""
+    """Returns what is known of those that have weights."""
     return {
         name: LayerFacts(name, type(layer).__name__, weight_bytes(layer))
         for name, layer in layers.items()

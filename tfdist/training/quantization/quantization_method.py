@@ -1,4 +1,4 @@
-"""How one layer is quantized: as Keras does by itself, or with weights that samples have chosen."""
+"""The methods to quantize one layer: as Keras does by itself, or with weights that samples have chosen."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tfdist.training.quantization.calibrated.rounding_groups import RoundedKerne
 
 
 class QuantizationMethod(Protocol):
-    """How layers are quantized.
+    """The way in which layers are quantized.
 
     Attributes:
         mode: Keras's name of it.
@@ -35,7 +35,7 @@ class QuantizationMethod(Protocol):
 
 @dataclass(frozen=True)
 class KerasMethod:
-    """What `layer.quantize(mode)` does.
+    """Quantization by `layer.quantize(mode)`.
 
     Attributes:
         mode: Keras's name of it.

@@ -243,7 +243,7 @@ def calibrate(
 
 @dataclass(frozen=True)
 class Measured:
-    """What was measured.
+    """The results that were measured.
 
     Attributes:
         samples: On how many samples.
@@ -263,11 +263,11 @@ class Measured:
 
     @property
     def is_held(self) -> bool:
-        """Whether there is no budget, or one that is held and could be exceeded."""
+        """True if there is no budget, or one that is held and could be exceeded."""
         return self.choice.is_held and not (self.is_bounded and self.shows_nothing)
 
     def drop(self, after: Metrics) -> float:
-        """How much worse `after` is than the float model."""
+        """Returns how much worse `after` is than the float model."""
         return self.metric.drop(self.before[self.metric.name], after[self.metric.name])
 
     def to_json(self) -> dict[str, Any]:
@@ -287,7 +287,7 @@ class Measured:
 def layer_rows(
     files: QuantizedFiles, quantized: keras.Model, measured: Measured, kept: Set[str]
 ) -> list[dict[str, Any]]:
-    """What came of each layer that has weights, in the order of the model.
+    """Returns what came of each layer that has weights, in the order of the model.
 
     Args:
         files: What was known of them before.

@@ -1,4 +1,4 @@
-"""Whether the outputs of a model show what it computes: a metric of outputs that are all NaN never becomes worse."""
+"""Tells whether a model's outputs show what it computes: a metric of outputs that are all NaN never becomes worse."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tfdist.training.artifacts.output_comparison import shows_nothing
 from tfdist.training.model_outputs.step_outputs import named_outputs, names_of
 
 SAMPLES = 32
-"""How many samples are looked at."""
+"""The number of samples are looked at."""
 
 
 def model_shows_nothing(model: keras.Model, inputs: Any) -> str:
-    """Why none of its outputs shows what it computes, in words; empty where one does.
+    """Returns why none of its outputs shows what it computes, in words; empty where one does.
 
     Args:
         model: Under the default strategy.

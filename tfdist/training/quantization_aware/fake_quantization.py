@@ -35,7 +35,8 @@ def rounded(values: Any, axis: int | Axes) -> Any:
 
 
 def can_be_rounded(layer: keras.layers.Layer) -> bool:
-    """Whether a layer is a Dense, EinsumDense, Conv or Embedding one, with weights that are one plain variable."""
+    """Returns whether a layer is a Dense, EinsumDense, Conv or Embedding one, with weights that are one plain
+    variable."""
     if not layer.built:
         return False
     if type(layer) is keras.layers.Embedding:

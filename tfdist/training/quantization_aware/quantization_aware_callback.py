@@ -44,7 +44,7 @@ class QuantizationAware(keras.callbacks.Callback):
     ignores_batches = True
 
     changes_weights = True
-    """What they are trained to, on every worker alike: it must run on each."""
+    """True: it changes what the weights are trained to, on every worker alike, so it must run on each."""
 
     def __init__(self, layers: Sequence[str] | None = None, *, skip: Sequence[str] = ()) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class QuantizationAware(keras.callbacks.Callback):
             self._rounding.pop().end()
 
     def _forget_functions(self) -> None:
-        """What was traced before computes otherwise."""
+        """Forgets the functions that were traced before, which compute otherwise."""
         self.model.make_train_function(force=True)
         self.model.test_function = None
         self.model.predict_function = None
@@ -106,7 +106,7 @@ _KINDS = "a Dense, EinsumDense, Conv or Embedding layer, or one that holds such"
 
 
 def _is_named(layer: keras.layers.Layer, names: Sequence[str]) -> bool:
-    """Whether a name is that of the layer, its path, or the path of what holds it."""
+    """Returns whether a name is that of the layer, its path, or the path of what holds it."""
     path = layer.path or layer.name
     return any(name in (layer.name, path) or path.startswith(f"{name}/") for name in names)
 

@@ -20,7 +20,7 @@ from tfdist.sharding.sharding_mode import ShardMode
 
 
 def data_of(model: keras.Model) -> dict[str, Any]:
-    """What the `fit` that begins is given, in JSON's types; call it once, before the first step."""
+    """Returns what the `fit` that begins is given, in JSON's types; call it once, before the first step."""
     iterator = fit_state(model).take_iterator()
     found = FitData("data of the script's own", None) if iterator is None else describe(iterator)
     batch = found.batch_size or (0 if iterator is None else _static_rows(iterator))

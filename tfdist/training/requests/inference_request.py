@@ -15,12 +15,12 @@ from tfdist.training.requests.quantization_request import QuantizationRequest
 Verb = Literal["predict", "evaluate", "quantize", "prune"]
 
 RESULT_FILE = "result.json"
-"""Where the chief writes what came of it, in the run directory of the job."""
+"""The file into which the chief writes what came of it, in the run directory of the job."""
 
 
 @dataclass(frozen=True)
 class PredictionRequest:
-    """Where predictions go.
+    """A request for predictions: where they go.
 
     Attributes:
         path: The file, or the folder, to make; absolute.
@@ -39,7 +39,7 @@ class PredictionRequest:
 
 @dataclass(frozen=True)
 class InferenceRequest:
-    """What the workers do.
+    """A request to the workers: what they do.
 
     Attributes:
         verb: What they do; `prune` measures what a pruning has come to.

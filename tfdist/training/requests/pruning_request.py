@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class PruningRequest:
-    """What is measured beside the model from before, and where it goes.
+    """A request about a pruning: what is measured beside the model from before, and where it goes.
 
     Attributes:
         path: The file to make; absolute.

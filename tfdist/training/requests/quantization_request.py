@@ -27,7 +27,7 @@ def check_mode(mode: str) -> None:
 
 @dataclass(frozen=True)
 class QuantizationRequest:
-    """What is quantized, and where it goes.
+    """A request for a quantization: what is quantized, and where it goes.
 
     Attributes:
         path: The file to make; absolute.

@@ -99,7 +99,7 @@ class ModelKeeper:
             self._run.weights_file.unlink(missing_ok=True)
 
     def _any_fails(self, error: Exception | None, parts: bool) -> bool:
-        """Whether the chief has failed; where workers hold parts, all of them know."""
+        """Returns whether the chief has failed; where workers hold parts, all of them know."""
         fails = error is not None
         return bool(broadcast(np.int64(fails), strategy=self._strategy)) if parts else fails
 

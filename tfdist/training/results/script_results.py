@@ -81,7 +81,7 @@ class ScriptResults:
 
     @property
     def _is_inside(self) -> bool:
-        """Whether the `fit` that begins is inside of another one, which may have raised since it began."""
+        """True if the `fit` that begins is inside of another one, which may have raised since it began."""
         return self._calls() == self._call
 
 

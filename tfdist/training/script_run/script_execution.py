@@ -64,7 +64,7 @@ def _execute_file(path: str) -> None:
 
 
 def _exit_code(end: SystemExit) -> int:
-    """What python exits with: text goes to stderr and counts as 1."""
+    """Returns what python exits with: text goes to stderr and counts as 1."""
     if end.code is None:
         return 0
     if isinstance(end.code, int):

@@ -28,12 +28,12 @@ _NAMES = {kind: name for name, kind in _KINDS.items()}
 """By the names of TensorFlow's documentation; that of the class behind MultiWorkerMirroredStrategy is another."""
 
 _OF_ALL_REPLICAS = ("mirrored", "multi_worker")
-"""What a script means by either of these is the strategy of all replicas of its job."""
+"""The kinds of strategy by which a script means the strategy of all replicas of its job."""
 
 _REMEDIES = {
     "one": "Start one worker with one device (--nproc 1 --devices 0)",
 }
-"""How to start a run of a kind; tfdist has no run of the other kinds."""
+"""The remedies: how to start a run of a kind; tfdist has no run of the other kinds."""
 
 
 def adopt_strategies(session: Session) -> None:

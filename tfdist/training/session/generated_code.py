@@ -1,4 +1,4 @@
-"""Where TensorFlow's AutoGraph keeps the Python files that it generates in this process."""
+"""Sets the folder in which TensorFlow's AutoGraph keeps the Python files that it generates in this process."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from tfdist.training.supervision.stop_requests import StopRequests
 
 @dataclass(frozen=True, kw_only=True)
 class Session:
-    """What one worker process trains with.
+    """All that one worker process trains with.
 
     Attributes:
         strategy: TensorFlow's default one for a single device.
@@ -41,7 +41,7 @@ class Session:
 
     @property
     def is_chief(self) -> bool:
-        """Whether this worker writes the files of which a run has one."""
+        """True if this worker writes the files of which a run has one."""
         return self.index == 0
 
 

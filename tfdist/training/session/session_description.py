@@ -13,7 +13,7 @@ from tfdist.text import format_count
 
 
 class Described(Protocol):
-    """What of a session is described; see `Session`."""
+    """The part of a session that is described; see `Session`."""
 
     @property
     def strategy(self) -> tf.distribute.Strategy: ...

@@ -290,7 +290,7 @@ def _install_repairs(
 
 
 def _rehearsing(request: RehearsalRequest) -> dict[str, Any]:
-    """How the repairs differ in a rehearsal."""
+    """Returns how the repairs differ in a rehearsal."""
     rehearsal.begin(request)
     chosen = functools.partial(rehearsal.chosen_callbacks, request)
     return {"chosen_callbacks": chosen, "most_epochs": None if request.plans else 1}

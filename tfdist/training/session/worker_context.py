@@ -17,7 +17,7 @@ from tfdist.training.supervision.error_report import report
 from tfdist.training.supervision.launcher_link import LauncherLink, link_of
 
 _LAUNCHER_SECONDS = 30.0
-"""How much longer than its launcher a worker waits before it reports a hang itself: the launcher knows more."""
+"""Seconds that a worker waits longer than its launcher before it reports a hang itself: the launcher knows more."""
 
 
 def _end_with(error: WorkerFailedError) -> None:
@@ -57,7 +57,7 @@ class WorkerContext:
 
     @property
     def scratch_folder(self) -> Path:
-        """Where what `--offload` keeps on disk has its file."""
+        """The folder with the file of what `--offload` keeps on disk."""
         return Path.cwd()
 
     @property
@@ -111,7 +111,7 @@ def context_of(assignment: Assignment) -> LaunchedWorkerContext:
 
 
 def _watchdog_seconds(assignment: Assignment, link: LauncherLink) -> float:
-    """How long a call into TensorFlow may take now; a launcher, if there is one, reports a hang first."""
+    """Returns how long a call into TensorFlow may take now; a launcher, if there is one, reports a hang first."""
     limit = link.activity.limit
     seconds = assignment.first_step_timeout if limit is None else limit
     return seconds if link.channel is None else seconds + _LAUNCHER_SECONDS

@@ -43,7 +43,7 @@ _IN_PLACE = frozenset(
 
 @dataclass(frozen=True)
 class LiveBytes:
-    """What the tensors of a graph take.
+    """The memory that the tensors of a graph take.
 
     Attributes:
         peak: Bytes at most at one moment.

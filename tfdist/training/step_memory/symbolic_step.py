@@ -149,7 +149,7 @@ def _traced(model: keras.Model, batch: tuple[Any, ...]) -> _Step:
 
 
 def _live(step: _Step) -> tuple[LiveBytes, LiveBytes]:
-    """What a step takes until it has the gradients of weights, and then; these are counted on their own."""
+    """Returns what a step takes until it has the gradients of weights, and then; these are counted on their own."""
     gradients = [tensor for gradient in step.gradients if gradient is not None for tensor in _tensors(gradient)]
     return live_bytes([step.loss, *gradients], given=gradients), live_bytes(step.updates, given=gradients)
 
@@ -178,7 +178,7 @@ def _sharded_tables(model: keras.Model, most_rows: int | None) -> set[int]:
 
 
 def _slots(model: keras.Model, section: Any) -> tuple[list[tuple[TensorSize, ...]], str | None, str]:
-    """What the optimizer keeps for each weight, how that can be cut, and why it cannot be.
+    """Returns what the optimizer keeps for each weight, how that can be cut, and why it cannot be.
 
     Others are made and built for some weights alone, which tells what one keeps for which.
 

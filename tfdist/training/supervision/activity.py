@@ -11,12 +11,12 @@ from tfdist.rundir import State
 from tfdist.rundir.ledger_lines import TimeKind
 
 SHORT_SECONDS = 0.2
-"""What happens between two batches is a callback's when it takes longer than this; else it belongs to the steps."""
+"""The longest time between two batches, in seconds, that belongs to the steps; a longer one is a callback's."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How long a worker may take from one move to the next, in seconds.
+    """The longest time that a worker may take from one move to the next, in seconds.
 
     Attributes:
         first_step: Until the first batch of a `fit`, `evaluate` or `predict` is done, which compiles; and until the
@@ -30,7 +30,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class TimeSpent:
-    """What an interval of time was spent on.
+    """The account of an interval of time: what it was spent on.
 
     Attributes:
         since: When it began.
@@ -63,12 +63,12 @@ class _Call:
 
     @property
     def trains(self) -> bool:
-        """Whether it is a `fit`."""
+        """True if it is a `fit`."""
         return self.name == "fit"
 
 
 class Activity:
-    """What one worker does. Times are in seconds.
+    """The activity of one worker. Times are in seconds.
 
     Its time is start-up until the workers have formed their cluster, and from then on building until the first `fit`,
     `evaluate` or `predict`; from the start of each of them until its first batch is done, compiling. Training batches
@@ -106,7 +106,7 @@ class Activity:
         self._trained = self._trained_to = 0
 
     def state(self, now: float) -> State:
-        """What the worker does at the time `now`."""
+        """Returns what the worker does at the time `now`."""
         if TimeKind.CHECKPOINT in self._parts:
             return State.SAVING
         if not self._calls:
@@ -129,7 +129,7 @@ class Activity:
         return self._limits.step if self._calls[-1].stepped else self._limits.first_step
 
     def take(self, now: float) -> TimeSpent:
-        """What the time since the last call, or since the beginning, was spent on."""
+        """Returns what the time since the last call, or since the beginning, was spent on."""
         self._charge(now)
         spent = TimeSpent(self._taken, now, self._times.take(), self._trained, self._trained_to)
         self._taken, self._trained = now, 0
@@ -203,7 +203,7 @@ class Activity:
         self.move(now)
 
     def leave_steps(self, now: float) -> None:
-        """What comes until the next training batch is no part of the steps."""
+        """Leaves the steps: what comes until the next training batch is no part of them."""
         self._charge(now)
         self._is_between = True
 
@@ -247,7 +247,7 @@ class Activity:
         self._times.charge(self._kind(), now)
 
     def _kind(self) -> TimeKind:
-        """What its time counts as now."""
+        """Returns what its time counts as now."""
         if self._parts:
             return self._parts[-1]
         if not self._calls:

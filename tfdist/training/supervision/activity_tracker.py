@@ -90,7 +90,7 @@ class ActivityTracker:
 
     @property
     def has_begun(self) -> bool:
-        """Whether a batch of any kind has begun, so that epoch and step mean something."""
+        """True if a batch of any kind has begun, so that epoch and step mean something."""
         return self._activity.has_begun
 
     @property
@@ -101,7 +101,7 @@ class ActivityTracker:
             return self._activity.limit()
 
     def snapshot(self) -> ActivitySnapshot:
-        """What the worker does now."""
+        """Returns what the worker does now."""
         self._see_traced()
         with self._lock:
             activity, now = self._activity, self.clock()
@@ -127,7 +127,7 @@ class ActivityTracker:
                 self._activity.see_traced(begun, ended, self.clock())
 
     def take_time(self) -> TimeSpent:
-        """What the time since the last call, or since the beginning, was spent on."""
+        """Returns what the time since the last call, or since the beginning, was spent on."""
         with self._lock:
             return self._activity.take(self.clock())
 

@@ -14,7 +14,7 @@ from tfdist.training.supervision.error_report import report
 from tfdist.training.supervision.launcher_link import link_of
 
 _OTHERS_SECONDS = 60.0
-"""How long the others may take to come to their ends."""
+"""Seconds that the others may take to come to their ends."""
 
 
 def end_early(assignment: Assignment) -> NoReturn:

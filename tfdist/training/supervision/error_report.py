@@ -19,7 +19,7 @@ from tfdist.training.supervision.launcher_link import link_of
 from tfdist.training.supervision.user_frames import script_traceback
 
 _NOTHING_TO_READ = "EOF when reading a line"
-"""What `input()` says where there is no input."""
+"""The message of `input()` where there is no input."""
 
 _NO_TERMINAL = (
     "input() has nothing to read: this worker does not have the terminal. --debug-worker I gives it to worker I, such "
@@ -75,7 +75,7 @@ def _explained(error: BaseException, assignment: Assignment) -> TfdistError | No
 
 
 def _advice(error: BaseException, assignment: Assignment) -> str:
-    """What follows the text of an exception of Python's that does not say the remedy; mostly nothing."""
+    """Returns what follows the text of an exception of Python's that does not say the remedy; mostly nothing."""
     is_of_input = isinstance(error, EOFError) and error.args == (_NOTHING_TO_READ,)
     return f". {_NO_TERMINAL}" if is_of_input and not assignment.reads_input else ""
 

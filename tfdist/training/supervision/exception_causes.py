@@ -43,7 +43,7 @@ def explain(error: BaseException, *, has_peers: bool = True) -> TfdistError | No
 
 
 def _finds_no_module(error: BaseException) -> bool:
-    """Whether runpy, started for `-m`, gave up before it ran a line of the module."""
+    """Returns whether runpy, started for `-m`, gave up before it ran a line of the module."""
     frames = traceback.extract_tb(error.__traceback__)
     return (
         isinstance(error, ImportError)

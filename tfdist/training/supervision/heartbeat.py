@@ -27,7 +27,7 @@ LEAST_SECONDS = 0.05
 """Between two reports of a state that changes all the time."""
 
 _DISK_SECONDS = 2.0
-"""How long a report waits for the disk of the state file."""
+"""Seconds that a report waits for the disk of the state file."""
 
 _log = logging.getLogger("tfdist")
 

@@ -30,7 +30,7 @@ from tfdist.training.supervision.worker_signals import call_on_signal
 
 @dataclass(frozen=True)
 class LauncherLink:
-    """What connects a worker to its launcher.
+    """The connection of a worker to its launcher.
 
     Attributes:
         channel: The socket to it; None for a worker that was started without one.
@@ -48,7 +48,7 @@ class LauncherLink:
 
 
 _DUMP_SECONDS = 0.5
-"""How long the answer to `dump` waits for the log; the launcher waits for the answer for some seconds."""
+"""Seconds that the answer to `dump` waits for the log; the launcher waits for the answer for some seconds."""
 
 
 @functools.cache

@@ -18,7 +18,7 @@ INTERVAL, MOST_INTERVAL = 5.0, 60.0
 """Seconds between two lines, at first and at most. A kill loses the account of at most so many."""
 
 _LINES = 1000
-"""How many lines an old attempt has: a ledger of months is still short."""
+"""The number of lines an old attempt has: a ledger of months is still short."""
 
 _log = logging.getLogger("tfdist")
 
@@ -76,5 +76,5 @@ class LedgerWriter:
 
 
 def interval(age: float) -> float:
-    """How many seconds there are until the next line of an attempt that is `age` seconds old."""
+    """Returns how many seconds there are until the next line of an attempt that is `age` seconds old."""
     return max(INTERVAL, min(MOST_INTERVAL, age / _LINES))

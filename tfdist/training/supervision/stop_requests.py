@@ -23,7 +23,7 @@ Save = Callable[[], str]
 
 
 def saved_words(what: str | None, why_not: str) -> str:
-    """What came of saving at a stop, in words: what was saved where; None for nothing, with the reason."""
+    """Returns what came of saving at a stop, in words: what was saved where; None for nothing, with the reason."""
     return f"nothing was saved ({why_not})" if what is None else f"saved {what}"
 
 

@@ -87,7 +87,8 @@ def format_stacks() -> str:
 
 
 def main_place(frames: Mapping[int, FrameType] | None = None) -> str:
-    """Where the main thread is: `FILE line N in FUNCTION`, in the innermost frame of the user or else of tfdist.
+    """Returns where the main thread is: `FILE line N in FUNCTION`, in the innermost frame of the user or else of
+    tfdist.
 
     Args:
         frames: Thread -> its innermost frame; by default those of this process now.
@@ -98,7 +99,7 @@ def main_place(frames: Mapping[int, FrameType] | None = None) -> str:
 
 
 def called_places(frames: Mapping[int, FrameType] | None = None) -> str:
-    """Where those threads are in which TensorFlow or Keras run the user's functions, as for an input pipeline.
+    """Returns where those threads are in which TensorFlow or Keras run the user's functions, as for an input pipeline.
 
     Args:
         frames: See `main_place`.
@@ -118,7 +119,7 @@ def called_places(frames: Mapping[int, FrameType] | None = None) -> str:
 
 
 def _called_place(stack: traceback.StackSummary) -> str | None:
-    """Where a thread is in a function of the user that is run for the main thread; None where it is in none."""
+    """Returns where a thread is in a function of the user that is run for the main thread; None where it is in none."""
     if any(summary.filename.startswith(_WAITING) for summary in stack):
         return None
     inside = [place for place, summary in enumerate(stack) if any(call in summary.filename for call in _CALLERS)]

@@ -100,7 +100,7 @@ class TrainingMonitor:
         self._activity.begin_epoch(epoch)
 
     def pause(self) -> None:
-        """What comes until the next training batch is no part of the steps: an evaluation, an epoch's end."""
+        """Pauses the steps until the next training batch: an evaluation or an epoch's end is no part of them."""
         self._since = None
         self._activity.leave_steps()
 

@@ -17,7 +17,7 @@ _STARTERS = {_PACKAGE / "training", _PACKAGE / "notebook"}
 
 
 def is_user_file(filename: str) -> bool:
-    """Whether a frame's code is neither a library's nor made by TensorFlow from a user's function."""
+    """Returns whether a frame's code is neither a library's nor made by TensorFlow from a user's function."""
     path = Path(filename)
     libraries = {_PACKAGE, Path(sysconfig.get_path("stdlib"))}
     return (
@@ -30,17 +30,17 @@ def is_user_file(filename: str) -> bool:
 
 
 def starts_scripts(filename: str) -> bool:
-    """Whether a frame's code is what starts a user's script or module."""
+    """Returns whether a frame's code is what starts a user's script or module."""
     return filename == RUNPY or not _STARTERS.isdisjoint(Path(filename).parents)
 
 
 def is_raised_by_user(error: BaseException) -> bool:
-    """Whether code of the user's own was under way when `error` was raised."""
+    """Returns whether code of the user's own was under way when `error` was raised."""
     return bool(_user_frames(error))
 
 
 def user_place_of(error: BaseException) -> str:
-    """Where in the user's own code `error` came from."""
+    """Returns where in the user's own code `error` came from."""
     frames = _user_frames(error)
     return f"in {frames[-1].filename}, line {frames[-1].lineno}" if frames else "at an unknown place"
 

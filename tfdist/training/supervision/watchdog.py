@@ -20,7 +20,7 @@ from tfdist.runtime.transport import shared_memory
 from tfdist.training.supervision.thread_stacks import frames_of_threads
 
 _LOOKS = 20
-"""How often the watchdog looks within the timeout."""
+"""The number of times that the watchdog looks within the timeout."""
 
 _MOST_SECONDS = 1.0
 

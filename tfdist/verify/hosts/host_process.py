@@ -34,7 +34,7 @@ class HostProcess:
 
     @property
     def code(self) -> int | None:
-        """What its launcher has ended with, negative for a signal; None while it runs, or where there is none."""
+        """The exit code of its launcher, negative for a signal; None while it runs, or where there is none."""
         return None if self._process is None else self._process.poll()
 
     @property

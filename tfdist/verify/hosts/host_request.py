@@ -17,7 +17,7 @@ from tfdist.verify.target_spec import TargetSpec
 
 @dataclass(frozen=True)
 class HostRequest:
-    """What a host's launcher is asked to do, as `tfdist train --workers ... --min-workers ... --grow` would be.
+    """A request to a host's launcher, as to `tfdist train --workers ... --min-workers ... --grow`.
 
     Attributes:
         spec: The target and the options.
@@ -60,6 +60,6 @@ class HostRequest:
 
     @classmethod
     def read(cls, file: IO[bytes]) -> Self:
-        """What the process that has started this one wrote."""
+        """Returns what the process that has started this one wrote."""
         request: Self = pickle.load(file)
         return request

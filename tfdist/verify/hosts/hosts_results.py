@@ -56,7 +56,7 @@ class HostsVerification:
 
     @property
     def passed(self) -> bool:
-        """Whether the run ended as the untouched one."""
+        """True if the run ended as the untouched one."""
         return self.failure is None and not any(finding.parted for finding in self.findings)
 
     @property

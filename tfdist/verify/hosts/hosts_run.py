@@ -20,9 +20,9 @@ from tfdist.verify.interruption import Interrupted, raise_if_interrupted
 
 _TICK_SECONDS = 0.05
 _WITHOUT_CHIEF_SECONDS = 120.0
-"""How long the others may take to end when the chief's host is lost; half a minute is what is promised."""
+"""Seconds that the others may take to end when the chief's host is lost; the promise is half a minute."""
 _END_SECONDS = 60.0
-"""How long the launchers may take to end after the first of them."""
+"""Seconds that the launchers may take to end after the first of them."""
 
 
 class HostsRunError(Exception):
@@ -39,7 +39,7 @@ class HostsRunError(Exception):
 
 @dataclass(frozen=True)
 class Reached:
-    """Where the run was when something happened to its hosts.
+    """The point of the run at which something happened to its hosts.
 
     Attributes:
         step: Steps of the run that were done.
@@ -51,7 +51,7 @@ class Reached:
 
     @classmethod
     def read(cls, path: Path) -> Reached:
-        """What `StepHolds` wrote."""
+        """Returns what `StepHolds` wrote."""
         return cls(**json.loads(path.read_text()))
 
 

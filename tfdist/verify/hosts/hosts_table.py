@@ -13,7 +13,7 @@ _HEADINGS: dict[FindingKind, str] = {**HEADINGS, "weights": "final weights"}
 
 
 def render(verification: HostsVerification) -> str:
-    """What happened to the hosts, what was compared, and the verdict."""
+    """Returns what happened to the hosts, what was compared, and the verdict."""
     if verification.failure is not None:
         text = f"FAILED  {verification.failure}"
         return f"{wrap(text, indent=2)}\n\nverify: a run failed (exit code {verification.code})"

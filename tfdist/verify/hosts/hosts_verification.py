@@ -65,7 +65,7 @@ def _workers_in(folder: Path) -> list[tuple[int, int]]:
 
 _PORT = 20_000
 _REJOIN_SECONDS = 10.0
-"""How long a host is waited for that does not come back; one that does takes a second or two."""
+"""Seconds of waiting for a host that does not come back; one that does takes a second or two."""
 
 
 def verify_hosts(
@@ -126,7 +126,7 @@ class _HostsVerifier:
         return Rounding(alone, whole, self.spec.tolerance)
 
     def _is_repeatable(self, findings: Sequence[Finding], whole: TracedRun) -> bool | None:
-        """Whether two untouched runs are the same, where that has to be known."""
+        """Returns whether two untouched runs are the same, where that has to be known."""
         if not any(finding.parted for finding in findings):
             return None
         again, _ = self._run_on_hosts("untouched again", (), ())

@@ -31,14 +31,14 @@ LEAST = 1e-5
 LEAST_OF_METRICS = 2e-2
 """The same of all that is no loss: one sample that is told right or wrong moves an accuracy in steps."""
 _UNDECIDED = 1e-2
-"""Where rounding explains more than this, nothing can be said of a weight or a loss any more."""
+"""The largest difference that rounding may explain; beyond it, nothing can be said of a weight or a loss."""
 _LEAST_SCALE = 1e-3
 """Of the typical weight: the least magnitude that a difference is related to; a bias may hardly have moved from 0."""
 
 
 @dataclass(frozen=True)
 class Rounding:
-    """How far numbers may differ where the number of workers has changed.
+    """The difference that numbers may have where the number of workers has changed.
 
     Attributes:
         alone: The untouched run on one worker; None where `fixed` says it.
@@ -51,7 +51,7 @@ class Rounding:
     fixed: float | None = None
 
     def of_metric(self, name: str) -> float:
-        """What is allowed of a metric; infinite where rounding alone moves it too far."""
+        """Returns what is allowed of a metric; infinite where rounding alone moves it too far."""
         if self.fixed is not None:
             return self.fixed
         assert self.alone is not None, "it is measured by a run on one worker"
@@ -103,17 +103,18 @@ def compare_rounded(whole: TracedRun, lossy: TracedRun, rounding: Rounding | Non
 
 
 def has_changed(whole: TracedRun, lossy: TracedRun) -> bool:
-    """Whether the number of workers has changed."""
+    """Returns whether the number of workers has changed."""
     return not _is_unchanged(whole, lossy.attempts)
 
 
 def is_loss(name: str) -> bool:
-    """Whether a metric of this name is a loss, as Keras names them."""
+    """Returns whether a metric of this name is a loss, as Keras names them."""
     return name == "loss" or name.endswith("_loss")
 
 
 def _alone_finding(alone: TracedRun, whole: TracedRun) -> Finding:
-    """Whether the untouched runs on one worker and on all hosts are the same, so that they show what rounding does."""
+    """Returns whether the untouched runs on one worker and on all hosts are the same, so that they show what rounding
+    does."""
     samples = samples_finding(alone, whole)
     worst = 0.0
     expected = {epoch.step: epoch for epoch in alone.chief.epochs}
@@ -129,7 +130,7 @@ def _alone_finding(alone: TracedRun, whole: TracedRun) -> Finding:
 
 
 def _is_unchanged(whole: TracedRun, attempts: tuple[tuple[Trace, ...], ...]) -> bool:
-    """Whether all of these attempts had as many workers as the untouched run."""
+    """Returns whether all of these attempts had as many workers as the untouched run."""
     return all(trace.workers == whole.chief.workers for attempt in attempts for trace in attempt)
 
 
@@ -174,7 +175,7 @@ def _epoch_differences(
 def _record_differences(
     expected: str | None, record: str | None, allowed: Mapping[str, float]
 ) -> Iterator[_Difference]:
-    """What `history.json` says otherwise, in which each metric has a number for each epoch."""
+    """Yields what `history.json` says otherwise, in which each metric has a number for each epoch."""
     one, other = ({} if text is None else json.loads(text) for text in (expected, record))
     for name in dict.fromkeys([*one, *other]):
         values, received = one.get(name, []), other.get(name, [])
@@ -227,13 +228,13 @@ def _weight_difference(
 
 
 def _own_of_workers(run: TracedRun) -> set[str]:
-    """What each worker of a run has for itself, such as gradients that it accumulates."""
+    """Returns what each worker of a run has for itself, such as gradients that it accumulates."""
     first, *others = (end for end in run.ends if end is not None)
     return {name for name in first.digests for end in others if end.digests.get(name) != first.digests[name]}
 
 
 def _precisely(exact: int, found: list[_Difference]) -> str:
-    """How precisely numbers were compared, of which some are the same to the bit."""
+    """Returns how precisely numbers were compared, of which some are the same to the bit."""
     judged = [difference for difference in found if 0 < difference.allowed < math.inf]
     worst = max((difference.relative for difference in judged), default=0.0)
     of_them = f"{exact} to the bit, " if exact else ""

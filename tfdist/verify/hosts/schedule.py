@@ -15,7 +15,7 @@ CHIEF = 0
 Kind = TypeVar("Kind")
 
 EventKind = Literal["lost", "back", "restarted", "chief lost"]
-"""What becomes of hosts at a step:
+"""The kind of an event for hosts at a step:
 
 - lost: they stay away; the others go on without them
 - back: they come back, and are taken in
@@ -26,7 +26,7 @@ EventKind = Literal["lost", "back", "restarted", "chief lost"]
 
 @dataclass(frozen=True)
 class HostEvent:
-    """What happens to hosts while the training is held after a step.
+    """An event for hosts while the training is held after a step.
 
     Attributes:
         kind: What happens.
@@ -40,7 +40,7 @@ class HostEvent:
 
     @property
     def text(self) -> str:
-        """What happens, in words: `host 2 is lost`."""
+        """The event in words: `host 2 is lost`."""
         named = f"host{'s' if len(self.hosts) > 1 else ''} {', '.join(map(str, self.hosts))}"
         verb = "are" if len(self.hosts) > 1 else "is"
         text = {

@@ -46,7 +46,7 @@ class KillVerification:
 
     @property
     def passed(self) -> bool:
-        """Whether the killed run ended as the untouched one."""
+        """True if the killed run ended as the untouched one."""
         return self.failure is None and not any(finding.parted for finding in self.findings)
 
     @property

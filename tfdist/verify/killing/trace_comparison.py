@@ -65,7 +65,7 @@ def compare(whole: TracedRun, killed: TracedRun) -> tuple[Finding, ...]:
 
 
 def resume_finding(killed: TracedRun) -> Finding:
-    """Whether each attempt began at a later step than the one before it."""
+    """Returns whether each attempt began at a later step than the one before it."""
     begun = [attempt[0].begun for attempt in killed.attempts]
     compared = f"{len(begun) - 1} restarts"
     for number, (before, step) in enumerate(zip(begun, begun[1:], strict=False), start=1):
@@ -76,7 +76,7 @@ def resume_finding(killed: TracedRun) -> Finding:
 
 
 def samples_finding(whole: TracedRun, killed: TracedRun) -> Finding:
-    """Whether each step was trained, on the samples that it has in the untouched run."""
+    """Returns whether each step was trained, on the samples that it has in the untouched run."""
     expected = {(steps.step, steps.steps): steps for steps in whole.chief.steps}
     traces = [trace for attempt in killed.attempts for trace in attempt]
     # The chief may have been ended before it recorded the step in which another worker was killed.
@@ -100,7 +100,7 @@ def _other_samples(steps: TracedSteps, other: TracedSteps | None) -> str:
 
 
 def history_finding(whole: TracedRun, killed: TracedRun) -> Finding:
-    """Whether each epoch ended with the same loss and metrics, to the bit."""
+    """Returns whether each epoch ended with the same loss and metrics, to the bit."""
     expected = {epoch.step: epoch for epoch in whole.chief.epochs}
     metrics = {name for epoch in expected.values() for name in epoch.logs}
     compared = f"{len(expected)} epochs of {len(metrics)} metrics"

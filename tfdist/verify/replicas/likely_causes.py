@@ -12,10 +12,10 @@ from tfdist.verify.replicas.recorded_facts import ModelFacts
 from tfdist.verify.replicas.recording_comparison import ComparedMoment, Comparison
 
 Versus = Literal["again", "replicas", "xla", "precision", "communication"]
-"""How the other run differs: not at all, in its replicas, in XLA on or off, in precision, in its collectives."""
+"""The way the other run differs: not at all, in its replicas, in XLA on or off, in precision, in its collectives."""
 
 _NEAR = 0.2
-"""How far from R or 1/R a ratio may be: uneven batches move it."""
+"""The distance that a ratio may have from R or 1/R: uneven batches move it."""
 
 _ROUNDED, _GROWN = 1e-4, 1e-2
 """A first difference below these may come from rounding: in the first step, and in one after it."""

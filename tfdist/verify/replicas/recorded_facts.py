@@ -34,5 +34,5 @@ class ModelFacts:
 
     @property
     def half(self) -> bool:
-        """Whether layers compute in 16 bits."""
+        """True if layers compute in 16 bits."""
         return bool({"float16", "bfloat16"} & set(self.compute_dtypes))

@@ -18,7 +18,7 @@ _LEAST_SCALE = 1e-3
 
 @dataclass(frozen=True)
 class Difference:
-    """How far one quantity is from the reference.
+    """The difference of one quantity from the reference.
 
     Attributes:
         step: Steps trained until then.
@@ -40,7 +40,7 @@ class Difference:
 
     @property
     def is_beyond(self) -> bool:
-        """Whether it is beyond rounding."""
+        """True if it is beyond rounding."""
         return self.relative > self.allowed
 
 
@@ -79,7 +79,7 @@ class Comparison:
 
     @property
     def passed(self) -> bool:
-        """Whether the runs are the same, up to rounding, in everything."""
+        """True if the runs are the same, up to rounding, in everything."""
         return self.first_row is None
 
     @property
@@ -127,7 +127,7 @@ def _judged(step: int, quantity: _Quantity, number: int, tolerance: Tolerance) -
 
 
 def _between(a: Moment, b: Moment) -> Iterator[_Quantity]:
-    """What two runs differ in at one moment."""
+    """Yields what two runs differ in at one moment."""
     scalars: tuple[tuple[QuantityKind, float | None, float | None], ...] = (
         ("data", a.data, b.data),
         ("gradient norm", a.gradient_norm, b.gradient_norm),
@@ -149,7 +149,8 @@ def _between(a: Moment, b: Moment) -> Iterator[_Quantity]:
 
 
 def _among(moments: Sequence[Moment]) -> Iterator[_Quantity]:
-    """What the replicas of one run differ in: within each worker, and between the chief and each other worker."""
+    """Yields what the replicas of one run differ in: within each worker, and between the chief and each other
+    worker."""
     chief = moments[0]
     least = _least(chief.weights)
     for path, weight in chief.weights.items():

@@ -12,7 +12,7 @@ from tfdist.verify.relative_difference import DATA_TOLERANCE
 QuantityKind = Literal["data", "loss", "gradient norm", "weights", "metrics", "copies", "steps"]
 
 QUANTITY_KINDS: tuple[QuantityKind, ...] = ("data", "loss", "gradient norm", "weights", "metrics", "copies", "steps")
-"""What is compared, causes before their effects. Copies are the replicas' copies of one weight, within one run."""
+"""The quantities that are compared, causes before effects. Copies are the replicas' of one weight, within one run."""
 
 FLOAT32 = 1e-5
 """The least relative tolerance: fifty times what rounding did to losses and weights of five models in five steps."""
@@ -21,15 +21,15 @@ HALF = 2e-2
 """The same where layers compute in 16 bits; of losses, gradient norms and metrics."""
 
 MARGIN = 10
-"""How many times the measured effect of rounding is allowed: another order of the sums is another draw."""
+"""The multiple of the measured effect of rounding that is allowed: another order of the sums is another draw."""
 
 _UNDECIDED = {False: 1e-2, True: 0.2}
-"""Where rounding explains more than this, in float32 and in 16 bits, nothing can be said of a number any more."""
+"""The most that rounding may explain, in float32 and in 16 bits; beyond it, nothing can be said of a number."""
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How far two numbers may differ by rounding alone.
+    """The difference that two numbers may have by rounding alone.
 
     Attributes:
         least: The least relative difference that is allowed.

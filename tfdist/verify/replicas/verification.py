@@ -48,7 +48,7 @@ class RecordedRun:
 
     @property
     def problem(self) -> str | None:
-        """Why there is nothing to compare, or None."""
+        """The reason why there is nothing to compare, or None."""
         if self.code:
             said = f" ({self.last_line})" if self.last_line else ""
             return f"The run ended with exit code {self.code}{said}"
@@ -220,7 +220,7 @@ class _Verifier:
 
 
 def _is_without_numbers(recording: Recording) -> bool:
-    """Whether no step has a loss that is a number: then it could be no other either."""
+    """Returns whether no step has a loss that is a number: then it could be no other either."""
     losses = [moment.values["loss"] for moment in recording.moments if "loss" in moment.values]
     return bool(losses) and not any(map(math.isfinite, losses))
 

@@ -118,7 +118,7 @@ class PreparedDataset:
         return features, label
 
     def specs(self, features: list[str], label: str) -> SampleSpecs | None:
-        """What a sample is; None where the sizes of some features differ from example to example."""
+        """Returns what a sample is; None where the sizes of some features differ from example to example."""
         specs = {name: self._spec(name) for name in [*features, label]}
         known = {name: spec for name, spec in specs.items() if spec is not None}
         if len(known) < len(specs):

@@ -19,13 +19,13 @@ _EXPECTED = (
 
 _BY_HAND = {".tar": "webdataset", ".txt": "text", ".tsv": "text"}
 _PREPARED = "dataset_info.json"
-"""What TensorFlow Datasets writes beside the files of a dataset."""
+"""The file that TensorFlow Datasets writes beside the files of a dataset."""
 
 _OTHERS = "The other formats: docs/data.md"
 
 
 class DataKind(NamedTuple):
-    """What was found.
+    """The data that was found.
 
     Attributes:
         format: As a config names it.
@@ -37,7 +37,7 @@ class DataKind(NamedTuple):
 
 
 def kind_of(data: str) -> DataKind:
-    """Which format some data has.
+    """Returns which format some data has.
 
     Raises:
         DataError: There is nothing, or it is none that a config can be made for.
@@ -65,7 +65,7 @@ def _of_folder(folder: Path) -> DataKind:
 
 
 def _by_hand(path: Path) -> str:
-    """What to do about data that no config is made for."""
+    """Returns what to do about data that no config is made for."""
     if path.is_dir() and not (path / _PREPARED).is_file():
         return _OTHERS
     form = "tfds" if path.is_dir() else _BY_HAND.get(path.suffix.lower())

@@ -16,7 +16,7 @@ _TYPED_RECORDS = 100
 
 @dataclass(frozen=True)
 class FeatureKind:
-    """What a feature is.
+    """The kind of a feature.
 
     Attributes:
         dtype: As in a config.

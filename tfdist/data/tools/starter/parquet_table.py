@@ -1,4 +1,4 @@
-"""What a config to start with can read of Parquet files: their columns of numbers."""
+"""The part of Parquet files that a config to start with can read: their columns of numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a config to start with must know of data: its sections, the shape of a sample and the kind of its labels.
+"""The facts on data for a config to start with: its sections, the shape of a sample and the kind of its labels.
 
 Kind of labels: classes or numbers.
 
@@ -49,7 +49,7 @@ Names = dict[str, str]
 
 @dataclass(frozen=True)
 class StarterData:
-    """What was found.
+    """The data that was found.
 
     Attributes:
         train: The section `data.train`.
@@ -112,7 +112,7 @@ def _npz(path: str, x_name: str | None, y_name: str | None) -> StarterData:
 
 
 def _as_split(names: Mapping[str, str]) -> Mapping[str, str]:
-    """What a section has for two arrays: where they are called so, the split alone."""
+    """Returns what a section has for two arrays: where they are called so, the split alone."""
     split = names["x"].removeprefix("x_")
     return {"split": split} if split in ("train", "test") and names["y"] == f"y_{split}" else names
 
@@ -260,7 +260,7 @@ def _label(names: Sequence[str], given: str | None, what: str, any_name: bool = 
 
 @dataclass(frozen=True)
 class Labels:
-    """What the labels of some samples are.
+    """The kind of the labels of some samples.
 
     Attributes:
         kind: `classes` for their numbers, `one_hot`, or `numbers` for what is to be predicted as it is.
@@ -279,7 +279,7 @@ class Labels:
 
 
 def labels_of(values: NDArray) -> Labels:
-    """What labels are, of shape [k] or [k, n].
+    """Returns what labels are, of shape [k] or [k, n].
 
     Raises:
         DataError: They are no numbers, or have another shape.

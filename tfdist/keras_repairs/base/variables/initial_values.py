@@ -41,7 +41,7 @@ def variable_creator_initial_value(original: Function) -> Function:
 
 
 def _own_value(initial_value: Any, dtype: Any) -> tf.Tensor:
-    """What TensorFlow's function takes for this worker's value."""
+    """Returns what TensorFlow's function takes for this worker's value."""
     value = initial_value() if callable(initial_value) else initial_value
     if isinstance(value, CheckpointInitialValue):
         value = value.wrapped_value

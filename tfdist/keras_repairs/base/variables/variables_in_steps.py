@@ -24,7 +24,7 @@ Result = TypeVar("Result")
 
 
 def outside_of_replicas(function: Callable[[], Result]) -> Result:
-    """What `function` returns: in a replica it runs eagerly in the scope of the strategy, elsewhere as it is.
+    """Returns what `function` returns: in a replica it runs eagerly in the scope of the strategy, elsewhere as it is.
 
     In a thread of its own, as TensorFlow keeps graph and strategy for each. All workers trace the same steps, so they
     come here in the same order, where a first value is that of the chief.

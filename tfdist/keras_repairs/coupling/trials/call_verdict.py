@@ -1,4 +1,4 @@
-"""What a trial of a layer's or model's call shows: its results on a whole batch, compared with those on the parts."""
+"""The verdict of a trial of a layer's or model's call: results on a whole batch, compared with those on the parts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tfdist.text import safe_str
 
 @dataclass(frozen=True)
 class CallVerdict:
-    """What a trial has shown of a layer or model.
+    """The verdict of a trial on a layer or model.
 
     Attributes:
         reason: Why it has to be called with the rows of all replicas, as half a sentence; empty where it has not.
@@ -32,7 +32,7 @@ class CallVerdict:
 
 @dataclass(frozen=True)
 class CallResults:
-    """What a call has done.
+    """The results of a call: what it has done.
 
     Attributes:
         outputs: Of `output_values`.

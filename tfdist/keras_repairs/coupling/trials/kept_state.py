@@ -1,4 +1,4 @@
-"""What the user's objects hold beside variables of Keras, as it was before they were tried out.
+"""Restores what the user's objects hold beside variables of Keras, as it was before they were tried out.
 
 A layer may count its calls, keep a queue of what it has seen, or assign to a `tf.Variable`. Its attributes are looked
 through, and what they hold: lists, dicts, sets, arrays, generators of random numbers, objects of the user's classes,
@@ -40,7 +40,7 @@ _OF_KERAS = keras.layers.Layer | keras.losses.Loss | keras.metrics.Metric | kera
 
 
 _WRAPPED = ("fn", "_fn", "function")
-"""Where losses, metrics and layers of Keras's keep a function of the user's."""
+"""The attributes in which losses, metrics and layers of Keras's keep a function of the user's."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class VariableValues:
     variables: Sequence[tf.Variable]
 
     def read(self) -> list[tf.Tensor]:
-        """What they are now."""
+        """Returns what they are now."""
         return [tf.raw_ops.ReadVariableOp(resource=copy.handle, dtype=copy.dtype) for copy in self._all_copies()]
 
     def write(self, state: Sequence[tf.Tensor]) -> None:
@@ -133,7 +133,7 @@ class KeptState:
 
 
 def _restore_of(value: Any) -> Restore | None:
-    """What restores a value that can change in its place; None where none can."""
+    """Returns what restores a value that can change in its place; None where none can."""
     if isinstance(value, list | deque | set | dict):
         return _of_container(value)
     if isinstance(value, np.ndarray):
@@ -202,7 +202,7 @@ def _of_generator(generator: Any) -> Restore:
 
 
 def _state_of(generator: Any) -> tuple[Callable[[], Any], Callable[[Any], None]]:
-    """What reads the state of a generator, and what writes it."""
+    """Returns what reads the state of a generator, and what writes it."""
     if isinstance(generator, np.random.Generator):
         bits = generator.bit_generator
         return lambda: bits.state, lambda state: setattr(bits, "state", state)
@@ -227,7 +227,7 @@ def _cells(function: types.FunctionType) -> list[types.CellType]:
 
 
 def _globals(function: types.FunctionType) -> list[Any]:
-    """What the names of its module that a user's function uses stand for, without modules and classes."""
+    """Returns what the names of its module that a user's function uses stand for, without modules and classes."""
     if not is_of_user(function):
         return []
     values = [function.__globals__[name] for name in sorted(names_in(function.__code__) & function.__globals__.keys())]
@@ -290,7 +290,7 @@ def own_attributes(owner: Any) -> dict[str, Any]:
 
 @functools.cache
 def _attributes_of_keras() -> frozenset[str]:
-    """What Keras keeps in its layers, losses, metrics and optimizers."""
+    """Returns what Keras keeps in its layers, losses, metrics and optimizers."""
     kinds = (keras.layers.Layer, keras.Model, keras.losses.Loss, keras.metrics.Metric)
     found = {name for kind in kinds for name in vars(kind(name="bare"))}
     for kind in keras.optimizers.Optimizer.__mro__:
@@ -301,7 +301,8 @@ def _attributes_of_keras() -> frozenset[str]:
 
 
 def is_of_user(what: Any) -> bool:
-    """Whether a class or function is neither Keras's nor of a library that is no layer of its own, nor Python's."""
+    """Returns whether a class or function is neither Keras's nor of a library that is no layer of its own, nor
+    Python's."""
     module = getattr(what, "__module__", None) or ""
     package = module.partition(".")[0]
     if package in ("keras", "tensorflow", "tfdist", "builtins") or package in sys.stdlib_module_names - {"queue"}:

@@ -1,4 +1,4 @@
-"""What the user's objects keep of a step for a while, as a model's `call` does: each replica has its own.
+"""Gives each replica its own of what the user's objects keep of a step for a while, as a model's `call` does.
 
 The replicas of a process are threads that share all objects of Python, and take turns where they meet. What one of them
 has kept on an object, the next one has replaced when its turn comes again: it would go on with the features of another
@@ -47,7 +47,7 @@ def merge_call(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class KeptTensors:
-    """What a model and what it holds keep of a step: tensors and numbers, in attributes, lists and dicts.
+    """The tensors and numbers that a model and what it holds keep of a step, in attributes, lists and dicts.
 
     Args:
         root: A model, or another object of the user's. Objects of the user's classes are looked through.
@@ -63,7 +63,7 @@ class KeptTensors:
         return [layer for layer in self._root._flatten_layers() if is_of_user(type(layer))]
 
     def read(self) -> list[_Kept]:
-        """What the objects keep now."""
+        """Returns what the objects keep now."""
         found: list[_Kept] = []
         seen: dict[int, Any] = {}
         waiting = list(self._owners)
@@ -147,14 +147,15 @@ def _is_built(value: Any) -> bool:
 
 
 def _is_of_step(value: Any) -> bool:
-    """Whether a step may have left it: None, tensors, numbers, and what holds nothing else. Not layers and the like."""
+    """Returns whether a step may have left it: None, tensors, numbers, and what holds nothing else. Not layers and the
+    like."""
     if isinstance(value, dict | list | tuple):
         return len(value) <= _MANY and all(map(_is_of_step, value.values() if isinstance(value, dict) else value))
     return value is None or isinstance(value, _TENSORS | int | float) and not isinstance(value, bool)
 
 
 def _has_tensors(value: Any) -> bool:
-    """Whether it is a tensor, or holds nothing but what a step may have left, and tensors among it."""
+    """Returns whether it is a tensor, or holds nothing but what a step may have left, and tensors among it."""
     if isinstance(value, dict | list | tuple):
         items = value.values() if isinstance(value, dict) else value
         return _is_of_step(value) and any(map(_has_tensors, items))

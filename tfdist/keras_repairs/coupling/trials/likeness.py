@@ -1,4 +1,4 @@
-"""Whether two objects of the user's are alike, so that a trial of one shows what one of the other would show.
+"""Decides whether two objects of the user's are alike, so that a trial of one shows what one of the other would show.
 
 A search for hyperparameters, a cross-validation or a loop over losses compiles the same metrics again and again.
 """
@@ -31,7 +31,7 @@ class _NotComparable(ValueError):
 
 
 def likeness_of(metric: keras.metrics.Metric) -> Hashable | None:
-    """What a metric computes by, but for its name and the values of its variables.
+    """Returns what a metric computes by, but for its name and the values of its variables.
 
     Its class with its code and its attributes, and what they hold: numbers, texts, containers and small arrays of them,
     functions with what they close over and the globals that they read, other metrics.
@@ -110,7 +110,7 @@ class _Comparison:
 
 
 def _contents(function: types.FunctionType) -> Iterator[Any]:
-    """What a function closes over."""
+    """Yields what a function closes over."""
     for cell in function.__closure__ or ():
         try:
             yield cell.cell_contents

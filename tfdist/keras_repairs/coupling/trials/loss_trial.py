@@ -28,7 +28,7 @@ from tfdist.text import safe_str
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a trial has shown.
+    """The result of a trial.
 
     Attributes:
         kind: What the values of a loss are; None where they depend on the other samples of the batch, or may do so.
@@ -77,7 +77,7 @@ def _verdict(loss: keras.losses.Loss, y_true: Any, y_pred: Any) -> Verdict:
 def _kinds_of_ignored_labels(
     loss: keras.losses.Loss, kept: KeptState, y_true: Any, y_pred: Any, draw: int
 ) -> set[Kind]:
-    """What values may be where some labels are such as functions leave out, and the loss takes them."""
+    """Returns what values may be where some labels are such as functions leave out, and the loss takes them."""
     possible = set(Kind)
     true, pred = made_up_labels.drawn(y_true, y_pred, draw)
     for label in made_up_labels.IGNORED:
@@ -111,7 +111,7 @@ def _kinds(loss: keras.losses.Loss, kept: KeptState, true: Any, pred: Any) -> se
 
 
 def _have_same_state(one: _Values, other: _Values) -> bool:
-    """Whether a part of the batch has assigned the same to variables as all of it."""
+    """Returns whether a part of the batch has assigned the same to variables as all of it."""
     if len(one.state) != len(other.state):
         return False
     return all(is_same(a, b, tolerance=0.0) for a, b in zip(one.state, other.state, strict=True))

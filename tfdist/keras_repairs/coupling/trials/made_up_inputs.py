@@ -76,7 +76,7 @@ class Inputs:
 
 
 class Numbers(enum.Enum):
-    """Which floating-point numbers are made up."""
+    """The kind of floating-point numbers that are made up."""
 
     NORMAL = "of any sign, about 1"
     LARGE = "of any sign, about 10"
@@ -134,7 +134,7 @@ def _values(dtype: tf.DType, sizes: list[int], generator: np.random.Generator, n
 
 
 def is_of_samples(leaf: Any) -> bool:
-    """Whether the first dimension of a tensor is that of the samples, in a step or in a trial."""
+    """Returns whether the first dimension of a tensor is that of the samples, in a step or in a trial."""
     if leaf.shape.rank in (None, 0):
         return False
     step = current_step()

@@ -53,7 +53,7 @@ def ignoring(y_true: Any, label: float) -> Any:
 
 
 def holds(dtype: np.dtype[Any], label: float) -> bool:
-    """Whether numbers of a dtype can be `label`."""
+    """Returns whether numbers of a dtype can be `label`."""
     if dtype.kind not in "iu":
         return dtype.kind == "f"
     return not math.isnan(label) and np.iinfo(dtype).min <= label <= np.iinfo(dtype).max

@@ -75,7 +75,7 @@ def _run(model: keras.Model, call: Function, inputs: Inputs) -> OneAndTwo[CallRe
 
 
 def _has_numbers(value: Any) -> bool:
-    """Whether something can be learned of an output: not if none of it is a number."""
+    """Returns whether something can be learned of an output: not if none of it is a number."""
     if not isinstance(value, np.ndarray) or value.dtype.kind != "f" or not value.size:
         return True
     return bool(np.isfinite(value).any())

@@ -1,4 +1,4 @@
-"""What code writes that is tried out: noted instead of written, and compared between one replica and two."""
+"""Notes what code writes that is tried out, instead of writing it, and compares it between one replica and two."""
 
 from __future__ import annotations
 

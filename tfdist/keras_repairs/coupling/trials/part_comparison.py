@@ -15,7 +15,7 @@ from tfdist.keras_repairs.base.loss_scope import Kind
 
 @dataclass(frozen=True)
 class Split:
-    """How a batch is cut in two.
+    """The cut of a batch in two.
 
     Attributes:
         rows: Rows of the whole batch.
@@ -51,7 +51,7 @@ TOLERANCE = 2e-5
 """Of the largest number: what rounding in float32 does. More is taken for the effect of other rows, which is safe."""
 
 _TOLERANCES = {"float16": 5e-3, "bfloat16": 4e-2}
-"""What rounding in 16 bits does."""
+"""The effect of rounding in 16 bits."""
 
 
 OF_NETWORKS = 50
@@ -66,7 +66,7 @@ _TOGETHER: dict[Kind, Callable[[Sequence[NDArray]], NDArray]] = {
 
 
 def kinds(whole: NDArray, parts: Sequence[NDArray], tolerance: float = TOLERANCE) -> set[Kind]:
-    """What `whole` may be, by the values of its parts; none where a row's depends on other rows.
+    """Returns what `whole` may be, by the values of its parts; none where a row's depends on other rows.
 
     A constant may be a mean, and zero a sum as well.
 
@@ -79,7 +79,7 @@ def kinds(whole: NDArray, parts: Sequence[NDArray], tolerance: float = TOLERANCE
 
 
 def tolerance_of(layer: Any) -> float:
-    """What rounding may do to the results of a layer, relative to the largest number."""
+    """Returns what rounding may do to the results of a layer, relative to the largest number."""
     dtypes = {part.compute_dtype for part in layer._flatten_layers()}
     return max((_TOLERANCES.get(dtype, TOLERANCE) for dtype in dtypes), default=TOLERANCE)
 
@@ -92,7 +92,7 @@ def comparable(leaf: Any) -> Any:
 
 
 def is_of_own_rows(whole: Any, parts: Sequence[Any], tolerance: float) -> bool:
-    """Whether an output of the whole batch is made of those of its parts, or the same for any part.
+    """Returns whether an output of the whole batch is made of those of its parts, or the same for any part.
 
     Args:
         whole: An array or a ragged tensor; anything else is not looked at.
@@ -135,7 +135,7 @@ def row_axis(whole: Sequence[int], parts: Sequence[Sequence[int]]) -> int | None
 
 
 def _is_joined(whole: tf.RaggedTensor, parts: Sequence[Any], tolerance: float) -> bool:
-    """Whether the rows of a ragged tensor are those of its parts, one part after the other."""
+    """Returns whether the rows of a ragged tensor are those of its parts, one part after the other."""
     if any(not isinstance(part, tf.RaggedTensor) or part.ragged_rank != whole.ragged_rank for part in parts):
         return False
     joined = tf.concat(parts, axis=0)
@@ -144,7 +144,7 @@ def _is_joined(whole: tf.RaggedTensor, parts: Sequence[Any], tolerance: float) -
 
 
 def gradient_is_that_of_parts(kind: Kind, whole: NDArray, parts: Sequence[NDArray]) -> bool:
-    """Whether the gradient by the rows of the whole batch is made of those by the rows of its parts.
+    """Returns whether the gradient by the rows of the whole batch is made of those by the rows of its parts.
 
     Args:
         kind: What the value is.
@@ -163,7 +163,7 @@ def _fits(kind: Kind, whole: NDArray, parts: Sequence[NDArray]) -> bool:
 
 
 def is_same(one: NDArray, other: NDArray, tolerance: float = TOLERANCE) -> bool:
-    """Whether two arrays are the same but for rounding."""
+    """Returns whether two arrays are the same but for rounding."""
     if one.shape != other.shape:
         return False
     if one.dtype.kind in "biuSUO":

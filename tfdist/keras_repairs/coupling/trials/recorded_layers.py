@@ -71,11 +71,11 @@ class Recording:
         return replaying_draws(self._draws, first, last - first, ROWS)
 
     def has_variable(self, variable: Any) -> bool:
-        """Whether a variable is one of a recorded layer, which assigns nothing on parts."""
+        """Returns whether a variable is one of a recorded layer, which assigns nothing on parts."""
         return id(variable) in self._variables
 
     def takes(self, layer: Any, decide: Callable[[], bool]) -> bool:
-        """Whether the calls of a layer are recorded, as was decided while it ran on the whole batch.
+        """Returns whether the calls of a layer are recorded, as was decided while it ran on the whole batch.
 
         By the sizes of a part another dimension might look like that of the rows.
 
@@ -123,7 +123,7 @@ class Recording:
         return tf.nest.pack_sequence_as(recorded.outputs, own)
 
     def _of_part(self, layer: Any, call: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        """What the layer returns for a part by itself, of which the sizes are of interest."""
+        """Returns what the layer returns for a part by itself, of which the sizes are of interest."""
         with changing(TRIAL_SCOPE, recording=None), ignoring_draws(), keras.StatelessScope():
             return tf.nest.flatten(call(layer, *args, **kwargs))
 
@@ -138,7 +138,7 @@ class Recording:
 
 
 def _may_have_rows_first_alone(leaf: Any) -> bool:
-    """Whether no other axis of a tensor than the first may be that of the rows, by its size."""
+    """Returns whether no other axis of a tensor than the first may be that of the rows, by its size."""
     return not isinstance(leaf, tf.Tensor) or all(size % ROWS for size in leaf.shape[1:])
 
 
@@ -150,5 +150,5 @@ def current_recording() -> Recording | None:
 
 
 def is_exact_by_itself(layer: Any) -> bool:
-    """Whether a layer of Keras takes rows by one another, which another repair makes exact."""
+    """Returns whether a layer of Keras takes rows by one another, which another repair makes exact."""
     return isinstance(layer, keras.layers.BatchNormalization)

@@ -68,12 +68,12 @@ class Assignments(keras.StatelessScope):
         return tf.stop_gradient(value) + (before - tf.stop_gradient(before))
 
     def assigned(self, variable: Any) -> tf.Tensor | None:
-        """What was assigned to a variable; None where nothing was."""
+        """Returns what was assigned to a variable; None where nothing was."""
         value: tf.Tensor | None = self.state_mapping.get(id(variable))
         return value
 
     def assigned_arrays(self, variables: Sequence[Any]) -> dict[str, NDArray]:
-        """What was assigned to some variables, by path, but for the seeds of random numbers."""
+        """Returns what was assigned to some variables, by path, but for the seeds of random numbers."""
         return {
             variable.path: np.asarray(value)
             for variable in variables
@@ -84,7 +84,7 @@ class Assignments(keras.StatelessScope):
 
 @dataclass(frozen=True)
 class OneAndTwo(Generic[Result]):
-    """What code gives on one replica and on two.
+    """The results of code on one replica and on two.
 
     Attributes:
         whole: Of the whole batch.
@@ -98,7 +98,7 @@ class OneAndTwo(Generic[Result]):
 
 
 def is_in_replica_trial() -> bool:
-    """Whether code is being tried out as on one replica and on two.
+    """Returns whether code is being tried out as on one replica and on two.
 
     BatchNormalization, which another repair makes exact, then takes the statistics that it has: those of five rows that
     are made up are such that a network of many layers would blow rounding up to what looks like another result.
@@ -150,13 +150,13 @@ def on_one_and_two(
 
 
 class _OwnState:
-    """What an emulated replica has for itself, as a real one has: values of variables, and tensors on objects."""
+    """An emulated replica's own state, as a real one has: values of variables, and tensors on objects."""
 
     def __init__(self, kept: KeptState) -> None:
         self._parts: tuple[OwnState, ...] = (kept.variable_values, *(KeptTensors(root) for root in kept.roots))
 
     def read(self) -> list[Any]:
-        """What it has now."""
+        """Returns what it has now."""
         return [part.read() for part in self._parts]
 
     def write(self, state: list[Any]) -> None:

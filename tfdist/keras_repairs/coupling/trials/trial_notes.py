@@ -1,4 +1,4 @@
-"""What is known of code that is tried out, and is noted of it where nothing is written, updated or applied."""
+"""The facts known of code that is tried out, and the notes on it where nothing is written, updated or applied."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tfdist.keras_repairs.coupling.trials.part_comparison import ROWS
 
 @dataclass(frozen=True)
 class Write:
-    """What was to be written at once.
+    """The values that were to be written at once.
 
     Attributes:
         what: By what, as the user calls it.
@@ -25,7 +25,7 @@ class Write:
 
 @dataclass(frozen=True)
 class Update:
-    """What an optimizer would have applied.
+    """The update that an optimizer would have applied.
 
     Attributes:
         optimizer: Its name.
@@ -40,7 +40,7 @@ class Update:
 
 @dataclass(frozen=True)
 class Reading:
-    """What a mean or a sum was updated with.
+    """The values with which a mean or a sum was updated.
 
     Attributes:
         metric: Its name.
@@ -62,7 +62,7 @@ class Reading:
 
 @dataclass
 class Capture:
-    """What was captured so far, in its order.
+    """The updates and readings that were captured so far, in their order.
 
     Attributes:
         scale: By how much gradients are larger than they are, so that code which clips them does.

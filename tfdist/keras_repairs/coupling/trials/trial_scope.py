@@ -1,4 +1,4 @@
-"""Where the user's code is tried out on made-up values, and leaves no trace."""
+"""Tries out the user's code on made-up values, without leaving a trace."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def on_batch(rows: int) -> contextlib.AbstractContextManager[None]:
 
 
 def rows_on_trial() -> int:
-    """How many rows the code that is tried out has: those of the whole batch, or of a part."""
+    """Returns how many rows the code that is tried out has: those of the whole batch, or of a part."""
     return TRIAL_SCOPE.get().rows
 
 
 def share_on_trial() -> float:
-    """Which part of the whole batch the code that is tried out has; 1 outside of trials."""
+    """Returns which part of the whole batch the code that is tried out has; 1 outside of trials."""
     scope = TRIAL_SCOPE.get()
     return scope.rows / scope.total
 

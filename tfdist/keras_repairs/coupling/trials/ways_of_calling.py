@@ -14,7 +14,7 @@ from tfdist.keras_repairs.coupling.trials.made_up_inputs import is_of_samples
 
 
 def way_of_calling(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, trains: bool) -> str:
-    """What decides how a layer computes, but for the values of its tensors, as one text.
+    """Returns what decides how a layer computes, but for the values of its tensors, as one text.
 
     The structure of its arguments; shapes, dtypes and masks of tensors; the values of what is no tensor, where it has a
     short one; whether it trains or is frozen; and its own switches, which are attributes that are bools or texts.

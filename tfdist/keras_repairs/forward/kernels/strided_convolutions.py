@@ -31,7 +31,8 @@ def filter_gradient(original: Function) -> Function:
 
 
 def _jumps(pixels: Any, filter_sizes: Any, strides: Sequence[int], padding: Any) -> bool:
-    """Whether it is the convolution of single pixels, with strides, on a CPU, and without a padding of its own."""
+    """Returns whether it is the convolution of single pixels, with strides, on a CPU, and without a padding of its
+    own."""
     if max(strides) == 1 or padding not in ("VALID", "SAME", b"VALID", b"SAME"):
         return False
     sizes = _static(filter_sizes)

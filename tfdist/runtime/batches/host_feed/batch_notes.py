@@ -1,4 +1,4 @@
-"""What the worker that draws says to those that read: messages of a socket that keeps them apart."""
+"""Messages from the worker that draws to those that read, over a socket that keeps them apart."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def encode(note: Note) -> bytes:
 
 @functools.lru_cache(_KEPT)
 def decode(message: bytes) -> Note:
-    """What a message says."""
+    """Returns what a message says."""
     said = json.loads(message)
     if isinstance(said, list):
         slot, largest, shapes = said

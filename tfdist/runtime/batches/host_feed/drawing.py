@@ -13,7 +13,7 @@ from tfdist.runtime.batches.host_feed.batch_notes import FailureNote
 from tfdist.runtime.batches.host_feed.batch_sender import BatchSender, ReadersLeft
 
 JOIN_SECONDS = 10.0
-"""How long the end of an iterator waits for a batch that is being made. TensorFlow's own waits without a bound."""
+"""Seconds that the end of an iterator waits for a batch that is being made. TensorFlow's own waits without a bound."""
 
 _log = logging.getLogger("tfdist")
 

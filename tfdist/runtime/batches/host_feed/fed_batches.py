@@ -174,7 +174,7 @@ def _failure_of(error: Exception) -> FailureNote:
 
 
 def _error_of(failure: FailureNote) -> Exception:
-    """What the error of the data is on every worker: TensorFlow's of the same kind and text."""
+    """Returns what the error of the data is on every worker: TensorFlow's of the same kind and text."""
     if failure.code is None:
         return DataError(f"The batches cannot be handed to the workers of this host: {failure.text}")
     return errors_impl.exception_type_from_error_code(failure.code)(None, None, failure.text)

@@ -59,7 +59,7 @@ class FeedChannel:
 
     @property
     def failure(self) -> Exception | None:
-        """Why the batches have ended before their end; None where they have not."""
+        """The error by which the batches have ended before their end; None where they have not."""
         return self._failure
 
     def next_piece(self) -> list[NDArray]:
@@ -139,7 +139,7 @@ class HostFeed:
 
     @property
     def draws(self) -> bool:
-        """Whether this worker draws for its host."""
+        """True if this worker draws for its host."""
         return self._worker == self.drawer
 
     @property
@@ -177,7 +177,7 @@ class HostFeed:
 
     @property
     def is_in_call(self) -> bool:
-        """Whether a `fit`, `evaluate` or `predict` is under way."""
+        """True if a `fit`, `evaluate` or `predict` is under way."""
         return self._calls > 0
 
     def from_drawer(self, content: bytes) -> bytes:

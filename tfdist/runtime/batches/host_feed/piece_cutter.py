@@ -12,7 +12,7 @@ from tfdist.order import batch_split
 
 
 def share_rows(arrays: Sequence[NDArray], has_rows: Sequence[bool]) -> bool:
-    """Whether those arrays that have rows of samples have as many."""
+    """Returns whether those arrays that have rows of samples have as many."""
     return len({len(array) for array, has in zip(arrays, has_rows, strict=True) if has}) <= 1
 
 

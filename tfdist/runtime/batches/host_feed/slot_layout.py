@@ -1,4 +1,4 @@
-"""Where the arrays of a batch lie in shared memory."""
+"""The layout of the arrays of a batch in shared memory."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def group_key(workers: tuple[int, ...], count: int) -> int:
 
 
 def is_pair(key: int) -> bool:
-    """Whether a key is that of a pair: what one worker sends to another."""
+    """Returns whether a key is that of a pair: what one worker sends to another."""
     return _PAIRS <= key < _PARTS
 
 

@@ -52,7 +52,7 @@ class KnownRows:
         return tf.constant(self._rows(flat)[root])
 
     def _rows(self, flat: tf.Tensor) -> list[np.ndarray]:
-        """What each worker says next."""
+        """Returns what each worker says next."""
         dtype = flat.dtype.as_numpy_dtype
         size = flat.shape[0] * flat.dtype.size
         parts = [content[self._read : self._read + size] for content in self._contents]

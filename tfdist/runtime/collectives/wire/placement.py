@@ -16,13 +16,14 @@ from tfdist.runtime.collectives.values import Leaf, Values
 from tfdist.runtime.collectives.wire.wire_dtypes import ON_DEVICES
 
 ANYWHERE = 0
-"""What a worker says that gives no values."""
+"""The placement that a worker tells where it gives no values."""
 
 _HOST = 1
 
 
 def is_ordered(*, async_op: bool) -> bool:
-    """Whether a call that is made now comes at its place in the one order of all that this process does on its device.
+    """Returns whether a call that is made now comes at its place in the one order of all that this process does on its
+    device.
 
     Args:
         async_op: Whether the call waits for nothing.
@@ -38,7 +39,7 @@ def is_ordered(*, async_op: bool) -> bool:
 
 
 def on_device(leaves: Sequence[Leaf], device: str) -> tuple[int, ...]:
-    """Which leaves an engine between devices can carry: in eager code those that lie on this worker's.
+    """Returns which leaves an engine between devices can carry: in eager code those that lie on this worker's.
 
     Args:
         leaves: Of a value.
@@ -52,7 +53,7 @@ def on_device(leaves: Sequence[Leaf], device: str) -> tuple[int, ...]:
 
 
 def said(places: Sequence[int]) -> int:
-    """What a worker tells the others of its leaves that can go from device to device, 32 bits."""
+    """Returns what a worker tells the others of its leaves that can go from device to device, 32 bits."""
     return zlib.crc32(json.dumps(list(places)).encode()) | 2 if places else _HOST
 
 
@@ -80,7 +81,7 @@ def _lies_on(tensor: tf.Tensor, device: str) -> bool:
 
 
 def _orders_operations(graph: tf.Graph) -> bool:
-    """Whether TensorFlow orders the operations with effects of a function, and of those around it.
+    """Returns whether TensorFlow orders the operations with effects of a function, and of those around it.
 
     It does not in the gradient of a function, whose tape is outside.
     """

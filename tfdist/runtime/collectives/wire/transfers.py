@@ -36,7 +36,7 @@ class Flat:
 
 
 def flats_of(call: Call, tensors: Sequence[tf.Tensor], workers: int, word: int = WORD) -> list[Flat]:
-    """What an engine is given for the tensors of a call; those without elements are left out.
+    """Returns what an engine is given for the tensors of a call; those without elements are left out.
 
     Args:
         call: The call.
@@ -105,7 +105,7 @@ def _run_primitive(
 
 
 def _parts(tensors: Sequence[tf.Tensor]) -> list[tuple[int, ...]]:
-    """Which tensors travel together: those of one dtype, up to a size, in the order of their first."""
+    """Returns which tensors travel together: those of one dtype, up to a size, in the order of their first."""
     parts: list[list[int]] = []
     open_parts: dict[tf.DType, tuple[list[int], int]] = {}
     for index, tensor in enumerate(tensors):

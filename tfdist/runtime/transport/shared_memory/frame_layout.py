@@ -1,4 +1,4 @@
-"""How the elements of some arrays lie in frames, one after another, so that small arrays share a frame."""
+"""The layout of arrays in frames: their elements lie one after another, so that small arrays share a frame."""
 
 from __future__ import annotations
 

@@ -21,19 +21,19 @@ SLOTS = 4
 before (see `array_exchange`)."""
 
 KINDS = 2
-"""What a worker writes: its own part of a frame, and its share of the result."""
+"""The number of kinds that a worker writes: its own part of a frame, and its share of the result."""
 
 _LABEL_BYTES = 4096
 
 _TICK = struct.Struct("<QI")
-"""What a worker tells the others: how many times it has told something, and the checksum of what it is in."""
+"""The message of a worker to the others: how many times it has told something, and the checksum of what it is in."""
 
 _MOST_SIZES = 8
 """Of those that a label names."""
 
 
 class Contract(NamedTuple):
-    """What all workers must have the same in an exchange.
+    """The contract of an exchange: what all workers must have the same in it.
 
     Attributes:
         label: What it is, in words.

@@ -1,4 +1,4 @@
-"""What the workers of a host tell one another about links between some of them, sorted by the part that it is about."""
+"""Messages between a host's workers about links between some of them, sorted by the part that they are about."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ENDED = "ended"
 
 
 class Message(NamedTuple):
-    """What another worker says.
+    """A message of another worker.
 
     Attributes:
         kind: What it is.
@@ -70,7 +70,7 @@ class LinkMailbox:
 
     @contextlib.contextmanager
     def box(self, part: str, workers: Sequence[int]) -> Iterator[Box]:
-        """What comes for a part of the workers, and that one of them ends meanwhile; one thread at a time has it.
+        """Yields what comes for a part of the workers, and that one ends meanwhile; one thread at a time has it.
 
         Raises:
             WorkerFailedError: One of them has ended.

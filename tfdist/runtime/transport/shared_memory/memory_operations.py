@@ -48,7 +48,7 @@ class MemoryOperations:
 
     @property
     def is_first(self) -> bool:
-        """Whether this is the first worker of its host."""
+        """True if this is the first worker of its host."""
         return self._rank == 0
 
     def close(self) -> None:

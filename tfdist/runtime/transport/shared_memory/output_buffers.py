@@ -15,10 +15,10 @@ _KEPT_FROM_BYTES = 64 << 10
 """Smaller arrays come from Python's own pools."""
 
 SPARE_BYTES = 64 << 20
-"""How much memory is kept at least that nobody holds."""
+"""The least number of bytes that are kept though nobody holds them."""
 
 SPARE_TIMES = 2
-"""How many times the most that was held at once is kept on top of that."""
+"""The multiple of the most memory held at once that is kept on top of that."""
 
 
 class OutputBuffers:
@@ -82,7 +82,7 @@ class _Buffer:
 
     @property
     def is_free(self) -> bool:
-        """Whether there is no array but its own: numpy makes each, and each part of one, hold the memory itself."""
+        """True if there is no array but its own: numpy makes each, and each part of one, hold the memory itself."""
         return sys.getrefcount(self._memory) == self._own_references
 
     def view(self, dtype: np.dtype) -> NDArray:

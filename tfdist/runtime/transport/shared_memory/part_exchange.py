@@ -22,7 +22,7 @@ from tfdist.runtime.transport.shared_memory.frame_layout import frames_of
 from tfdist.runtime.transport.shared_memory.host_mesh import HostMesh, contract_of
 
 Bounds = Sequence[int]
-"""Where the workers' parts of an array begin, in their order, and where the last one ends."""
+"""The bounds of the workers' parts of an array: where each begins, in their order, and where the last one ends."""
 
 
 def sum_parts(mesh: HostMesh, arrays: Sequence[NDArray], bounds: Sequence[Bounds], totals: Sequence[NDArray]) -> None:

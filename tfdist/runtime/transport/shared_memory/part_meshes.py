@@ -103,7 +103,7 @@ class PartMeshes:
 
 
 def _next(box: Box, workers: Sequence[int]) -> Message:
-    """What comes next; the worker's watchdog bounds the waiting."""
+    """Returns what comes next; the worker's watchdog bounds the waiting."""
     message = box.get()
     if message.kind == ENDED:
         raise has_ended(int(message.text), workers)

@@ -1,4 +1,4 @@
-"""What the workers of one host share."""
+"""Memory that the workers of one host share."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class SharedMemorySums:
         self._operations = operations
 
     def takes(self, tensor: tf.Tensor | tf.IndexedSlices) -> bool:
-        """Whether it sums this tensor."""
+        """Returns whether it sums this tensor."""
         return tensor.dtype in _SUMMED
 
     def sum(
@@ -87,7 +87,7 @@ class HostSums:
         self._ring = Ring(hosts, of_hosts=True)
 
     def takes(self, tensor: tf.Tensor | tf.IndexedSlices) -> bool:
-        """Whether it sums this tensor here."""
+        """Returns whether it sums this tensor here."""
         return isinstance(tensor, tf.Tensor) and tensor.dtype in _SUMMED and not tf.executing_eagerly()
 
     def sum(self, tensors: Sequence[tf.Tensor], sent_as: tf.DType | None = None) -> list[tf.Tensor]:

@@ -17,7 +17,7 @@ from tfdist.training.model_outputs.step_outputs import named_outputs, names_of
 
 @dataclass(frozen=True)
 class LabelledSamples:
-    """What the outputs of some samples are to be.
+    """Samples with labels: what their outputs are to be.
 
     Attributes:
         serving: The model, compiled.

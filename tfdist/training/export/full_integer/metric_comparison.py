@@ -1,4 +1,4 @@
-"""How much worse an artefact is than Keras, by the metrics of the model."""
+"""Measures how much worse an artefact is than Keras, by the metrics of the model."""
 
 from __future__ import annotations
 

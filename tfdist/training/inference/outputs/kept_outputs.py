@@ -37,7 +37,7 @@ class KeptFile:
 
 @dataclass(frozen=True)
 class KeptOutputs:
-    """What a folder has.
+    """The outputs that a folder has.
 
     Attributes:
         samples: Samples of all files.
@@ -124,7 +124,7 @@ class KeptOutputs:
 
 
 def identity(section: SourceConfig | Mapping[str, Any]) -> dict[str, Any]:
-    """What says, besides the fingerprint of its files, which data a section describes, in JSON's types."""
+    """Returns what says, besides the fingerprint of its files, which data a section describes, in JSON's types."""
     entries = section if isinstance(section, Mapping) else vars(section)
     return {key: entries[key] for key in _IDENTIFYING if key in entries}
 

@@ -22,7 +22,7 @@ _MODULES: Mapping[str, str] = MappingProxyType(
 
 
 class OutputFormat(Protocol):
-    """What the module of a format must have."""
+    """The interface that the module of a format must have."""
 
     def check(self, columns: Sequence[OutputColumn]) -> None:
         """Checks, after the first step, that these outputs can be written.
@@ -46,7 +46,7 @@ class OutputFormat(Protocol):
         """
 
     def notes(self, path: Path, columns: Sequence[OutputColumn]) -> list[str]:
-        """What a user has to know of the file `path`, a text each."""
+        """Returns what a user has to know of the file `path`, a text each."""
 
 
 def output_format(name: str) -> OutputFormat:

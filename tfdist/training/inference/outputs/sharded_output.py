@@ -15,7 +15,7 @@ from tfdist.training.inference.outputs.tfrecord_output import records
 from tfdist.training.model_outputs.output_columns import OutputColumn
 
 SHARD_BYTES = 128 << 20
-"""What a file has where nothing says how many there are, about."""
+"""Bytes of a file, about, where nothing says how many files there are."""
 
 _TEXT_BYTES = 64
 _RECORD_BYTES = 64
@@ -23,7 +23,7 @@ _RECORD_BYTES = 64
 
 
 def shard_count(columns: Sequence[OutputColumn], samples: int) -> int:
-    """How many files predictions become where a user does not say it."""
+    """Returns how many files predictions become where a user does not say it."""
     values = sum(
         column.size * (_TEXT_BYTES if column.is_text else np.dtype(column.dtype).itemsize) for column in columns
     )

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tfdist.training.quantization.calibrated.rounding_groups import RoundedKernel, group_parameters, nearest_levels
 
 DAMPING = 0.01
-"""What is added to the diagonal of the Hessian, as a share of its mean."""
+"""The number that is added to the diagonal of the Hessian, as a share of its mean."""
 
 _BLOCK = 128
 

@@ -17,7 +17,7 @@ from tfdist.keras_repairs.base.replica_step import is_tried_out
 from tfdist.keras_repairs.loop.predictions import taking_predictions
 
 MOST_BYTES = 1 << 30
-"""How much memory moments may take at once; those of more layers are measured in several passes."""
+"""Bytes of memory that moments may take at once; those of more layers are measured in several passes."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Which layers have a kernel that Keras keeps as a matrix of inputs and outputs once GPTQ or AWQ has quantized it."""
+"""The layers with a kernel that Keras keeps as a matrix of inputs and outputs once GPTQ or AWQ has quantized it."""
 
 from __future__ import annotations
 
@@ -43,12 +43,13 @@ def layout_of(layer: keras.layers.Layer) -> KernelLayout | None:
 
 
 def takes_rank_for_shape(layer: keras.layers.Layer) -> bool:
-    """Whether Keras 3.15 raises a TypeError where it quantizes a layer: an EinsumDense with `...` in its equation."""
+    """Returns whether Keras 3.15 raises a TypeError where it quantizes a layer: an EinsumDense with `...` in its
+    equation."""
     return isinstance(layer, keras.layers.EinsumDense) and "..." in layer.equation
 
 
 def _summed_axes(equation: str) -> int | None:
-    """How many axes of the kernel are summed over: the first ones, in the order of the input's last ones."""
+    """Returns how many axes of the kernel are summed over: the first ones, in the order of the input's last ones."""
     operands, _, output = equation.replace(" ", "").partition("->")
     inputs, _, kernel = operands.partition(",")
     summed = [letter for letter in kernel if letter not in output]
@@ -58,7 +59,7 @@ def _summed_axes(equation: str) -> int | None:
 
 
 def _axes_of_keras(shape: Sequence[int]) -> int | None:
-    """How many axes Keras takes for those of the inputs: of three it goes by where the largest is."""
+    """Returns how many axes Keras takes for those of the inputs: of three it goes by where the largest is."""
     if len(shape) == 2:
         return 1
     return None if len(shape) != 3 else 1 if shape[0] == max(shape) else 2

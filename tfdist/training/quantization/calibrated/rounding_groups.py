@@ -27,7 +27,7 @@ class RoundedKernel:
     input_scales: NDArray | None = None
 
     def weights(self) -> NDArray:
-        """What it computes with, float64 [outputs, inputs]."""
+        """Returns what it computes with, float64 [outputs, inputs]."""
         zeros, scales = self.zeros.astype(float)[:, self.groups], self.scales.astype(float)[:, self.groups]
         weights = (self.levels - zeros) * scales
         return weights if self.input_scales is None else weights / self.input_scales.astype(float)
@@ -73,7 +73,7 @@ def round_to_nearest(weights: NDArray, bits: int, group_size: int) -> RoundedKer
 
 
 def output_error(weights: NDArray, rounded: NDArray, gram: NDArray) -> float:
-    """How far outputs of rounded weights are from those of the weights: the mean sum of squares of a sample.
+    """Returns how far outputs of rounded weights are from those of the weights: the mean sum of squares of a sample.
 
     Args:
         weights: [outputs, inputs].

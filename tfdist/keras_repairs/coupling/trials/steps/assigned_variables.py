@@ -1,4 +1,4 @@
-"""What the user's steps leave in variables, but for those of metrics and of random numbers."""
+"""The values that the user's steps leave in variables, but for those of metrics and of random numbers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LATE_COUNT = 1_000_000
 
 @dataclass(frozen=True)
 class Assigned:
-    """What a step has left in a variable.
+    """The value that a step has left in a variable.
 
     Attributes:
         name: Of the variable.
@@ -86,7 +86,7 @@ class Before:
                 variable.assign(late)
 
     def assigned(self, scope: Assignments) -> dict[int, Assigned]:
-        """What a step has left in variables, by their ids.
+        """Returns what a step has left in variables, by their ids.
 
         Args:
             scope: What it has assigned to those of Keras.
@@ -128,7 +128,7 @@ def _late(value: NDArray) -> NDArray | None:
 def of_assigned(
     whole: Mapping[int, Assigned], parts: Sequence[Mapping[int, Assigned]], tolerance: float
 ) -> StepVerdict | None:
-    """What is wrong with what a step leaves in variables; None where nothing is.
+    """Returns what is wrong with what a step leaves in variables; None where nothing is.
 
     Args:
         whole: On one replica, by the variable's id.

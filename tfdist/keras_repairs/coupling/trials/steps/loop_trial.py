@@ -37,7 +37,7 @@ class LoopTrial:
 
     @property
     def is_built(self) -> bool:
-        """Whether it makes no more variables, which must not happen in a trial, as far as can be seen."""
+        """True if it makes no more variables, which must not happen in a trial, as far as can be seen."""
         layers = [value for value in self._kept.values if isinstance(value, keras.layers.Layer)]
         return bool(layers) and all(layer.built for layer in layers)
 

@@ -106,5 +106,5 @@ def _compared(results: OneAndTwo[_Results], tolerance: float) -> StepVerdict:
 
 
 def _has_rows(value: np.ndarray, of_parts: Sequence[Any]) -> bool:
-    """Whether a value that is computed from all rows has as many as they, whose parts have fewer."""
+    """Returns whether a value that is computed from all rows has as many as they, whose parts have fewer."""
     return value.ndim > 0 and all(len(part) < len(value) for part in of_parts)

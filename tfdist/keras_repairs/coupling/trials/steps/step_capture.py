@@ -1,4 +1,4 @@
-"""What a step that is tried out would give to optimizers and to the means and sums of Keras's metrics."""
+"""Captures what a step that is tried out would give to optimizers and to the means and sums of Keras's metrics."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _Slices: TypeAlias = tuple[NDArray | None, NDArray]
 
 @dataclass(frozen=True)
 class StepResults:
-    """What a step has done, in its order.
+    """The results of a step: what it has done, in its order.
 
     Attributes:
         updates: What optimizers get.
@@ -49,7 +49,7 @@ class StepResults:
 def compared(
     results: OneAndTwo[StepResults], tolerance: float, *, split: Split, mode: Mode = _AS_IT_IS
 ) -> StepVerdict | None:
-    """What a step shows of itself; None where it shows nothing.
+    """Returns what a step shows of itself; None where it shows nothing.
 
     Args:
         results: Of one replica and of two.
@@ -85,7 +85,7 @@ def compared(
 
 
 def known_updates(results: OneAndTwo[StepResults]) -> dict[int, list[KnownUpdate]]:
-    """What is found of the updates of means and sums, by the metric's id, in their order."""
+    """Returns what is found of the updates of means and sums, by the metric's id, in their order."""
     found: dict[int, list[KnownUpdate]] = {}
     for whole, *parts in zip(results.whole.readings, *(part.readings for part in results.parts), strict=True):
         if any(part.is_of_all for part in parts):
@@ -97,7 +97,7 @@ def known_updates(results: OneAndTwo[StepResults]) -> dict[int, list[KnownUpdate
 
 
 def _have_same_weight(whole: Reading, parts: Sequence[Reading]) -> bool:
-    """Whether the weight of an update is the same for all samples as for a part of them."""
+    """Returns whether the weight of an update is the same for all samples as for a part of them."""
     if whole.weight is None or any(part.weight is None for part in parts):
         return all(part.weight is whole.weight for part in parts)
     return all(np.array_equal(np.asarray(part.weight), np.asarray(whole.weight)) for part in parts)
@@ -106,7 +106,7 @@ def _have_same_weight(whole: Reading, parts: Sequence[Reading]) -> bool:
 def _of_gradients(
     whole: Update, parts: Sequence[Update], tolerance: float, split: Split, *, are_sums: bool
 ) -> Cause | None:
-    """What the gradients of a step are; None where they are zero or no numbers.
+    """Returns what the gradients of a step are; None where they are zero or no numbers.
 
     Where they are sums over the replicas already, each replica has those of the whole batch.
     """
@@ -136,7 +136,8 @@ def _of_sums(whole: Sequence[_Slices], part: Sequence[_Slices], tolerance: float
 
 
 def gradients_are_means(whole: Update, parts: Sequence[Update], tolerance: float, split: Split) -> bool:
-    """Whether the gradients of the whole batch are the mean of those of its parts, by their rows, and not their sum.
+    """Returns whether the gradients of the whole batch are the mean of those of its parts, by their rows, and not their
+    sum.
 
     Gradients that are the same of any samples show nothing.
     """
@@ -179,7 +180,8 @@ def _is_same_gradient(one: _Slices, other: _Slices, tolerance: float) -> bool:
 
 
 def _of_reading(whole: Reading, parts: Sequence[Reading], tolerance: float, split: Split) -> Cause:
-    """What a mean or a sum is updated with: a scalar is to be a mean, and anything else to count as on one replica."""
+    """Returns what a mean or a sum is updated with: a scalar is to be a mean, and anything else to count as on one
+    replica."""
     if any(part.is_of_all for part in parts):
         values = _as_float64(whole.values)
         same = all(is_same(values, _as_float64(part.values), tolerance) for part in parts)
@@ -196,7 +198,7 @@ def _of_reading(whole: Reading, parts: Sequence[Reading], tolerance: float, spli
 
 
 def _total(values: Any, weight: Any) -> NDArray:
-    """What a mean adds to its total and to its count, of all samples together."""
+    """Returns what a mean adds to its total and to its count, of all samples together."""
     values = _as_float64(values)
     weight = np.ones(()) if weight is None else _as_float64(weight)
     weight = weight.reshape(weight.shape + (1,) * (values.ndim - weight.ndim))

@@ -50,7 +50,7 @@ _MAY_BE_OTHERWISE = (Cause.SUM, Cause.COUPLED, Cause.ASSIGNED)
 
 @dataclass(frozen=True)
 class _Draw:
-    """What a step is tried out with.
+    """The inputs and settings with which a step is tried out.
 
     Attributes:
         inputs: Its data.

@@ -1,4 +1,4 @@
-"""What a trial has found of a step of the user's."""
+"""The verdict of a trial on a step of the user's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tfdist.text import safe_str
 
 
 class Cause(enum.Enum):
-    """What a trial has found."""
+    """The finding of a trial."""
 
     EXACT = "as on one replica"
     SUM = "a sum over the samples"
@@ -26,7 +26,7 @@ class Cause(enum.Enum):
 
 @dataclass(frozen=True)
 class StepVerdict:
-    """What a trial has shown of a step.
+    """The verdict of a trial on a step.
 
     Attributes:
         cause: What is found of it.
