@@ -1,8 +1,7 @@
 """Transport of values between replicas and workers.
 
 - `replica_sums`: sums over the replicas inside of a step, between CPU workers over `shared_memory/` on one host and
-  over `ring_all_reduce` between hosts; `tensor_groups` says which tensors travel together; `compiled_sums`: those of
-  a step that XLA compiles
+  over `ring_all_reduce` between hosts; `compiled_sums`: those of a step that XLA compiles
 - `part_sums`: sums of which each worker gets a part, and tensors put together of the workers' parts;
   `shard_groups`: with whom a worker does that; `text_tensors`: texts as bytes
 - `row_exchange`: rows of which each worker gives any number to each other one

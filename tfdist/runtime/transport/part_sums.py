@@ -19,11 +19,11 @@ import tensorflow as tf
 from tfdist.runtime.collectives.wire.engine import Channel
 from tfdist.runtime.collectives.wire.tensorflow_engine import TensorFlowEngine
 from tfdist.runtime.strategy_settings import StrategySettings, settings_of, shares_of
+from tfdist.runtime.tensor_buckets import buckets_last_first
 from tfdist.runtime.transport import shard_groups
 from tfdist.runtime.transport.compiled_sums import CompiledSums
 from tfdist.runtime.transport.replica_sums import compression, sum_over_replicas
 from tfdist.runtime.transport.ring_all_reduce import Ring
-from tfdist.runtime.transport.tensor_groups import last_first
 from tfdist.runtime.transport.worker_lane import channel_of
 from tfdist.runtime.workers import worker_count
 from tfdist.sharding.cut import Cut
@@ -172,7 +172,7 @@ def _sum_in_group(settings: StrategySettings) -> Group | None:
 def _in_groups(tensors: Sequence[tf.Tensor], cuts: Sequence[Cut], exchange: Group) -> list[tf.Tensor]:
     results = list(tensors)
     # By the sizes of the wholes, which are the same on all workers.
-    for group in last_first([_Sized(tensor.dtype, cut) for tensor, cut in zip(tensors, cuts, strict=True)]):
+    for group in buckets_last_first([_Sized(tensor.dtype, cut) for tensor, cut in zip(tensors, cuts, strict=True)]):
         exchanged = exchange([tensors[i] for i in group], [cuts[i] for i in group])
         for i, result in zip(group, exchanged, strict=True):
             results[i] = result
@@ -180,7 +180,7 @@ def _in_groups(tensors: Sequence[tf.Tensor], cuts: Sequence[Cut], exchange: Grou
 
 
 class _Sized:
-    """A stand-in for a tensor that no worker has whole, with what `last_first` asks of a tensor."""
+    """A stand-in for a tensor that no worker has whole, with what `buckets_last_first` asks of a tensor."""
 
     def __init__(self, dtype: tf.DType, cut: Cut) -> None:
         self.dtype = dtype

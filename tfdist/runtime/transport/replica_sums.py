@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from tfdist.runtime.collectives.wire.tensorflow_engine import TensorFlowEngine
 from tfdist.runtime.strategy_settings import settings_of
+from tfdist.runtime.tensor_buckets import by_dtype
 from tfdist.runtime.transport.emulated_replicas import emulated_replica
-from tfdist.runtime.transport.tensor_groups import by_dtype
 from tfdist.runtime.transport.worker_lane import channel_of
 
 

@@ -1,4 +1,4 @@
-"""Sums tensors over workers in collectives of a size that suits the network: small ones joined, large ones subdivided.
+"""Sums tensors over workers in collectives of a size that suits the network: small ones in buckets, large ones cut.
 
 For RING over gRPC alone, with one device a worker; NCCL takes TensorFlow's own path. TensorFlow runs collectives one
 after another, in the order in which they were traced.
@@ -13,10 +13,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from tfdist.runtime.transport.tensor_groups import by_dtype, joined
-
-JOINED_BYTES = 2 << 20
-"""Smaller tensors share a collective, up to this size; a larger one has its own, without a copy."""
+from tfdist.runtime.tensor_buckets import BUCKET_BYTES, buckets_of, by_dtype
 
 _SUBDIVISIONS = 64
 """Rings at most that TensorFlow runs at once over one tensor, in chunks of up to 4 MiB; by default it runs two."""
@@ -74,18 +71,18 @@ class Ring:
         if any(tensor.shape.num_elements() is None for tensor in tensors):
             totals = [self._reduce(tensor) for tensor in flat]
         else:
-            totals = self._sum_in_groups(flat)
+            totals = self._sum_in_buckets(flat)
         return [tf.reshape(total, tf.shape(tensor)) for total, tensor in zip(totals, tensors, strict=True)]
 
-    def _sum_in_groups(self, flat: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    def _sum_in_buckets(self, flat: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         totals: list[tf.Tensor] = []
         sizes = [tensor.shape[0] for tensor in flat]
-        for group in joined(sizes, JOINED_BYTES // flat[0].dtype.size):
-            if len(group) > 1:
-                together = self._reduce(tf.concat([flat[i] for i in group], 0))
-                totals += tf.split(together, [sizes[i] for i in group])
+        for bucket in buckets_of(sizes, BUCKET_BYTES // flat[0].dtype.size):
+            if len(bucket) > 1:
+                together = self._reduce(tf.concat([flat[i] for i in bucket], 0))
+                totals += tf.split(together, [sizes[i] for i in bucket])
             else:
-                totals.append(self._reduce(flat[group[0]]))
+                totals.append(self._reduce(flat[bucket[0]]))
         return totals
 
     def _reduce(self, tensor: tf.Tensor) -> tf.Tensor:

@@ -33,7 +33,7 @@ def test_neighbours_share_a_collective_up_to_the_limit(
         return 2 * input
 
     monkeypatch.setattr(tf.raw_ops, "CollectiveReduceV2", doubling)
-    monkeypatch.setattr(ring_all_reduce, "JOINED_BYTES", 10 * tf.float32.size)
+    monkeypatch.setattr(ring_all_reduce, "BUCKET_BYTES", 10 * tf.float32.size)
     values = [np.full((size, 1), place, "f4") for place, size in enumerate(sizes)]
     totals = tf.function(lambda: Ring(2).sum([tf.constant(value) for value in values]))()
     assert summed == collectives

@@ -17,9 +17,7 @@ from tfdist.runtime.collectives.wire.wire_dtypes import (
     to_bits,
     to_numbers,
 )
-
-JOINED_BYTES = 2 << 20
-"""Tensors of one dtype share a flat one up to this size; a larger one goes alone, without a copy."""
+from tfdist.runtime.tensor_buckets import BUCKET_BYTES
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ def flats_of(call: Call, tensors: Sequence[tf.Tensor], workers: int, word: int =
     rows = workers if call.is_cut else 1
     return [
         Flat(indices, _to_wire(call, _joined([tensors[index] for index in indices], rows), word))
-        for indices in _parts(tensors)
+        for indices in _buckets(tensors)
     ]
 
 
@@ -104,23 +102,23 @@ def _run_primitive(
             return engine.broadcast(flat, workers.index(call.root), channel)
 
 
-def _parts(tensors: Sequence[tf.Tensor]) -> list[tuple[int, ...]]:
-    """Returns which tensors travel together: those of one dtype, up to a size, in the order of their first."""
-    parts: list[list[int]] = []
-    open_parts: dict[tf.DType, tuple[list[int], int]] = {}
+def _buckets(tensors: Sequence[tf.Tensor]) -> list[tuple[int, ...]]:
+    """Returns which tensors share a bucket: those of one dtype, up to a size, in the order of their first."""
+    buckets: list[list[int]] = []
+    open_buckets: dict[tf.DType, tuple[list[int], int]] = {}
     for index, tensor in enumerate(tensors):
         elements = tensor.shape.num_elements()
         if elements == 0:
             continue
-        size = JOINED_BYTES if elements is None else elements * tensor.dtype.size
-        part, room = open_parts.get(tensor.dtype, ([], 0))
+        size = BUCKET_BYTES if elements is None else elements * tensor.dtype.size
+        bucket, room = open_buckets.get(tensor.dtype, ([], 0))
         if size > room:
-            part, room = [], JOINED_BYTES
-            parts.append(part)
-        part.append(index)
-        if size < JOINED_BYTES:
-            open_parts[tensor.dtype] = (part, room - size)
-    return [tuple(part) for part in parts]
+            bucket, room = [], BUCKET_BYTES
+            buckets.append(bucket)
+        bucket.append(index)
+        if size < BUCKET_BYTES:
+            open_buckets[tensor.dtype] = (bucket, room - size)
+    return [tuple(bucket) for bucket in buckets]
 
 
 def _joined(tensors: Sequence[tf.Tensor], rows: int) -> tf.Tensor:

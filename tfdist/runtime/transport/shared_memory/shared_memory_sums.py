@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from tfdist.runtime.tensor_buckets import buckets_last_first
 from tfdist.runtime.transport.ring_all_reduce import Ring
 from tfdist.runtime.transport.shared_memory.memory_operations import MemoryOperations
-from tfdist.runtime.transport.tensor_groups import last_first
 
 _SUMMED = (tf.float64, tf.float32, tf.float16, tf.bfloat16, tf.int64, tf.int32)
 
@@ -42,8 +42,8 @@ class SharedMemorySums:
         """
         result = list(tensors)
         dense = [i for i, tensor in enumerate(tensors) if isinstance(tensor, tf.Tensor)]
-        for group in last_first([tensors[i] for i in dense]):
-            chosen = [dense[place] for place in group]
+        for bucket in buckets_last_first([tensors[i] for i in dense]):
+            chosen = [dense[place] for place in bucket]
             totals = self._operations.reduce([_flat(tensors[i]) for i in chosen])
             for i, total in zip(chosen, totals, strict=True):
                 result[i] = _shaped(total, tensors[i])
@@ -98,15 +98,15 @@ class HostSums:
             sent_as: The dtype in which hosts send their sums; None for that of the tensors.
         """
         result = list(tensors)
-        groups = last_first(tensors)
+        buckets = buckets_last_first(tensors)
         # All sums before the first copy: while one is on the way the next is taken.
-        totals = [self._sum_of_host([_flat(tensors[i]) for i in group]) for group in groups]
+        totals = [self._sum_of_host([_flat(tensors[i]) for i in bucket]) for bucket in buckets]
         if self.operations is None or self.operations.is_first:
-            totals = [self._ring.sum(group, sent_as) for group in totals]
+            totals = [self._ring.sum(bucket, sent_as) for bucket in totals]
         if self.operations is not None:
-            totals = [self.operations.copy(group) for group in totals]
-        for group, of_group in zip(groups, totals, strict=True):
-            for i, total in zip(group, of_group, strict=True):
+            totals = [self.operations.copy(bucket) for bucket in totals]
+        for bucket, of_bucket in zip(buckets, totals, strict=True):
+            for i, total in zip(bucket, of_bucket, strict=True):
                 result[i] = _shaped(total, tensors[i])
         return result
 
