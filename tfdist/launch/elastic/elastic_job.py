@@ -8,9 +8,9 @@ A launcher that loses the chief's ends its part.
 from __future__ import annotations
 
 from tfdist.errors import RunDirError, UsageError
-from tfdist.launch.elastic.chiefs_part import ChiefsPart
-from tfdist.launch.elastic.followers_part import FollowersPart
+from tfdist.launch.elastic.follower import ElasticFollower
 from tfdist.launch.elastic.job_steps import JobSteps
+from tfdist.launch.elastic.leader import ElasticLeader
 from tfdist.launch.job_spec import JobSpec
 from tfdist.launch.signals import LauncherStopped, Signals
 from tfdist.url_schemes import is_bucket
@@ -43,8 +43,8 @@ def run_elastic_job(spec: JobSpec, steps: JobSteps) -> int:
     with Signals() as signals:
         try:
             if spec.membership.has_chief:
-                return ChiefsPart(spec, spec.elastic, steps, signals).run()
-            return FollowersPart(spec, steps, signals).run()
+                return ElasticLeader(spec, spec.elastic, steps, signals).run()
+            return ElasticFollower(spec, steps, signals).run()
         except LauncherStopped as stopped:
             steps.say(f"stopped: {stopped}")
             return stopped.exit_code

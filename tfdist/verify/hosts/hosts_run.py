@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tfdist.errors import UsageError, WorkerFailedError
-from tfdist.launch.elastic.chiefs_part import GROWS
+from tfdist.launch.elastic.leader import GROWS
 from tfdist.launch.signals import Signals
 from tfdist.launch.trace_request import TraceRequest
 from tfdist.net.bounded_wait import wait_for

@@ -11,9 +11,9 @@ import pytest
 from tfdist.cluster.cluster_spec import Cluster
 from tfdist.cluster.membership import Membership
 from tfdist.errors import FormingError
-from tfdist.launch.elastic.chiefs_part import lost_members
 from tfdist.launch.elastic.gathering import Candidate
 from tfdist.launch.elastic.generation import Generation
+from tfdist.launch.elastic.leader import lost_members
 from tfdist.launch.rendezvous.join_barrier import LateError
 from tfdist.net.dial_outcome import DialOutcome, DialStatus
 from tfdist.net.hello import Hello

@@ -1,4 +1,4 @@
-"""The part of the chief's launcher in an elastic job: it decides who takes part, and whether the job goes on.
+"""The leader of an elastic job, which is the chief's launcher: it decides who takes part, and whether the job goes on.
 
 A generation whose launchers do not meet: which of them are lost, so that the next one begins without them.
 """
@@ -55,8 +55,8 @@ _LEAVING_SECONDS = 5.0
 """Seconds that the launcher of a host that leaves may take to say so, once the workers of all have stopped."""
 
 
-class ChiefsPart:
-    """The part of the chief's launcher, which decides."""
+class ElasticLeader:
+    """The chief's launcher, which decides."""
 
     def __init__(self, spec: JobSpec, options: ElasticOptions, steps: JobSteps, signals: Signals) -> None:
         self._spec = spec

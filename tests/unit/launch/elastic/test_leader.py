@@ -14,11 +14,11 @@ from tfdist.cluster.cluster_spec import Cluster
 from tfdist.cluster.membership import Membership
 from tfdist.errors import FormingError, RunDirError
 from tfdist.launch.agent import restart_policy
-from tfdist.launch.elastic import chiefs_part
-from tfdist.launch.elastic.chiefs_part import ChiefsPart
+from tfdist.launch.elastic import leader
 from tfdist.launch.elastic.elastic_options import ElasticOptions
 from tfdist.launch.elastic.gathering import Gathering
 from tfdist.launch.elastic.job_steps import JobSteps
+from tfdist.launch.elastic.leader import ElasticLeader
 from tfdist.launch.job_spec import JobSpec
 from tfdist.launch.peers.messages import Stop
 from tfdist.launch.run_result import RunResult
@@ -61,7 +61,7 @@ class Chief:
         with self.signals:
             options = self.spec.elastic
             assert options is not None
-            return ChiefsPart(self.spec, options, JobSteps(run, report, self.said.append), self.signals).run()
+            return ElasticLeader(self.spec, options, JobSteps(run, report, self.said.append), self.signals).run()
 
 
 def fails(kind: Any, run_dir: str | None = "run") -> Act:
@@ -170,7 +170,7 @@ class Present(Chief):
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Gathering, "present", present)
-            patch.setattr(chiefs_part, "FIRST_DELAY_SECONDS", 0.001)
+            patch.setattr(leader, "FIRST_DELAY_SECONDS", 0.001)
             return super().run()
 
 

@@ -1,4 +1,4 @@
-"""The part of every other launcher in an elastic job: it knocks, and runs the generations that it takes part in."""
+"""A follower in an elastic job, any launcher but the leader: it knocks, and runs the generations that it is in."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tfdist.launch.signals import LauncherStopped, Signals
 from tfdist.net.line_socket import LineError
 
 
-class FollowersPart:
-    """The part of every other launcher."""
+class ElasticFollower:
+    """A launcher that is not the chief's."""
 
     def __init__(self, spec: JobSpec, steps: JobSteps, signals: Signals) -> None:
         self._spec = spec
