@@ -12,7 +12,7 @@ import tensorflow as tf
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.sharded_optimizer.cut_kinds import kind_of
 from tfdist.keras_repairs.sharding.optimizer_policy import is_container
-from tfdist.runtime.transport.part_sums import rows_of_part
+from tfdist.runtime.transport.shard_collectives import rows_of_shard
 from tfdist.sharding import cut
 from tfdist.sharding.cut import Cut
 
@@ -68,7 +68,7 @@ def test_parts_of_sparse_gradients_are_those_of_dense_ones(found: Cut) -> None:
     values = generator.normal(size=(9, *found.shape[1:]))
     slices = tf.IndexedSlices(values, indices, found.shape)
     whole = tf.convert_to_tensor(slices).numpy().reshape(-1)
-    parts = [rows_of_part(slices, found, worker) for worker in range(found.workers)]
+    parts = [rows_of_shard(slices, found, worker) for worker in range(found.workers)]
     dense = [tf.convert_to_tensor(part).numpy() for part in parts]
     assert [part.shape for part in dense] == [found.part_shape(worker) for worker in range(found.workers)]
     np.testing.assert_array_equal(np.concatenate([part.reshape(-1) for part in dense]), whole)

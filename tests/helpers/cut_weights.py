@@ -14,15 +14,15 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from tfdist.runtime.strategy_settings import settings_of
-from tfdist.runtime.transport import part_sums, shard_groups
+from tfdist.runtime.transport import shard_collectives, shard_groups
 from tfdist.runtime.workers import worker_rank
 from tfdist.sharding.cut import Cut
 
 
 def own_parts(gradients: Sequence[tf.Tensor], cuts: Sequence[Cut]) -> list[tf.Tensor]:
-    """Stands for `sum_gradients_into_parts`, and sums nothing."""
+    """Stands for `reduce_scatter_gradients`, and sums nothing."""
     worker = worker_rank(tf.distribute.get_strategy())
-    return [part_sums.cut_out(gradient, cut, worker) for gradient, cut in zip(gradients, cuts, strict=True)]
+    return [shard_collectives.cut_shard(gradient, cut, worker) for gradient, cut in zip(gradients, cuts, strict=True)]
 
 
 def cut_all() -> None:
@@ -35,7 +35,7 @@ def cut_all() -> None:
 def main() -> None:
     cut_all()
     if sys.argv[1] == "--unsummed":
-        part_sums.sum_gradients_into_parts = own_parts
+        shard_collectives.reduce_scatter_gradients = own_parts
         del sys.argv[1]
     elif sys.argv[1] == "--apart":
         shard_groups.sum_between_groups = lambda parts, settings: list(parts)

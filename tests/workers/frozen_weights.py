@@ -12,7 +12,7 @@ import keras
 import numpy as np
 
 from tests.exactness.recomputed_models import blocks
-from tfdist.runtime.transport import part_sums
+from tfdist.runtime.transport import shard_collectives
 
 keras.backend.set_floatx("float64")
 keras.config.set_dtype_policy("float64")
@@ -22,17 +22,17 @@ counts = {"joined": 0, "summed": 0}
 
 
 def count(name: str, kind: str) -> None:
-    original = getattr(part_sums, name)
+    original = getattr(shard_collectives, name)
 
     def counting(given: Any, *arguments: Any, **options: Any) -> Any:
         counts[kind] += len(given) if kind == "summed" else 1
         return original(given, *arguments, **options)
 
-    setattr(part_sums, name, counting)
+    setattr(shard_collectives, name, counting)
 
 
-count("join_one", "joined")
-count("sum_gradients_into_parts", "summed")
+count("all_gather_one", "joined")
+count("reduce_scatter_gradients", "summed")
 
 
 class LowRank(keras.layers.Layer):

@@ -74,7 +74,7 @@ def with_writing(write: Any) -> Iterator[None]:
 @contextlib.contextmanager
 def most_wholes() -> Iterator[list[int]]:
     """How many variables are put together inside, and how many of them this worker has at most at a time."""
-    said, alive, join = [0, 0], 0, shards.joined_array
+    said, alive, join = [0, 0], 0, shards.all_gather_array
 
     def gone() -> None:
         nonlocal alive
@@ -88,7 +88,7 @@ def most_wholes() -> Iterator[list[int]]:
         said[:] = said[0] + 1, max(said[1], alive)
         return whole
 
-    with mock.patch.object(shards, "joined_array", noted):
+    with mock.patch.object(shards, "all_gather_array", noted):
         yield said
 
 

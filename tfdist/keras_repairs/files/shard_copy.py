@@ -32,7 +32,7 @@ from tfdist.keras_repairs.files.weights_walk import (
     write_groups,
 )
 from tfdist.keras_repairs.sharding.optimizer_policy import is_sharded, shards_of
-from tfdist.runtime.transport.part_sums import cut_out
+from tfdist.runtime.transport.shard_collectives import cut_shard
 from tfdist.runtime.workers import worker_count, worker_rank
 from tfdist.sharding.cut import evenly
 from tfdist.sharding.file_parts import FileParts, Segment, SharedValue, SharedWriting, Writing
@@ -160,7 +160,7 @@ class ShardCopy:
         cut = evenly(tuple(variable.shape), self._workers)
 
         def read() -> tf.Tensor:
-            return cut_out(tf.convert_to_tensor(variable.value), cut, self._worker)
+            return cut_shard(tf.convert_to_tensor(variable.value), cut, self._worker)
 
         return _Shared(SharedWriting(cut), _dtype(variable.value), read)
 

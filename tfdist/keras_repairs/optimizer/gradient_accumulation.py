@@ -20,8 +20,8 @@ from tfdist.keras_repairs.optimizer.apply_scope import APPLY_SCOPE
 from tfdist.keras_repairs.sharding.optimizer_policy import is_sharded
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport.compiled_sums import CompiledSums
-from tfdist.runtime.transport.part_sums import sum_small
 from tfdist.runtime.transport.replica_sums import sum_over_replicas
+from tfdist.runtime.transport.shard_collectives import sum_small
 
 Function = Callable[..., Any]
 Gradients = Sequence[Any]

@@ -16,7 +16,7 @@ import tensorflow as tf
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.replica_step import is_tried_out
 from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
-from tfdist.runtime.transport.part_sums import sum_small
+from tfdist.runtime.transport.shard_collectives import sum_small
 
 _WEIGHT = -(1 << 62)
 """The number of the slice that has the weight; no row has it."""

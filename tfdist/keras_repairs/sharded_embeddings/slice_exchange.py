@@ -8,8 +8,8 @@ from tfdist.keras_repairs.sharded_embeddings.row_lookup import by_owner, is_row
 from tfdist.keras_repairs.sharded_embeddings.row_penalties import RowPenalty, weight_of_penalty
 from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
 from tfdist.runtime.strategy_settings import settings_of
-from tfdist.runtime.transport.part_sums import sum_small
 from tfdist.runtime.transport.row_exchange import exchange_rows
+from tfdist.runtime.transport.shard_collectives import sum_small
 
 
 def slices_for_owner(

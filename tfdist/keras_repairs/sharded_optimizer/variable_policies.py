@@ -17,7 +17,7 @@ from tfdist.keras_repairs.sharded_parameters.flat_weights import FlatParameterSh
 from tfdist.keras_repairs.sharded_parameters.summed_gradients import is_full
 from tfdist.keras_repairs.sharding.shards import FlatShard, Shard
 from tfdist.keras_repairs.sharding.variable_policy import Exchange, Gradient, VariablePolicy
-from tfdist.runtime.transport import part_sums
+from tfdist.runtime.transport import shard_collectives
 from tfdist.sharding import cut as cuts
 from tfdist.sharding.cut import Cut
 
@@ -44,7 +44,7 @@ class _CutPolicy(VariablePolicy):
 
     @property
     def sum_over_shards(self) -> Callable[[tf.Tensor], tf.Tensor] | None:
-        return part_sums.sum_small if self.cut.workers > 1 else None
+        return shard_collectives.sum_small if self.cut.workers > 1 else None
 
     def slot(self, variable: Any, shape: tuple[int, ...] | None = None) -> Shard:
         """See `VariablePolicy`; state of another shape is with the worker that has the variable."""
@@ -55,8 +55,8 @@ class _CutPolicy(VariablePolicy):
 
     def of_sum(self, total: Any) -> Gradient:
         if isinstance(total, tf.IndexedSlices):
-            return part_sums.rows_of_part(total, self.cut, self.worker)
-        return part_sums.cut_out(total, self.cut, self.worker)
+            return shard_collectives.rows_of_shard(total, self.cut, self.worker)
+        return shard_collectives.cut_shard(total, self.cut, self.worker)
 
 
 class ZeroPolicy(_CutPolicy):
@@ -77,7 +77,7 @@ class ZeroPolicy(_CutPolicy):
         return _scattered if is_scattered else None
 
     def take_over(self) -> None:
-        value = part_sums.cut_out(self.full_value(), self.cut, self.worker)
+        value = shard_collectives.cut_shard(self.full_value(), self.cut, self.worker)
         self.updated._value.assign(value, read_value=False)
 
     def release(self) -> None:
@@ -89,7 +89,7 @@ class ZeroPolicy(_CutPolicy):
         copy.assign(tf.where(is_applied, tf.cast(value, copy.dtype), copy), read_value=False)
 
     def own_value(self) -> tf.Tensor:
-        return part_sums.cut_out(tf.convert_to_tensor(self.variable), self.cut, self.worker)
+        return shard_collectives.cut_shard(tf.convert_to_tensor(self.variable), self.cut, self.worker)
 
     def assign_slot(self, slot: Any) -> None:
         self.variable.assign(self.slot(slot).full())
@@ -155,7 +155,7 @@ class TablePolicy(_CutPolicy):
 
 
 def _scattered(policies: Sequence[ZeroPolicy], gradients: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    flat = part_sums.sum_gradients_into_parts(gradients, [policy.cut for policy in policies])
+    flat = shard_collectives.reduce_scatter_gradients(gradients, [policy.cut for policy in policies])
     return [tf.reshape(sum_, each.cut.part_shape(each.worker)) for sum_, each in zip(flat, policies, strict=True)]
 
 
@@ -169,13 +169,13 @@ def _gathered(policies: Sequence[ZeroPolicy], gradients: Sequence[Any]) -> list[
     is_dense = [isinstance(gradient, tf.Tensor) for gradient in gradients]
     dense = [place for place, dense in enumerate(is_dense) if dense]
     norms = iter(_norms(policies, [each for each, dense in zip(gradients, is_dense, strict=True) if not dense]))
-    full = iter(part_sums.join([gradients[i] for i in dense], [policies[i].cut for i in dense]))
+    full = iter(shard_collectives.all_gather([gradients[i] for i in dense], [policies[i].cut for i in dense]))
     return [next(full if dense else norms) for dense in is_dense]
 
 
 def _norms(policies: Sequence[Any], gradients: Sequence[Any]) -> list[tf.Tensor]:
     squares = (tf.reduce_sum(tf.square(tf.convert_to_tensor(gradient))) for gradient in gradients)
-    return [tf.sqrt(part_sums.sum_small(square)) for square in squares]
+    return [tf.sqrt(shard_collectives.sum_small(square)) for square in squares]
 
 
 def _hand_over(policies: Sequence[ZeroPolicy]) -> None:
@@ -183,5 +183,6 @@ def _hand_over(policies: Sequence[ZeroPolicy]) -> None:
         tf.ensure_shape(tf.reshape(each.updated._value.read_value(), [-1]), [each.cut.part_size(each.worker)])
         for each in policies
     ]
-    for policy, full in zip(policies, part_sums.join(shards, [each.cut for each in policies]), strict=True):
+    all_full = shard_collectives.all_gather(shards, [each.cut for each in policies])
+    for policy, full in zip(policies, all_full, strict=True):
         policy.stored.assign(policy.stored_of(full), read_value=False)

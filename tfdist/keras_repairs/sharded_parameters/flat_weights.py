@@ -14,8 +14,8 @@ from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.gradients.gradient_sums import reduce_gradients
 from tfdist.keras_repairs.sharded_parameters.parameter_shard import Gradient, ParameterShard
 from tfdist.keras_repairs.sharding.shards import FlatShard
-from tfdist.runtime.collectives.whole_arrays import joined_array
-from tfdist.runtime.transport import part_sums
+from tfdist.runtime.collectives.array_all_gather import all_gather_array
+from tfdist.runtime.transport import shard_collectives
 
 _TOTAL: AttachedValue[tf.IndexedSlices] = AttachedValue("total_of_slices")
 
@@ -32,41 +32,42 @@ class FlatParameterShard(ParameterShard, FlatShard):
 
     @property
     def sum_over_shards(self) -> Callable[[tf.Tensor], tf.Tensor]:
-        return part_sums.sum_small
+        return shard_collectives.sum_small
 
     def like(self, variable: Any) -> FlatShard:
         return FlatShard(variable, self.cut, self.worker)
 
     def of_sum(self, total: Gradient) -> Gradient:
         is_sparse = isinstance(total, tf.IndexedSlices)
-        return (part_sums.rows_of_part if is_sparse else part_sums.cut_out)(total, self.cut, self.worker)
+        cut_out = shard_collectives.rows_of_shard if is_sparse else shard_collectives.cut_shard
+        return cut_out(total, self.cut, self.worker)
 
     def full(self) -> NDArray:
-        return joined_array(self.stored.numpy(), self.cut, self.strategy)
+        return all_gather_array(self.stored.numpy(), self.cut, self.strategy)
 
     def join(self, shard: tf.Tensor) -> tf.Tensor:
         """In a function an operation of the graph, outside of one in host memory."""
         if tf.executing_eagerly():
-            return tf.constant(joined_array(shard.numpy(), self.cut, self.strategy))
-        return part_sums.join_one(shard, self.cut)
+            return tf.constant(all_gather_array(shard.numpy(), self.cut, self.strategy))
+        return shard_collectives.all_gather_one(shard, self.cut)
 
     def stored_of(self, full: tf.Tensor) -> tf.Tensor:
-        return part_sums.cut_off(full, self.cut, self.worker)
+        return shard_collectives.cut_shard_copy(full, self.cut, self.worker)
 
     def sum_of(self, gradient: Gradient) -> Gradient:
         if isinstance(gradient, tf.IndexedSlices):
             (total,) = reduce_gradients([gradient])
             assert isinstance(total, tf.IndexedSlices), "sparse ones stay sparse"
             total = tf.IndexedSlices(_differentiated_once(total.values), total.indices, total.dense_shape)
-            rows = part_sums.rows_of_part(total, self.cut, self.worker)
+            rows = shard_collectives.rows_of_shard(total, self.cut, self.worker)
             _TOTAL.set(rows.values, total)
             return rows
-        (own,) = part_sums.sum_gradients_into_parts([gradient], [self.cut])
+        (own,) = shard_collectives.reduce_scatter_gradients([gradient], [self.cut])
         return _differentiated_once(tf.reshape(own, self.cut.part_shape(self.worker)))
 
     def full_sum(self, total: Gradient) -> Gradient:
         if isinstance(total, tf.Tensor):
-            return part_sums.join_one(total, self.cut)
+            return shard_collectives.all_gather_one(total, self.cut)
         found = _TOTAL.get(total.values)
         if found is None:
             raise UnsupportedError(

@@ -13,9 +13,9 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfdist.keras_repairs.files.arrays.stored_values import read_shard
-from tfdist.runtime.collectives.whole_arrays import joined_array
+from tfdist.runtime.collectives.array_all_gather import all_gather_array
 from tfdist.runtime.strategy_settings import settings_of
-from tfdist.runtime.transport.part_sums import cut_out
+from tfdist.runtime.transport.shard_collectives import cut_shard
 from tfdist.sharding.cut import Cut
 from tfdist.sharding.file_parts import SharedWriting, Writing
 from tfdist.sharding.sharding_mode import WHOLE_BELOW
@@ -150,10 +150,10 @@ class FlatShard(Shard):
         return f"the state {self.variable.path} is cut"
 
     def full(self) -> NDArray:
-        return joined_array(self.stored.numpy(), self.cut, tf.distribute.get_strategy())
+        return all_gather_array(self.stored.numpy(), self.cut, tf.distribute.get_strategy())
 
     def of(self, full: Any) -> tf.Tensor:
-        return cut_out(tf.convert_to_tensor(full), self.cut, self.worker)
+        return cut_shard(tf.convert_to_tensor(full), self.cut, self.worker)
 
     def read(self, source: Any) -> NDArray:
         return read_shard(source, self.cut, self.worker)

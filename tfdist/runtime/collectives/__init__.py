@@ -2,7 +2,7 @@
 
 - `decisions`: decisions and small values of numpy that tfdist itself exchanges, between steps
 - `chief_broadcast`: the chief's files and variables, copied to all workers; `initial_values`: those of new variables;
-  `whole_arrays`: arrays put together of the workers' parts
+  `array_all_gather`: full arrays of which each worker has a shard
 
 And those that a script calls, on values of any kind, from the top:
 

@@ -1,4 +1,4 @@
-"""Exchanges of a worker with those that it shares what `--shard` cuts with, and with those that have the same part."""
+"""Exchanges of a worker with those that it shares what `--shard` cuts with, and with those that have the same shard."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ def memory_of_group(settings: StrategySettings) -> MemoryOperations | None:
     return _memory_of(group_of(settings), settings)
 
 
-def sum_between_groups(parts: Sequence[tf.Tensor], settings: StrategySettings) -> list[tf.Tensor]:
-    """The sums of parts, flat and of one dtype, over the groups: between the workers that have the same part.
+def sum_between_groups(shards: Sequence[tf.Tensor], settings: StrategySettings) -> list[tf.Tensor]:
+    """The sums of shards, flat and of one dtype, over the groups: between the workers that have the same shard.
 
     Call it in a function, on all workers.
     """
     assert settings.shard is not None, "a run that shards"
     workers = settings.shard.mesh.group("data", worker_rank(tf.distribute.get_strategy()))
     if len(workers) == 1:
-        return list(parts)
+        return list(shards)
     memory = _memory_of(workers, settings)
     if memory is not None:
-        totals = memory.reduce(parts)
-        return [tf.ensure_shape(total, part.shape) for total, part in zip(totals, parts, strict=True)]
-    together = tf.concat(parts, 0)
+        totals = memory.reduce(shards)
+        return [tf.ensure_shape(total, shard.shape) for total, shard in zip(totals, shards, strict=True)]
+    together = tf.concat(shards, 0)
     if together.shape[0] == 0:
         # A variable may have fewer elements than the group has workers. TensorFlow would abort what has none to send.
-        return list(parts)
+        return list(shards)
     sent_as = compression() or together.dtype
     sent = tf.cast(together, sent_as)
     channel = channel_of("sum of shards", sent_as, int(sent.shape[0]), workers)
     total = tf.cast(TensorFlowEngine().all_reduce(sent, "sum", channel), together.dtype)
-    return list(tf.split(total, [int(part.shape[0]) for part in parts]))
+    return list(tf.split(total, [int(shard.shape[0]) for shard in shards]))
 
 
 def _memory_of(workers: Workers, settings: StrategySettings) -> MemoryOperations | None:
@@ -63,5 +63,5 @@ def _memory_of(workers: Workers, settings: StrategySettings) -> MemoryOperations
     if len(workers) == worker_count(strategy):
         return settings.memory.of_functions
     place = workers.index(worker_rank(strategy))
-    part = f"shards of workers {', '.join(map(str, workers))}"
-    return settings.memory.of_parts.of(part, workers, place, is_pair=False)
+    group = f"shards of workers {', '.join(map(str, workers))}"
+    return settings.memory.of_groups.of(group, workers, place, is_pair=False)

@@ -58,5 +58,5 @@ class SharedMemoryEngine:
         is_eager = tf.executing_eagerly()
         if channel.group_key == EVERYONE:
             return self._memory.of_calls if is_eager else self._memory.of_functions
-        part = f"{channel.group_key} {'outside of' if is_eager else 'in'} functions"
-        return self._memory.of_parts.of(part, channel.workers, channel.place, is_pair=is_pair(channel.group_key))
+        group = f"{channel.group_key} {'outside of' if is_eager else 'in'} functions"
+        return self._memory.of_groups.of(group, channel.workers, channel.place, is_pair=is_pair(channel.group_key))

@@ -1,4 +1,4 @@
-"""Messages between a host's workers about links between some of them, sorted by the part that they are about."""
+"""Messages between a host's workers about links between some of them, sorted by the group that they are about."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ Box = queue.SimpleQueue[Message]
 class LinkMailbox:
     """One worker's end of the sockets over which workers hand one another links.
 
-    Different parts come in different orders on different workers, in several threads: a thread of its own, which starts
-    with the first part, reads what comes for any of them, and keeps what this worker does not yet wait for.
+    Different groups come in different orders on different workers, in several threads: a thread of its own, which
+    starts with the first group, reads what comes for any of them, and keeps what this worker does not yet wait for.
 
     Args:
         ends: The worker's ends of links to the others, which this object owns from now on; it does not use the memory.
@@ -69,8 +69,8 @@ class LinkMailbox:
         self._reader = threading.Thread(target=self._read, name="tfdist-links", daemon=True)
 
     @contextlib.contextmanager
-    def box(self, part: str, workers: Sequence[int]) -> Iterator[Box]:
-        """Yields what comes for a part of the workers, and that one ends meanwhile; one thread at a time has it.
+    def box(self, group: str, workers: Sequence[int]) -> Iterator[Box]:
+        """Yields what comes for a group of the workers, and that one ends meanwhile; one thread at a time has it.
 
         Raises:
             WorkerFailedError: One of them has ended.
@@ -81,16 +81,16 @@ class LinkMailbox:
             ended = self._ended.intersection(workers)
             if ended:
                 raise has_ended(min(ended), workers)
-            self._waiting[part] = workers
-            box = self._boxes[part]
+            self._waiting[group] = workers
+            box = self._boxes[group]
         try:
             yield box
         finally:
             with self._lock:
-                del self._waiting[part]
+                del self._waiting[group]
 
-    def send(self, to: int, part: str, message: Message) -> None:
-        """Sends a message about a part whose box this worker has to another worker, which need not wait for it.
+    def send(self, to: int, group: str, message: Message) -> None:
+        """Sends a message about a group whose box this worker has to another worker, which need not wait for it.
 
         The sender keeps the descriptors.
 
@@ -98,16 +98,16 @@ class LinkMailbox:
             WorkerFailedError: The other worker has ended, or the system does not take a message without descriptors.
             OSError: The system does not take the descriptors.
         """
-        content = _SEPARATOR.join((part, message.kind, message.text)).encode()[:_MOST_BYTES]
+        content = _SEPARATOR.join((group, message.kind, message.text)).encode()[:_MOST_BYTES]
         try:
             socket.send_fds(self._sockets[to], [content], message.descriptors, socket.MSG_NOSIGNAL)
         except ConnectionError as error:
             self._end(to)
-            raise has_ended(to, self._waiting[part]) from error
+            raise has_ended(to, self._waiting[group]) from error
         except OSError as error:
             if message.descriptors:
                 raise
-            raise broken_off(self._waiting[part], f"the link to worker {to} fails: {error}") from error
+            raise broken_off(self._waiting[group], f"the link to worker {to} fails: {error}") from error
 
     def close(self) -> None:
         """Hangs up."""
@@ -152,9 +152,9 @@ class LinkMailbox:
             for descriptor in descriptors:
                 os.close(descriptor)
             descriptors = []
-        part, kind, text = content.decode(errors="replace").split(_SEPARATOR, 2)
+        group, kind, text = content.decode(errors="replace").split(_SEPARATOR, 2)
         with self._lock:
-            self._boxes[part].put(Message(kind, text, tuple(descriptors)))
+            self._boxes[group].put(Message(kind, text, tuple(descriptors)))
         return True
 
     def _end(self, worker: int) -> None:
@@ -162,18 +162,18 @@ class LinkMailbox:
             if worker in self._ended:
                 return
             self._ended.add(worker)
-            for part, workers in self._waiting.items():
+            for group, workers in self._waiting.items():
                 if worker in workers:
-                    self._boxes[part].put(Message(ENDED, str(worker)))
+                    self._boxes[group].put(Message(ENDED, str(worker)))
 
 
 def has_ended(worker: int, workers: Sequence[int]) -> WorkerFailedError:
-    """The error of a part of the workers of which one has ended."""
+    """The error of a group of the workers of which one has ended."""
     return broken_off(workers, f"worker {worker} has ended")
 
 
 def broken_off(workers: Sequence[int], why: str) -> WorkerFailedError:
-    """The error of a part of the workers whose exchange cannot go on."""
+    """The error of a group of the workers whose exchange cannot go on."""
     return WorkerFailedError(
         f"This worker waited for the others in a collective of workers {', '.join(map(str, workers))}, and it broke "
         f"off: {why}."

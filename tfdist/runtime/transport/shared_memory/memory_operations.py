@@ -19,7 +19,7 @@ from tfdist.runtime.transport.shared_memory.array_exchange import (
 )
 from tfdist.runtime.transport.shared_memory.host_mesh import HostMesh
 from tfdist.runtime.transport.shared_memory.output_buffers import OutputBuffers
-from tfdist.runtime.transport.shared_memory.part_exchange import Bounds, join_parts, sum_parts
+from tfdist.runtime.transport.shared_memory.shard_exchange import Bounds, all_gather, reduce_scatter
 from tfdist.runtime.transport.shared_memory.uneven_exchange import deal_uneven_array
 
 
@@ -126,27 +126,27 @@ class MemoryOperations:
         parts, came = self._call(dealt, [tensor, sizes])
         return tf.ensure_shape(parts, [None]), tf.ensure_shape(came, sizes.shape)
 
-    def sum_parts(self, tensors: Sequence[tf.Tensor], bounds: Sequence[Bounds]) -> list[tf.Tensor]:
-        """This worker's part of the sum of each tensor over the workers of the host; `bounds` say how each is cut."""
+    def reduce_scatter(self, tensors: Sequence[tf.Tensor], bounds: Sequence[Bounds]) -> list[tf.Tensor]:
+        """This worker's shard of the sum of each tensor over the workers of the host; `bounds` say how each is cut."""
         sizes = [bound[self._rank + 1] - bound[self._rank] for bound in bounds]
 
         def summed(*arrays: NDArray) -> list[NDArray]:
             totals = [self._buffers.take(size, array.dtype) for size, array in zip(sizes, arrays, strict=True)]
-            sum_parts(self._mesh, arrays, bounds, totals)
+            reduce_scatter(self._mesh, arrays, bounds, totals)
             return totals
 
-        return [tf.ensure_shape(part, [size]) for part, size in zip(self._call(summed, tensors), sizes, strict=True)]
+        return [tf.ensure_shape(shard, [size]) for shard, size in zip(self._call(summed, tensors), sizes, strict=True)]
 
-    def join_parts(self, parts: Sequence[tf.Tensor], bounds: Sequence[Bounds]) -> list[tf.Tensor]:
-        """The tensors of which each worker of the host has one part; `bounds` say how each is cut."""
+    def all_gather(self, shards: Sequence[tf.Tensor], bounds: Sequence[Bounds]) -> list[tf.Tensor]:
+        """The tensors of which each worker of the host has one shard; `bounds` say how each is cut."""
 
-        def joined(*arrays: NDArray) -> list[NDArray]:
-            wholes = [self._buffers.take(bound[-1], array.dtype) for bound, array in zip(bounds, arrays, strict=True)]
-            join_parts(self._mesh, arrays, bounds, wholes)
-            return wholes
+        def gathered(*arrays: NDArray) -> list[NDArray]:
+            full = [self._buffers.take(bound[-1], array.dtype) for bound, array in zip(bounds, arrays, strict=True)]
+            all_gather(self._mesh, arrays, bounds, full)
+            return full
 
-        joint = self._call(joined, parts)
-        return [tf.ensure_shape(whole, [bound[-1]]) for whole, bound in zip(joint, bounds, strict=True)]
+        full = self._call(gathered, shards)
+        return [tf.ensure_shape(each, [bound[-1]]) for each, bound in zip(full, bounds, strict=True)]
 
     def sum_now(self, array: NDArray) -> NDArray:
         """The sum of an array over the workers of the host, outside of functions; it has one shape on all of them."""

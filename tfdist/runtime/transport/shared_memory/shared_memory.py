@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Self
 
 from tfdist.net.host_links import LinkEnds
+from tfdist.runtime.transport.shared_memory.group_meshes import GroupMeshes
+from tfdist.runtime.transport.shared_memory.group_operations import GroupOperations
 from tfdist.runtime.transport.shared_memory.host_mesh import HostMesh
 from tfdist.runtime.transport.shared_memory.link_mailbox import LinkMailbox
 from tfdist.runtime.transport.shared_memory.memory_operations import MemoryOperations
-from tfdist.runtime.transport.shared_memory.part_meshes import PartMeshes
-from tfdist.runtime.transport.shared_memory.part_operations import PartOperations
 
 
 @dataclass(frozen=True)
@@ -21,24 +21,24 @@ class SharedMemory:
     Attributes:
         of_functions: Those of all workers in functions, and what tfdist itself exchanges between steps.
         of_calls: Those that a script calls outside of functions, some of them in other threads.
-        of_parts: Those of some of the workers, in functions and outside.
+        of_groups: Those of some of the workers, in functions and outside.
     """
 
     of_functions: MemoryOperations
     of_calls: MemoryOperations
-    of_parts: PartOperations
+    of_groups: GroupOperations
 
     @classmethod
     def over(cls, links: Sequence[LinkEnds]) -> Self:
         """The exchanges over the three sets of links that a launcher makes, which belong to them from now on."""
         of_functions, of_calls, handing = links
         functions = operations_over(of_functions)
-        meshes = PartMeshes(LinkMailbox(handing))
-        return cls(functions, operations_over(of_calls), PartOperations(meshes, functions))
+        meshes = GroupMeshes(LinkMailbox(handing))
+        return cls(functions, operations_over(of_calls), GroupOperations(meshes, functions))
 
     def close(self) -> None:
         """Hangs up."""
-        for each in (self.of_functions, self.of_calls, self.of_parts):
+        for each in (self.of_functions, self.of_calls, self.of_groups):
             each.close()
 
 

@@ -14,11 +14,11 @@ import pytest
 from tests.unit.runtime.transport.shared_memory.linked_threads import FIRST, SECONDS, ends_of_links
 from tfdist.errors import WorkerFailedError
 from tfdist.net.host_links import LEAST_REGION_BYTES, PAIR_REGION_BYTES, HostLinks
-from tfdist.runtime.transport.shared_memory import part_meshes
+from tfdist.runtime.transport.shared_memory import group_meshes
 from tfdist.runtime.transport.shared_memory.array_exchange import reduce_arrays
+from tfdist.runtime.transport.shared_memory.group_meshes import ANSWER, OFFER, VERDICT, GroupMeshes
 from tfdist.runtime.transport.shared_memory.host_mesh import HostMesh
 from tfdist.runtime.transport.shared_memory.link_mailbox import LinkMailbox, Message
-from tfdist.runtime.transport.shared_memory.part_meshes import ANSWER, OFFER, VERDICT, PartMeshes
 
 A, B, C, D = range(FIRST, FIRST + 4)
 
@@ -41,16 +41,16 @@ class Workers:
 
     def __init__(self, count: int) -> None:
         self.mailboxes = {ends.worker: LinkMailbox(ends) for ends in ends_of_links(count, LEAST_REGION_BYTES)}
-        self.parts = {worker: PartMeshes(mailbox) for worker, mailbox in self.mailboxes.items()}
+        self.meshes = {worker: GroupMeshes(mailbox) for worker, mailbox in self.mailboxes.items()}
         self._threads = ThreadPoolExecutor(32)
 
-    def start(self, worker: int, part: str, workers: Sequence[int]) -> Future[HostMesh]:
+    def start(self, worker: int, group: str, workers: Sequence[int]) -> Future[HostMesh]:
         """Makes a worker's end of a mesh, in a thread."""
-        return self._threads.submit(self.parts[worker].make, part, workers, PAIR_REGION_BYTES)
+        return self._threads.submit(self.meshes[worker].make, group, workers, PAIR_REGION_BYTES)
 
     def close(self) -> None:
-        for parts in self.parts.values():
-            parts.close()
+        for meshes in self.meshes.values():
+            meshes.close()
         self._threads.shutdown()
 
 
@@ -81,18 +81,18 @@ def assert_joined(meshes: dict[int, HostMesh], members: Sequence[int]) -> None:
     )
 
 
-def test_parts_that_overlap_come_in_any_order(make_workers: Callable[[int], Workers]) -> None:
-    """Each worker begins with another one of its parts, and waits for all of them at once."""
+def test_groups_that_overlap_come_in_any_order(make_workers: Callable[[int], Workers]) -> None:
+    """Each worker begins with another one of its groups, and waits for all of them at once."""
     workers = make_workers(4)
-    parts = {"ab": (A, B), "ba": (A, B), "bcd": (B, C, D), "abcd": (A, B, C, D), "ad": (A, D), "cd": (C, D)}
+    groups = {"ab": (A, B), "ba": (A, B), "bcd": (B, C, D), "abcd": (A, B, C, D), "ad": (A, D), "cd": (C, D)}
     started: dict[tuple[str, int], Future[HostMesh]] = {}
     for worker in (A, B, C, D):
-        names = [name for name, members in parts.items() if worker in members]
+        names = [name for name, members in groups.items() if worker in members]
         turned = names[worker % len(names) :] + names[: worker % len(names)]
         for name in turned:
-            started[name, worker] = workers.start(worker, name, parts[name])
+            started[name, worker] = workers.start(worker, name, groups[name])
     meshes = {key: future.result(SECONDS) for key, future in started.items()}
-    for name, members in parts.items():
+    for name, members in groups.items():
         own = {worker: meshes[name, worker] for worker in members}
         assert [own[worker].rank for worker in members] == list(range(len(members)))
         assert_joined(own, members)
@@ -114,7 +114,7 @@ def test_an_offer_waits_for_a_worker_that_is_elsewhere(make_workers: Callable[[i
 def test_a_worker_that_has_ended_is_named(
     make_workers: Callable[[int], Workers], ends: int, is_waited_for: bool
 ) -> None:
-    """Whether it makes the links or is to get them; parts without it go on."""
+    """Whether it makes the links or is to get them; groups without it go on."""
     workers = make_workers(4)
     members = (A, B, C)
     others = [worker for worker in members if worker != ends]
@@ -151,7 +151,7 @@ def test_what_the_system_refuses_is_told_to_all_and_may_be_tried_again(
 
     for name, function, refuses in (("HostLinks", refuse, A), ("_mesh_of", refuse_one, C)):
         with monkeypatch.context() as patch:
-            patch.setattr(part_meshes, name, function)
+            patch.setattr(group_meshes, name, function)
             for started in [workers.start(worker, "three", members) for worker in members]:
                 with pytest.raises(WorkerFailedError) as error:
                     started.result(SECONDS)

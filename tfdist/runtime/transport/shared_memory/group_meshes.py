@@ -22,7 +22,7 @@ OFFER, ANSWER, VERDICT = "offer", "answer", "verdict"
 """Kinds of messages. The text of the last two says why there is no mesh; it is empty where there is one."""
 
 
-class PartMeshes:
+class GroupMeshes:
     """Makes one worker's ends of meshes, and keeps them as long as it lives itself.
 
     Args:
@@ -31,15 +31,15 @@ class PartMeshes:
 
     def __init__(self, mailbox: LinkMailbox) -> None:
         self._mailbox = mailbox
-        # Also those of parts of which a worker has ended meanwhile: others of them may be in an exchange already, and
+        # Also those of groups of which a worker has ended meanwhile: others of them may be in an exchange already, and
         # are to hear of that worker's end, not of this one's.
         self._made: dict[str, HostMesh] = {}
 
-    def make(self, part: str, workers: Sequence[int], region_bytes: int) -> HostMesh:
+    def make(self, group: str, workers: Sequence[int], region_bytes: int) -> HostMesh:
         """This worker's end of a new mesh; all its workers call it, and wait for one another.
 
         Args:
-            part: A name for the workers and their use of the mesh, the same on all of them. After an error it may be
+            group: A name for the workers and their use of the mesh, the same on all of them. After an error it may be
                 tried again.
             workers: Their indices, ascending, this one among them.
             region_bytes: The memory for each of them.
@@ -47,15 +47,15 @@ class PartMeshes:
         Raises:
             WorkerFailedError: One of them has ended, or one gets no memory or no descriptors from the system.
         """
-        with self._mailbox.box(part, workers) as box:
+        with self._mailbox.box(group, workers) as box:
             if workers[0] == self._mailbox.worker:
-                refusal = self._lead(part, workers, region_bytes, box)
+                refusal = self._lead(group, workers, region_bytes, box)
             else:
-                refusal = self._follow(part, workers, box)
+                refusal = self._follow(group, workers, box)
         if not refusal:
-            return self._made[part]
-        if part in self._made:
-            self._made.pop(part).close()
+            return self._made[group]
+        if group in self._made:
+            self._made.pop(group).close()
         raise WorkerFailedError(
             f"Workers {_texts(workers)} cannot exchange in shared memory: {refusal}. A higher limit of open files "
             "(ulimit -n), more memory or --communication ring mends it."
@@ -67,24 +67,24 @@ class PartMeshes:
         for mesh in self._made.values():
             mesh.close()
 
-    def _lead(self, part: str, workers: Sequence[int], region_bytes: int, box: Box) -> str:
+    def _lead(self, group: str, workers: Sequence[int], region_bytes: int, box: Box) -> str:
         others = workers[1:]
         refusal, offered = "", 0
         try:
             with HostLinks(workers, region_bytes) as links:
-                self._made[part] = _mesh_of(links.taken_by(workers[0]))
+                self._made[group] = _mesh_of(links.taken_by(workers[0]))
                 for other in others:
-                    self._mailbox.send(other, part, Message(OFFER, "", links.ends_of(other).descriptors))
+                    self._mailbox.send(other, group, Message(OFFER, "", links.ends_of(other).descriptors))
                     offered += 1
         except OSError as error:
             refusal = self._refusal(error)
         for _ in range(offered):
             refusal = _next(box, workers).text or refusal
         for other in others:
-            self._mailbox.send(other, part, Message(VERDICT, refusal))
+            self._mailbox.send(other, group, Message(VERDICT, refusal))
         return refusal
 
-    def _follow(self, part: str, workers: Sequence[int], box: Box) -> str:
+    def _follow(self, group: str, workers: Sequence[int], box: Box) -> str:
         offer = _next(box, workers)
         if offer.kind == VERDICT:
             return offer.text
@@ -92,10 +92,10 @@ class PartMeshes:
         try:
             if not offer.descriptors:
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-            self._made[part] = _mesh_of(LinkEnds.of(self._mailbox.worker, workers, offer.descriptors))
+            self._made[group] = _mesh_of(LinkEnds.of(self._mailbox.worker, workers, offer.descriptors))
         except OSError as error:
             refusal = self._refusal(error)
-        self._mailbox.send(workers[0], part, Message(ANSWER, refusal))
+        self._mailbox.send(workers[0], group, Message(ANSWER, refusal))
         return _next(box, workers).text
 
     def _refusal(self, error: OSError) -> str:

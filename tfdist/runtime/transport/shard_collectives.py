@@ -1,11 +1,11 @@
-"""Sums of which each worker gets a part, and tensors put together of the workers' parts, inside of a replica's step.
+"""Reduce-scatter and all-gather of tensors that are cut over the workers, inside of a replica's step.
 
-Where the workers share memory, a worker reads of a sum its own part alone. Over TensorFlow's collectives a sum of parts
-is an all-to-all whose pieces are added here; where it is NCCL's, or the workers of several hosts share what is cut and
-each host sums in memory first, whole sums are taken and cut. One replica a worker.
+Where the workers share memory, a worker reads of a sum its own shard alone. Over TensorFlow's collectives a
+reduce-scatter is an all-to-all whose pieces are added here; where it is NCCL's, or the workers of several hosts share
+what is cut and each host sums in memory first, full sums are taken and cut. One replica a worker.
 
-Where groups of workers have a copy each (`--shard-over`), parts are summed in the group first, and then between the
-workers that have the same part: of what crosses a network a worker sends its part alone.
+Where groups of workers have a copy each (`--shard-over`), shards are summed in the group first, and then between the
+workers that have the same shard: of what crosses a network a worker sends its shard alone.
 """
 
 from __future__ import annotations
@@ -28,59 +28,59 @@ from tfdist.runtime.transport.worker_lane import channel_of
 from tfdist.runtime.workers import worker_count
 from tfdist.sharding.cut import Cut
 
-Group = Callable[[list[tf.Tensor], list[Cut]], list[tf.Tensor]]
+Exchange = Callable[[list[tf.Tensor], list[Cut]], list[tf.Tensor]]
 
 
-def sum_gradients_into_parts(gradients: Sequence[tf.Tensor], cuts: Sequence[Cut]) -> list[tf.Tensor]:
-    """This worker's part of the sum of each gradient over all replicas, flat; timed by the worker's meter.
+def reduce_scatter_gradients(gradients: Sequence[tf.Tensor], cuts: Sequence[Cut]) -> list[tf.Tensor]:
+    """This worker's shard of the sum of each gradient over all replicas, flat; timed by the worker's meter.
 
     Args:
         gradients: Dense, of the shapes of the cuts.
         cuts: How each is cut.
     """
     settings = settings_of(tf.distribute.get_strategy())
-    sum_them = functools.partial(_sum_into_parts, cuts=cuts, settings=settings)
+    sum_them = functools.partial(_reduce_scatter, cuts=cuts, settings=settings)
     meter = settings.meter_of_sums
     return sum_them(gradients) if meter is None or not gradients else list(meter.timed(gradients, sum_them))
 
 
-def join(parts: Sequence[tf.Tensor], cuts: Sequence[Cut]) -> list[tf.Tensor]:
-    """The tensors, of the shapes of their cuts, of which each worker gives its part, of any shape.
+def all_gather(shards: Sequence[tf.Tensor], cuts: Sequence[Cut]) -> list[tf.Tensor]:
+    """The tensors, of the shapes of their cuts, of which each worker gives its shard, of any shape.
 
     Call it in a function.
     """
     settings = settings_of(tf.distribute.get_strategy())
 
     if all(cut.workers == 1 for cut in cuts):
-        return [tf.reshape(part, cut.shape) for part, cut in zip(parts, cuts, strict=True)]
+        return [tf.reshape(shard, cut.shape) for shard, cut in zip(shards, cuts, strict=True)]
 
     memory = shard_groups.memory_of_group(settings)
 
     def joint(flat: list[tf.Tensor], cuts: list[Cut]) -> list[tf.Tensor]:
         if memory is not None:
-            wholes = memory.join_parts(flat, [cut.bounds for cut in cuts])
+            gathered = memory.all_gather(flat, [cut.bounds for cut in cuts])
             # A variable would keep what it is assigned: memory beside TensorFlow's own, which does not give back what
             # the variable had, so that the process would hold every variable twice.
-            return [tf.raw_ops.DeepCopy(x=whole) for whole in wholes]
-        return _join_rows(flat, cuts, settings)
+            return [tf.raw_ops.DeepCopy(x=full) for full in gathered]
+        return _all_gather_rows(flat, cuts, settings)
 
-    wholes = _in_groups([_flat(part) for part in parts], cuts, joint)
-    return [tf.reshape(whole, cut.shape) for whole, cut in zip(wholes, cuts, strict=True)]
+    gathered = _in_buckets([_flat(shard) for shard in shards], cuts, joint)
+    return [tf.reshape(full, cut.shape) for full, cut in zip(gathered, cuts, strict=True)]
 
 
-def join_one(part: tf.Tensor, cut: Cut) -> tf.Tensor:
-    """The tensor, of the shape of its cut, of which each worker gives its part: to be read, and not to be stored.
+def all_gather_one(shard: tf.Tensor, cut: Cut) -> tf.Tensor:
+    """The tensor, of the shape of its cut, of which each worker gives its shard: to be read, and not to be stored.
 
     Call it in a function.
     """
     settings = settings_of(tf.distribute.get_strategy())
-    flat = _flat(part)
+    flat = _flat(shard)
     memory = shard_groups.memory_of_group(settings)
     if memory is not None:
-        (whole,) = memory.join_parts([flat], [cut.bounds])
+        (full,) = memory.all_gather([flat], [cut.bounds])
     else:
-        (whole,) = _join_rows([flat], [cut], settings)
-    return tf.reshape(whole, cut.shape)
+        (full,) = _all_gather_rows([flat], [cut], settings)
+    return tf.reshape(full, cut.shape)
 
 
 def sum_small(tensor: tf.Tensor) -> tf.Tensor:
@@ -105,8 +105,8 @@ def sum_small(tensor: tf.Tensor) -> tf.Tensor:
     return tf.reshape(TensorFlowEngine().all_reduce(flat, "sum", _channel("shard sum", flat)), tensor.shape)
 
 
-def cut_out(tensor: tf.Tensor, cut: Cut, worker: int) -> tf.Tensor:
-    """A worker's part of a whole tensor, in the shape of its part."""
+def cut_shard(tensor: tf.Tensor, cut: Cut, worker: int) -> tf.Tensor:
+    """A worker's shard of a full tensor, in the shape of its shard."""
     start, stop = cut.span(worker)
     if stop - start == cut.size:
         return tf.reshape(tensor, cut.part_shape(worker))
@@ -116,10 +116,10 @@ def cut_out(tensor: tf.Tensor, cut: Cut, worker: int) -> tf.Tensor:
     return _flat(tensor)[start:stop]
 
 
-def rows_of_part(slices: tf.IndexedSlices, cut: Cut, worker: int) -> tf.IndexedSlices:
-    """Those of the slices of a whole variable that are in a worker's part of it, in their order.
+def rows_of_shard(slices: tf.IndexedSlices, cut: Cut, worker: int) -> tf.IndexedSlices:
+    """Those of the slices of a full variable that are in a worker's shard of it, in their order.
 
-    Where a part has no rows they become slices of single elements, which optimizers that update element by element
+    Where a shard has no rows they become slices of single elements, which optimizers that update element by element
     treat alike.
     """
     start, stop = cut.span(worker)
@@ -136,59 +136,58 @@ def rows_of_part(slices: tf.IndexedSlices, cut: Cut, worker: int) -> tf.IndexedS
     return tf.IndexedSlices(rows, tf.boolean_mask(indices, is_mine) - first, tf.constant(shape, tf.int64))
 
 
-def cut_off(tensor: tf.Tensor, cut: Cut, worker: int) -> tf.Tensor:
-    """As `cut_out`, to be stored: rows of a tensor share its memory, which would be held as long as they are."""
-    return tf.raw_ops.DeepCopy(x=cut_out(tensor, cut, worker))
+def cut_shard_copy(tensor: tf.Tensor, cut: Cut, worker: int) -> tf.Tensor:
+    """As `cut_shard`, to be stored: rows of a tensor share its memory, which would be held as long as they are."""
+    return tf.raw_ops.DeepCopy(x=cut_shard(tensor, cut, worker))
 
 
-def _sum_into_parts(
+def _reduce_scatter(
     gradients: Sequence[tf.Tensor], cuts: Sequence[Cut], settings: StrategySettings
 ) -> list[tf.Tensor]:
     sum_in_group = _sum_in_group(settings)
     if sum_in_group is None:
         totals = sum_over_replicas(gradients, sent_as=compression())
-        return [_flat(cut_out(total, cut, _share())) for total, cut in zip(totals, cuts, strict=True)]
+        return [_flat(cut_shard(total, cut, _share())) for total, cut in zip(totals, cuts, strict=True)]
 
     def summed(flat: list[tf.Tensor], cuts: list[Cut]) -> list[tf.Tensor]:
         return shard_groups.sum_between_groups(sum_in_group(flat, cuts), settings)
 
     # A gradient may not know its shape, such as one of a loop or of a branch.
     flat = [tf.reshape(gradient, [cut.size]) for gradient, cut in zip(gradients, cuts, strict=True)]
-    return _in_groups(flat, cuts, summed)
+    return _in_buckets(flat, cuts, summed)
 
 
-def _sum_in_group(settings: StrategySettings) -> Group | None:
-    """Returns how the workers that share what is cut sum it into parts; None where whole sums of all workers are
-    cut."""
+def _sum_in_group(settings: StrategySettings) -> Exchange | None:
+    """Returns how the workers that share what is cut reduce-scatter it; None where full sums of all workers are cut."""
     assert settings.shard is not None, "a run that shards"
     if not settings.shard.cuts("gradients"):
         return None
     memory = shard_groups.memory_of_group(settings)
     if memory is not None:
-        return lambda flat, cuts: memory.sum_parts(flat, [cut.bounds for cut in cuts])
-    return _sum_rows if isinstance(settings.sums, Ring) and compression() is None else None
+        return lambda flat, cuts: memory.reduce_scatter(flat, [cut.bounds for cut in cuts])
+    return _reduce_scatter_rows if isinstance(settings.sums, Ring) and compression() is None else None
 
 
-def _in_groups(tensors: Sequence[tf.Tensor], cuts: Sequence[Cut], exchange: Group) -> list[tf.Tensor]:
+def _in_buckets(tensors: Sequence[tf.Tensor], cuts: Sequence[Cut], exchange: Exchange) -> list[tf.Tensor]:
     results = list(tensors)
-    # By the sizes of the wholes, which are the same on all workers.
-    for group in buckets_last_first([_Sized(tensor.dtype, cut) for tensor, cut in zip(tensors, cuts, strict=True)]):
-        exchanged = exchange([tensors[i] for i in group], [cuts[i] for i in group])
-        for i, result in zip(group, exchanged, strict=True):
+    # By the sizes of the full tensors, which are the same on all workers.
+    for bucket in buckets_last_first([_Sized(tensor.dtype, cut) for tensor, cut in zip(tensors, cuts, strict=True)]):
+        exchanged = exchange([tensors[i] for i in bucket], [cuts[i] for i in bucket])
+        for i, result in zip(bucket, exchanged, strict=True):
             results[i] = result
     return results
 
 
 class _Sized:
-    """A stand-in for a tensor that no worker has whole, with what `buckets_last_first` asks of a tensor."""
+    """A stand-in for a full tensor that no worker has, with what `buckets_last_first` asks of a tensor."""
 
     def __init__(self, dtype: tf.DType, cut: Cut) -> None:
         self.dtype = dtype
         self.shape = tf.TensorShape(cut.shape)
 
 
-def _sum_rows(flat: list[tf.Tensor], cuts: list[Cut]) -> list[tf.Tensor]:
-    """Sums by TensorFlow's collectives: a row for each worker, of its parts one after another, all as long."""
+def _reduce_scatter_rows(flat: list[tf.Tensor], cuts: list[Cut]) -> list[tf.Tensor]:
+    """Sums by TensorFlow's collectives: a row for each worker, of its shards one after another, all as long."""
     share, workers = _share(), cuts[0].workers
     pieces = [
         _padded(tensor[slice(*cut.span(place))], cut)
@@ -201,8 +200,8 @@ def _sum_rows(flat: list[tf.Tensor], cuts: list[Cut]) -> list[tf.Tensor]:
     return [piece[: cut.part_size(share)] for piece, cut in zip(pieces, cuts, strict=True)]
 
 
-def _join_rows(parts: list[tf.Tensor], cuts: list[Cut], settings: StrategySettings) -> list[tf.Tensor]:
-    row = tf.concat([_padded(part, cut) for part, cut in zip(parts, cuts, strict=True)], 0)
+def _all_gather_rows(shards: list[tf.Tensor], cuts: list[Cut], settings: StrategySettings) -> list[tf.Tensor]:
+    row = tf.concat([_padded(shard, cut) for shard, cut in zip(shards, cuts, strict=True)], 0)
     table = tf.reshape(_gathered(row, settings), [cuts[0].workers, row.shape[0]])
     begins = itertools.accumulate((cut.largest_part for cut in cuts), initial=0)
     return [
@@ -221,10 +220,10 @@ def _gathered(row: tf.Tensor, settings: StrategySettings) -> tf.Tensor:
     return tf.bitcast(engine.all_gather(sent, _channel("shard join", sent)), row.dtype)
 
 
-def _padded(part: tf.Tensor, cut: Cut) -> tf.Tensor:
-    """A flat part with zeros behind it, as long as the largest."""
-    missing = cut.largest_part - int(part.shape[0])
-    return tf.pad(part, [[0, missing]]) if missing else part
+def _padded(shard: tf.Tensor, cut: Cut) -> tf.Tensor:
+    """A flat shard with zeros behind it, as long as the largest."""
+    missing = cut.largest_part - int(shard.shape[0])
+    return tf.pad(shard, [[0, missing]]) if missing else shard
 
 
 def _channel(carried: str, flat: tf.Tensor) -> Channel:

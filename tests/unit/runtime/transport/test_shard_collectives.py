@@ -1,4 +1,4 @@
-"""Tests of sums of which each worker gets a part, over TensorFlow's collectives, as a worker traces them."""
+"""Reduce-scatter and all-gather over TensorFlow's collectives, as a worker traces them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tfdist.runtime import strategy_settings
 from tfdist.runtime.collectives.wire.groups import group_key
 from tfdist.runtime.collectives.wire.tensorflow_engine import TensorFlowEngine
 from tfdist.runtime.strategy_settings import settings_of
-from tfdist.runtime.transport import part_sums, shard_groups, worker_lane
+from tfdist.runtime.transport import shard_collectives, shard_groups, worker_lane
 from tfdist.runtime.transport.ring_all_reduce import Ring
 from tfdist.sharding import Mesh, Sharding
 from tfdist.sharding.cut import evenly
@@ -28,14 +28,14 @@ def traced(sizes: list[int | None], shape: tuple[int, ...], rank: int, monkeypat
     with strategy.scope():
 
         def summed(gradient: tf.Tensor) -> list[tf.Tensor]:
-            return part_sums.sum_gradients_into_parts([gradient], [evenly(shape, 2)])
+            return shard_collectives.reduce_scatter_gradients([gradient], [evenly(shape, 2)])
 
         return tf.function(summed).get_concrete_function(tf.TensorSpec(sizes, tf.float64))
 
 
 @pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16])
 @pytest.mark.parametrize("rank", [0, 3])
-def test_parts_are_joined_between_devices_in_the_group_that_shares_them(
+def test_shards_are_gathered_between_devices_in_the_group_that_shares_them(
     rank: int, dtype: tf.DType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (strategy_settings, shard_groups, worker_lane):
@@ -46,8 +46,8 @@ def test_parts_are_joined_between_devices_in_the_group_that_shares_them(
     settings.shard = Sharding("zero2", Mesh.of(data=2, shard=2))
     settings.between_devices = TensorFlowEngine("/device:CPU:0", "ring", order.handle)
     with strategy.scope():
-        part = tf.TensorSpec([cut.part_size(rank % 2)], dtype)
-        function = tf.function(lambda given: part_sums.join([given], [cut])).get_concrete_function(part)
+        shard = tf.TensorSpec([cut.part_size(rank % 2)], dtype)
+        function = tf.function(lambda given: shard_collectives.all_gather([given], [cut])).get_concrete_function(shard)
     assert function.output_shapes == [(3, 5)]
     (gather,) = [op for op in function.graph.get_operations() if op.type.startswith("Collective")]
     assert gather.type == "CollectiveGatherV2"
@@ -71,7 +71,7 @@ def test_a_gradient_that_does_not_know_its_shape(rank: int, monkeypatch: pytest.
     ("rank", "size", "between"),
     [(0, 0, []), (1, 1, ["CollectiveReduceV2"]), (2, 0, []), (3, 1, ["CollectiveReduceV2"])],
 )
-def test_nothing_is_sent_between_workers_whose_part_is_empty(
+def test_nothing_is_sent_between_workers_whose_shard_is_empty(
     rank: int, size: int, between: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     function = traced([1], (1,), rank, monkeypatch)
