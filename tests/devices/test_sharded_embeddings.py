@@ -48,7 +48,7 @@ def test_rows_begin_as_those_of_one_device(initializer: Any, shape: tuple[int, i
     whole = tf.convert_to_tensor(initializer(shape, dtype=dtype))
     cut = rows_evenly(shape, 3)
     parts = [initial_rows(initializer, cut, worker, dtype, "table") for worker in range(3)]
-    assert [tuple(part.shape) for part in parts] == [cut.part_shape(worker) for worker in range(3)]
+    assert [tuple(part.shape) for part in parts] == [cut.shard_shape(worker) for worker in range(3)]
     np.testing.assert_array_equal(tf.concat(parts, 0).numpy(), whole.numpy())
 
 

@@ -59,7 +59,7 @@ def test_optimizers_of_ones_own() -> None:
 
 
 @pytest.mark.parametrize(
-    "found", [cut.evenly((64, 3), 2), cut.evenly((7, 3), 3), cut.evenly((5, 2), 8), cut.whole((7, 3), 1, 2)]
+    "found", [cut.evenly((64, 3), 2), cut.evenly((7, 3), 3), cut.evenly((5, 2), 8), cut.uncut((7, 3), 1, 2)]
 )
 def test_parts_of_sparse_gradients_are_those_of_dense_ones(found: Cut) -> None:
     generator = np.random.default_rng(3)
@@ -70,7 +70,7 @@ def test_parts_of_sparse_gradients_are_those_of_dense_ones(found: Cut) -> None:
     whole = tf.convert_to_tensor(slices).numpy().reshape(-1)
     parts = [rows_of_shard(slices, found, worker) for worker in range(found.workers)]
     dense = [tf.convert_to_tensor(part).numpy() for part in parts]
-    assert [part.shape for part in dense] == [found.part_shape(worker) for worker in range(found.workers)]
+    assert [part.shape for part in dense] == [found.shard_shape(worker) for worker in range(found.workers)]
     np.testing.assert_array_equal(np.concatenate([part.reshape(-1) for part in dense]), whole)
     squares = sum(float(tf.reduce_sum(part.values**2)) for part in parts)
     assert squares == pytest.approx(float(np.sum(values**2)))

@@ -60,8 +60,8 @@ def test_the_parts_are_the_array_and_no_more_is_read_than_rows_at_their_ends(
             elements = 0
             found = read_shard(file["a"], cut, worker)
             at_ends = 0 if cut.keeps_rank else 2 * (cut.row_size - 1)
-            assert elements <= cut.part_size(worker) + max(0, at_ends)
-            assert found.shape == cut.part_shape(worker) and found.dtype == np.int32
+            assert elements <= cut.shard_size(worker) + max(0, at_ends)
+            assert found.shape == cut.shard_shape(worker) and found.dtype == np.int32
             assert found.reshape(-1).tolist() == array.reshape(-1)[slice(*cut.span(worker))].tolist()
             assert read_shard(array, cut, worker).tolist() == found.tolist()
 
@@ -125,7 +125,7 @@ def test_a_weight_in_parts_takes_its_part(worker: int, shape: tuple[int, ...], t
     variable = keras.Variable(np.zeros(shape, np.float32))
     cut_variable.cut_variable(variable, strategy)
     cut = cuts.evenly(shape, 3)
-    part = tf.Variable(tf.zeros(cut.part_shape(worker)))
+    part = tf.Variable(tf.zeros(cut.shard_shape(worker)))
     variable._value = part
     variable.shard = FlatParameterShard(variable, cut, worker, strategy)
     with h5py.File(tmp_path / "a.h5", "w") as file:

@@ -14,19 +14,19 @@ from hypothesis import strategies as st
 from tests.fuzz.contents import contents_of
 from tests.fuzz.hostile_values import changed_bytes, changed_json
 from tests.fuzz.properties import fuzzed
-from tests.helpers.made_checkpoints import folder_of, mark, part, run_with
+from tests.helpers.made_checkpoints import folder_of, mark, run_with, shard
 from tfdist.checkpoint.checkpoint_contents import contents_fault, load_arrays
 from tfdist.checkpoint.checkpoint_files import MARKER, REPLICAS, SUMMARY, WEIGHTS, stored, summary_of
 from tfdist.checkpoint.checkpoint_pruner import info_of
 from tfdist.checkpoint.checkpoint_summary import CheckpointSummary
-from tfdist.checkpoint.parts.part_names import PARTS, REST, part_name
+from tfdist.checkpoint.shards.shard_file_names import REST, SHARD_TABLE, shard_file_name
 from tfdist.cli.main import main
 from tfdist.errors import RunDirError
 from tfdist.rundir import RunDir
 
 NAMES = {
     "whole": (MARKER, SUMMARY, WEIGHTS, REPLICAS),
-    "in parts": (MARKER, SUMMARY, PARTS, REST, part_name(0, 2), part_name(1, 2)),
+    "in parts": (MARKER, SUMMARY, SHARD_TABLE, REST, shard_file_name(0, 2), shard_file_name(1, 2)),
 }
 VERBS = (
     ("ls",), ("ls", "--json"), ("verify",), ("verify", "--json"), ("inspect", "--step", "20"),
@@ -38,7 +38,7 @@ VERBS = (
 @pytest.fixture(scope="module")
 def valid(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunDir]:
     runs = {kind: run_with(tmp_path_factory.mktemp("valid") / "a", 10, 20) for kind in NAMES}
-    part(folder_of(runs["in parts"], 20), 2)
+    shard(folder_of(runs["in parts"], 20), 2)
     return runs
 
 
@@ -53,7 +53,7 @@ def test_a_checkpoint_is_used_or_refused(
     latest = folder_of(run, 20)
     for name in data.draw(st.lists(st.sampled_from(NAMES[kind]), min_size=1, max_size=2, unique=True)):
         content = (latest / name).read_bytes()
-        as_json = name in (MARKER, SUMMARY, PARTS) and data.draw(st.booleans())
+        as_json = name in (MARKER, SUMMARY, SHARD_TABLE) and data.draw(st.booleans())
         (latest / name).write_bytes(
             data.draw(changed_json(json.loads(content)) if as_json else changed_bytes(content))
         )

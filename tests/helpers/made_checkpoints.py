@@ -14,9 +14,9 @@ import numpy as np
 
 from tfdist.checkpoint import checkpoint_files
 from tfdist.checkpoint.checkpoint_files import WEIGHTS
-from tfdist.checkpoint.parts.part_names import PARTS, REST, part_name
+from tfdist.checkpoint.shards.shard_file_names import REST, SHARD_TABLE, shard_file_name
 from tfdist.rundir import RunDir, create_run_dir
-from tfdist.sharding.file_parts import FileParts, SharedValue
+from tfdist.sharding.file_shards import FileShards, SharedValue
 
 EPOCH = 10
 
@@ -61,20 +61,20 @@ def save(run: RunDir, step: int, weights: dict[str, Any] | None = None, **told: 
         draft.add("summary.json", json.dumps(summary).encode())
 
 
-def part(folder: Path, workers: int) -> bytes:
-    """Turns a checkpoint into one whose workers have each written a part; returns its file of weights."""
+def shard(folder: Path, workers: int) -> bytes:
+    """Turns a checkpoint into one whose workers have each written a shard; returns its file of weights."""
     content = (folder / WEIGHTS).read_bytes()
     with h5py.File(folder / WEIGHTS) as file:
         data = file["layers/dense/vars/0"]
         begin, size, item = data.id.get_offset(), data.nbytes, data.dtype.itemsize
     bounds = tuple(size // item * worker // workers * item for worker in range(workers + 1))
-    parts = FileParts(len(content), workers, (SharedValue(begin, bounds),))
+    shards = FileShards(len(content), workers, (SharedValue(begin, bounds),))
     (folder / WEIGHTS).unlink()
-    (folder / PARTS).write_text(json.dumps(parts.to_dict()))
+    (folder / SHARD_TABLE).write_text(json.dumps(shards.to_dict()))
     (folder / REST).write_bytes(content[:begin] + content[begin + size :])
     for worker in range(workers):
         start, stop = bounds[worker : worker + 2]
-        (folder / part_name(worker, workers)).write_bytes(content[begin + start : begin + stop])
+        (folder / shard_file_name(worker, workers)).write_bytes(content[begin + start : begin + stop])
     mark(folder)
     return content
 

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 
 from tests.helpers.cut_weights import cut_all
-from tfdist.checkpoint.parts.parted_file import opened_weights
+from tfdist.checkpoint.shards.sharded_file import opened_weights
 from tfdist.rundir import RunDir
 
 SAMPLES, FEATURES, CLASSES, BATCH, EPOCHS = 203, 6, 4, 8, 9

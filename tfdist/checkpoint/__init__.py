@@ -3,8 +3,8 @@
 `save_policy` and `retention_policy` decide. `checkpoint_manager` saves and restores for all workers: the
 `background_writer` runs a `checkpoint_writer`, which writes a `pending_checkpoint` with its `checkpoint_summary` into a
 `checkpoint_store` (`checkpoint_files` on this machine, `remote_store` for a URL) and lets the `checkpoint_pruner`
-remove old ones. By a `generation_claim` an earlier start of an elastic job publishes none. `parts` has checkpoints of
-which each worker writes its part. `checkpoint_contents` looks at what somebody else may have written. `inspection` is
+remove old ones. By a `generation_claim` an earlier start of an elastic job publishes none. `shards` has checkpoints of
+which each worker writes its shard. `checkpoint_contents` looks at what somebody else may have written. `inspection` is
 what `tfdist checkpoints` does.
 
 The names load with their first use: modules that only decide, or read and check files, work without TensorFlow.

@@ -18,7 +18,7 @@ import numpy as np
 
 from tfdist.checkpoint.checkpoint_files import REPLICAS, WEIGHTS, StoredCheckpoint, StoredPath, opened, summary_of
 from tfdist.checkpoint.checkpoint_summary import CheckpointSummary
-from tfdist.checkpoint.parts.parted_file import opened_weights
+from tfdist.checkpoint.shards.sharded_file import opened_weights
 from tfdist.errors import RunDirError
 
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}

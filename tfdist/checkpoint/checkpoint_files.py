@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from tfdist import bounded_json
-from tfdist.checkpoint.parts.part_names import shown
 from tfdist.checkpoint.pending_checkpoint import FileDigest, PendingCheckpoint
+from tfdist.checkpoint.shards.shard_file_names import shown
 from tfdist.errors import RunDirError, StoreError
 from tfdist.rundir import atomic_files, direct_io
 from tfdist.rundir.regular_files import MOST_JSON_BYTES, is_bare_name, open_regular, regular_size

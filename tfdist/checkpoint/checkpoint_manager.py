@@ -22,11 +22,11 @@ from tfdist.checkpoint.checkpoint_store import is_remote, open_store
 from tfdist.checkpoint.checkpoint_summary import CheckpointSummary
 from tfdist.checkpoint.checkpoint_writer import CheckpointWriter, WeightsSnapshot
 from tfdist.checkpoint.generation_claim import by_generation, claim_on
-from tfdist.checkpoint.parts.chiefs_parts import ChiefsParts, PartSnapshot
-from tfdist.checkpoint.parts.folder_agreement import all_reach
-from tfdist.checkpoint.parts.part_saving import PartSaving
-from tfdist.checkpoint.parts.parted_file import is_parted, opened_weights
 from tfdist.checkpoint.retention_policy import RetentionPolicy
+from tfdist.checkpoint.shards.folder_agreement import all_reach
+from tfdist.checkpoint.shards.shard_assembly import ShardAssembly, ShardSnapshot
+from tfdist.checkpoint.shards.sharded_file import has_sharded_weights, opened_weights
+from tfdist.checkpoint.shards.sharded_saving import ShardedSaving
 from tfdist.errors import RunDirError
 from tfdist.rundir.temp_names import temporary_folder
 from tfdist.runtime.collectives.chief_broadcast import opened_file_from_chief, text_from_chief
@@ -97,7 +97,7 @@ class CheckpointManager:
         self._pruner = CheckpointPruner(self._store, retention)
         self._has_warned = False
         self._claim = claim_on(self._store.folder, claimed_by) if claimed_by and self._is_chief else None
-        self._parts = PartSaving(self._store, strategy)
+        self._sharded = ShardedSaving(self._store, strategy)
         writer().wait(WAIT_SECONDS)  # of an earlier training in this process
         if self._is_chief:
             if self._claim is not None and not (is_elastic or self._claim.has_others()):
@@ -142,13 +142,13 @@ class CheckpointManager:
         weights.take()
         self._start(weights, values, summary)
 
-    def save_parts(
-        self, weights: PartSnapshot, values: Mapping[str, np.ndarray], summary: CheckpointSummary | None, step: int
+    def save_shards(
+        self, weights: ShardSnapshot, values: Mapping[str, np.ndarray], summary: CheckpointSummary | None, step: int
     ) -> bool:
-        """As `save`, of a model of which each worker has a part, which it writes itself; on all workers.
+        """As `save`, of a model of which each worker has a shard, which it writes itself; on all workers.
 
         Args:
-            weights: This worker's part.
+            weights: This worker's shard.
             values: The values of the replicas; the arrays are not changed any more.
             summary: The rest, on the chief.
             step: Steps of the run that are done.
@@ -156,13 +156,13 @@ class CheckpointManager:
         Returns:
             Whether it is being written, the same on all workers; if not, the chief has said why.
         """
-        left = self._parts.begin(weights, step)
+        left = self._sharded.begin(weights, step)
         if left is not None and summary is not None:
             self._start(left, values, summary)
         return left is not None
 
     def _start(
-        self, weights: WeightsSnapshot | ChiefsParts, values: Mapping[str, np.ndarray], summary: CheckpointSummary
+        self, weights: WeightsSnapshot | ShardAssembly, values: Mapping[str, np.ndarray], summary: CheckpointSummary
     ) -> None:
         self._seconds = self.background_seconds
         check, generation = ((lambda: None), 0) if self._claim is None else (self._claim.check, self._claim.number)
@@ -266,10 +266,10 @@ class CheckpointManager:
     def _weights(self) -> Iterator[Path | BinaryIO]:
         """The checkpoint's weights, as `load_weights` takes them, for as long as the block runs.
 
-        Where they lie in parts that this worker reaches, it reads of them what it needs.
+        Where they lie in shards that this worker reaches, it reads of them what it needs.
         """
         found = self._found()
-        if not is_remote(found) and all_reach(found, self._strategy) and is_parted(Path(found)):
+        if not is_remote(found) and all_reach(found, self._strategy) and has_sharded_weights(Path(found)):
             with opened_weights(Path(found)) as file:
                 yield file
             return
@@ -303,7 +303,7 @@ def _opened(folder: StoredPath, name: str) -> contextlib.AbstractContextManager[
     """Opens a file of a checkpoint; None where there is none."""
     if (folder / name).exists():
         return opened(folder / name)
-    return opened_weights(folder) if name == WEIGHTS and is_parted(folder) else contextlib.nullcontext()
+    return opened_weights(folder) if name == WEIGHTS and has_sharded_weights(folder) else contextlib.nullcontext()
 
 
 def of_another_run(folder: str | Path) -> RunDirError:

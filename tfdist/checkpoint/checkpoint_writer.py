@@ -16,7 +16,7 @@ from tfdist.checkpoint.checkpoint_pruner import CheckpointPruner
 from tfdist.checkpoint.checkpoint_store import CheckpointStore
 from tfdist.checkpoint.checkpoint_summary import CheckpointSummary
 from tfdist.checkpoint.generation_claim import SupersededError
-from tfdist.checkpoint.parts.chiefs_parts import ChiefsParts
+from tfdist.checkpoint.shards.shard_assembly import ShardAssembly
 from tfdist.errors import RunDirError, StoreError
 
 _log = logging.getLogger("tfdist")
@@ -37,7 +37,7 @@ class CheckpointWriter:
 
     Args:
         store: Where the run's checkpoints lie.
-        weights: The weights, copied already: whole, or what is left to write where each worker writes its part.
+        weights: The weights, copied already: whole, or what is left to write where each worker writes its shard.
         values: The values of the replicas.
         summary: The rest.
         pruner: Removes old ones afterwards.
@@ -53,7 +53,7 @@ class CheckpointWriter:
     def __init__(
         self,
         store: CheckpointStore,
-        weights: WeightsSnapshot | ChiefsParts,
+        weights: WeightsSnapshot | ShardAssembly,
         values: Mapping[str, np.ndarray],
         summary: CheckpointSummary,
         pruner: CheckpointPruner,
@@ -109,9 +109,9 @@ class CheckpointWriter:
         values: Mapping[str, Any] = self._values
         np.savez(replicas, **values)
         weights = self._weights
-        begun = weights.folder if isinstance(weights, ChiefsParts) else None
+        begun = weights.folder if isinstance(weights, ShardAssembly) else None
         with self._store.writing(self._summary.total, self._generation, begun) as draft:
-            if isinstance(weights, ChiefsParts):
+            if isinstance(weights, ShardAssembly):
                 weights.add_to(draft)
             else:
                 draft.add(WEIGHTS, weights.content())

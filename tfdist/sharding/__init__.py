@@ -1,8 +1,8 @@
-"""Models that do not fit one device: what each worker holds a part of, and with whom it shares it. No TensorFlow.
+"""Models that do not fit one device: what each worker holds a shard of, and with whom it shares it. No TensorFlow.
 
 `sharding_mode` has the modes of `--shard`, what each of them cuts, and a run's choice; `mesh` arranges the workers
 along axes, so that those of one group share what is cut, and `shard_groups` chooses the groups of `--shard-over`; `cut`
-says which elements of a tensor each of them holds, `file_parts` which of these it writes, and to which bytes of a file.
+says which elements of a tensor each of them holds, `file_shards` which of these it writes, and where in a file.
 """
 
 from tfdist.sharding.mesh import Mesh

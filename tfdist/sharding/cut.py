@@ -1,7 +1,7 @@
 """Cut: which elements of one tensor each of several workers holds.
 
-Parts follow one another in the order of the workers, so that a tensor is its parts, flattened, one after another. A
-part may be empty.
+Shards follow one another in the order of the workers, so that a tensor is its shards, flattened, one after another. A
+shard may be empty.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ Rows of an embedding are what a sparse gradient names.
 
 @dataclass(frozen=True)
 class Cut:
-    """The cut of a tensor into parts.
+    """The cut of a tensor into shards.
 
     Attributes:
         shape: The tensor's.
-        bounds: Where the parts begin among its elements in row-major order, and where the last one ends: one more than
+        bounds: Where the shards begin among its elements in row-major order, and where the last one ends: one more than
             there are workers.
-        keeps_rank: Whether a part has the dimensions of the tensor, but fewer rows; otherwise a part is flat.
+        keeps_rank: Whether a shard has the dimensions of the tensor, but fewer rows; otherwise a shard is flat.
 
     Raises:
         UsageError: The bounds are not those of all elements, or are between two rows nowhere.
@@ -61,17 +61,17 @@ class Cut:
         return len(self.bounds) - 1
 
     def span(self, worker: int) -> tuple[int, int]:
-        """Returns where the part of a worker begins and ends, in elements."""
+        """Returns where the shard of a worker begins and ends, in elements."""
         return self.bounds[worker], self.bounds[worker + 1]
 
-    def part_size(self, worker: int) -> int:
-        """Elements of a worker's part."""
+    def shard_size(self, worker: int) -> int:
+        """Elements of a worker's shard."""
         start, stop = self.span(worker)
         return stop - start
 
-    def part_shape(self, worker: int) -> tuple[int, ...]:
-        """The shape of a worker's part."""
-        size = self.part_size(worker)
+    def shard_shape(self, worker: int) -> tuple[int, ...]:
+        """The shape of a worker's shard."""
+        size = self.shard_size(worker)
         if not self.keeps_rank:
             return (size,)
         if size == self.size:
@@ -79,17 +79,17 @@ class Cut:
         return (size // max(1, self.row_size), *self.shape[1:])
 
     def among(self, workers: int) -> Cut:
-        """The same parts with the first of so many workers; the others have none."""
+        """The same shards with the first of so many workers; the others have none."""
         return replace(self, bounds=(*self.bounds, *[self.size] * (workers - self.workers)))
 
     @property
-    def largest_part(self) -> int:
-        """Elements of the largest part."""
-        return max(self.part_size(worker) for worker in range(self.workers))
+    def largest_shard(self) -> int:
+        """Elements of the largest shard."""
+        return max(self.shard_size(worker) for worker in range(self.workers))
 
 
 def evenly(shape: Sequence[int], workers: int) -> Cut:
-    """A cut into parts as even as they can be: between rows where there are many, else between any two elements."""
+    """A cut into shards as even as they can be: between rows where there are many, else between any two elements."""
     shape = tuple(shape)
     rows = shape[0] if shape else 1
     if len(shape) > 1 and rows >= ROWS_PER_WORKER * workers:
@@ -99,12 +99,12 @@ def evenly(shape: Sequence[int], workers: int) -> Cut:
 
 
 def rows_evenly(shape: Sequence[int], workers: int) -> Cut:
-    """A cut of a table between rows, into parts as even as they can be."""
+    """A cut of a table between rows, into shards as even as they can be."""
     rows, row = shape[0], math.prod(shape[1:])
     return Cut(tuple(shape), tuple(rows * worker // workers * row for worker in range(workers + 1)), keeps_rank=True)
 
 
-def whole(shape: Sequence[int], owner: int, workers: int) -> Cut:
+def uncut(shape: Sequence[int], owner: int, workers: int) -> Cut:
     """A cut that leaves a tensor whole, with one worker."""
     size = math.prod(shape)
     bounds = tuple(size if worker > owner else 0 for worker in range(workers + 1))

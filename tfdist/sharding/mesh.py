@@ -14,7 +14,7 @@ from typing import Literal, get_args
 from tfdist.errors import UsageError
 
 AxisName = Literal["data", "shard"]
-"""An axis, by what the workers along it have: samples of their own (`data`), or parts of one model (`shard`).
+"""An axis, by what the workers along it have: samples of their own (`data`), or shards of one model (`shard`).
 
 A step's samples are shared out over all workers of both. From the outside in: a later axis takes its place here.
 """
@@ -71,7 +71,7 @@ class Mesh:
 
     @classmethod
     def within_hosts(cls, workers: Sequence[int]) -> Mesh:
-        """Hybrid sharding: every host holds the whole model, in parts; between hosts there is data parallelism alone.
+        """Hybrid sharding: every host holds the whole model, in shards; between hosts there is data parallelism alone.
 
         Args:
             workers: How many workers each host has; those of a host follow one another in the cluster.

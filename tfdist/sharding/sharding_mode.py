@@ -1,4 +1,4 @@
-"""Sharding mode: which tensors of a training each worker holds a part of, instead of all."""
+"""Sharding mode: which tensors of a training each worker holds a shard of, instead of all."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Sharding:
 
     @property
     def shares(self) -> int:
-        """The number of parts there are of what is cut."""
+        """The number of shards there are of what is cut."""
         return self.mesh.size("shard")
 
     def share(self, worker: int) -> int:
@@ -71,7 +71,7 @@ class Sharding:
         return self.mesh.place("shard", worker)
 
     def cuts(self, holding: Holding) -> bool:
-        """Returns whether each worker holds a part of these tensors alone."""
+        """Returns whether each worker holds a shard of these tensors alone."""
         return holding in CUT[self.mode]
 
     def __str__(self) -> str:

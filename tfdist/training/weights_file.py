@@ -15,7 +15,7 @@ import keras
 import tensorflow as tf
 
 from tfdist.checkpoint.checkpoint_files import WEIGHTS
-from tfdist.checkpoint.parts.parted_file import is_parted, opened_weights
+from tfdist.checkpoint.shards.sharded_file import has_sharded_weights, opened_weights
 from tfdist.data.pipeline import Batches
 from tfdist.errors import DataError, RunDirError
 from tfdist.keras_repairs.files.training_state import build
@@ -138,7 +138,7 @@ def _open(source: str) -> contextlib.AbstractContextManager[BinaryIO | None]:
     place = path_of(source) if is_url(source) else Path(source)
     if place.exists():
         return open_regular(place, follows_link=True) if isinstance(place, Path) else place.open("rb")
-    is_here = place.name == WEIGHTS and is_parted(place.parent)
+    is_here = place.name == WEIGHTS and has_sharded_weights(place.parent)
     return opened_weights(place.parent) if is_here else contextlib.nullcontext()
 
 

@@ -10,7 +10,7 @@ from tfdist.sharding.cut import Cut
 
 
 @pytest.mark.parametrize(
-    ("shape", "workers", "bounds", "parts"),
+    ("shape", "workers", "bounds", "shards"),
     [
         ((10,), 2, (0, 5, 10), [(5,), (5,)]),
         ((10,), 3, (0, 3, 6, 10), [(3,), (3,), (4,)]),
@@ -27,22 +27,24 @@ from tfdist.sharding.cut import Cut
         ((5, 3), 1, (0, 15), [(15,)]),
     ],
 )
-def test_even_cuts(shape: tuple[int, ...], workers: int, bounds: tuple[int, ...], parts: list[tuple[int, ...]]) -> None:
+def test_even_cuts(
+    shape: tuple[int, ...], workers: int, bounds: tuple[int, ...], shards: list[tuple[int, ...]]
+) -> None:
     found = cut.evenly(shape, workers)
     assert (found.shape, found.bounds, found.workers) == (shape, bounds, workers)
-    assert [found.part_shape(worker) for worker in range(workers)] == parts
+    assert [found.shard_shape(worker) for worker in range(workers)] == shards
     assert [found.span(worker) for worker in range(workers)] == list(zip(bounds, bounds[1:], strict=False))
-    assert found.largest_part == max(stop - start for start, stop in zip(bounds, bounds[1:], strict=False))
+    assert found.largest_shard == max(stop - start for start, stop in zip(bounds, bounds[1:], strict=False))
 
 
 def test_no_part_is_much_larger_than_another() -> None:
     for rows in range(1, 300):
         found = cut.evenly((rows, 7), 3)
-        assert found.largest_part <= 1.04 * (found.size / 3) + 1
+        assert found.largest_shard <= 1.04 * (found.size / 3) + 1
 
 
 @pytest.mark.parametrize(
-    ("shape", "owner", "workers", "bounds", "parts"),
+    ("shape", "owner", "workers", "bounds", "shards"),
     [
         ((3, 4), 0, 3, (0, 12, 12, 12), [(3, 4), (0, 4), (0, 4)]),
         ((3, 4), 1, 3, (0, 0, 12, 12), [(0, 4), (3, 4), (0, 4)]),
@@ -51,11 +53,11 @@ def test_no_part_is_much_larger_than_another() -> None:
     ],
 )
 def test_whole_tensors_have_one_owner(
-    shape: tuple[int, ...], owner: int, workers: int, bounds: tuple[int, ...], parts: list[tuple[int, ...]]
+    shape: tuple[int, ...], owner: int, workers: int, bounds: tuple[int, ...], shards: list[tuple[int, ...]]
 ) -> None:
-    found = cut.whole(shape, owner, workers)
+    found = cut.uncut(shape, owner, workers)
     assert found.bounds == bounds
-    assert [found.part_shape(worker) for worker in range(workers)] == parts
+    assert [found.shard_shape(worker) for worker in range(workers)] == shards
 
 
 @pytest.mark.parametrize(

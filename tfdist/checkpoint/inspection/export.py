@@ -9,7 +9,7 @@ from typing import Any
 from tfdist.checkpoint.checkpoint_contents import weights_fault
 from tfdist.checkpoint.checkpoint_files import WEIGHTS, StoredPath
 from tfdist.checkpoint.inspection.checkpoint_entries import CheckpointEntry, damages
-from tfdist.checkpoint.parts.parted_file import is_parted, opened_weights
+from tfdist.checkpoint.shards.sharded_file import has_sharded_weights, opened_weights
 from tfdist.errors import DataError, UsageError
 from tfdist.rundir import atomic_files
 from tfdist.rundir.layout import RunDir
@@ -68,7 +68,7 @@ def _model(run: RunDir, entry: CheckpointEntry, load_model: Callable[[RunDir, An
     """The run's model with the weights of a checkpoint, which are copied here where they lie in a bucket."""
     source = entry.stored.path
     if isinstance(source, Path):
-        if not is_parted(source):
+        if not has_sharded_weights(source):
             return load_model(run, source / WEIGHTS)
         with opened_weights(source) as file:
             return load_model(run, file)

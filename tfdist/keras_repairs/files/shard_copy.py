@@ -35,7 +35,7 @@ from tfdist.keras_repairs.sharding.optimizer_policy import is_sharded, shards_of
 from tfdist.runtime.transport.shard_collectives import cut_shard
 from tfdist.runtime.workers import worker_count, worker_rank
 from tfdist.sharding.cut import evenly
-from tfdist.sharding.file_parts import FileParts, Segment, SharedValue, SharedWriting, Writing
+from tfdist.sharding.file_shards import FileShards, Segment, SharedValue, SharedWriting, Writing
 from tfdist.sharding.sharding_mode import WHOLE_BELOW
 
 
@@ -136,10 +136,10 @@ class ShardCopy:
         return self._structure.rest.data
 
     @property
-    def parts(self) -> FileParts:
+    def shards(self) -> FileShards:
         """On the chief, which bytes of the file each worker has."""
         assert self._structure is not None, "the chief has taken a copy"
-        return self._structure.parts
+        return self._structure.shards
 
     def _shared(self, groups: Sequence[Group]) -> list[_Shared | None]:
         """For each value of the file how it is shared; None for one that the chief writes."""
@@ -174,7 +174,7 @@ class _Structure:
         workers: By how many.
 
     Attributes:
-        parts: Which bytes of the file each worker has.
+        shards: Which bytes of the file each worker has.
         rest: All other bytes.
     """
 
@@ -188,9 +188,9 @@ class _Structure:
             if each is not None
             for value in each.values(_known(begin))
         ]
-        self.parts = FileParts(file.size, workers, tuple(values))
-        gaps = [segment for segment in self.parts.segments() if segment.worker is None]
-        self.rest = aligned_memory(self.parts.rest_size)
+        self.shards = FileShards(file.size, workers, tuple(values))
+        gaps = [segment for segment in self.shards.segments() if segment.worker is None]
+        self.rest = aligned_memory(self.shards.rest_size)
         for gap in gaps:
             end = gap.offset + gap.size
             self.rest[gap.offset : end] = file.bytes_between(gap.begin, gap.begin + gap.size)

@@ -155,7 +155,7 @@ def _table_for(layer: Any) -> TableVariable:
     _log.info(
         "embedding %s: sharded by rows; this worker has %d of %d",
         layer.name,
-        cut.part_shape(table.worker)[0],
+        cut.shard_shape(table.worker)[0],
         layer.input_dim,
     )
     return table

@@ -68,7 +68,7 @@ def initial_rows(initializer: Any, cut: Cut, worker: int, dtype: str, name: str)
     is_by_place = type(initializer) in _BY_PLACE and isinstance(seed, int)
     chiefs_seed = _agreed_seed(cut, seed if isinstance(seed, int) else _NO_SEED, name)
     if type(initializer) in _ALIKE:
-        return initializer(cut.part_shape(worker), dtype=dtype)
+        return initializer(cut.shard_shape(worker), dtype=dtype)
     if is_by_place:
         own = copy.copy(initializer)
         own.seed = chiefs_seed
@@ -81,7 +81,7 @@ def initial_rows(initializer: Any, cut: Cut, worker: int, dtype: str, name: str)
 def _drawn(initializer: Any, cut: Cut, worker: int, dtype: str) -> tf.Tensor:
     first = cut.span(worker)[0] // cut.row_size
     begin, total = (tf.constant(rows, tf.int64) for rows in (first, cut.shape[0]))
-    with drawing_rows(PartOfDraw(cut.part_shape(worker), 0, begin, total)):
+    with drawing_rows(PartOfDraw(cut.shard_shape(worker), 0, begin, total)):
         return tf.convert_to_tensor(initializer(cut.shape, dtype=dtype))
 
 

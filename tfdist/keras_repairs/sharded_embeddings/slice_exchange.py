@@ -43,7 +43,7 @@ def own_slices(gradient: tf.IndexedSlices, table: TableVariable) -> tf.IndexedSl
     weight = None
     if isinstance(table.regularizer, RowPenalty):
         weight, values, ids = weight_of_penalty(values, ids)
-    rows, dim = table.cut.part_shape(table.worker)
+    rows, dim = table.cut.shard_shape(table.worker)
     ids = ids - table.first_row
     is_own = tf.logical_and(ids >= 0, ids < rows)
     slices = tf.IndexedSlices(
@@ -65,5 +65,5 @@ def _exchanged(values: tf.Tensor, ids: tf.Tensor, table: TableVariable, *, is_li
     ids, counts = by_owner(tf.gather(ids, order), table)
     ids, _ = exchange_rows(ids[:, tf.newaxis], counts)
     values, _ = exchange_rows(tf.gather(values, order), counts)
-    shape = tf.constant(table.cut.part_shape(table.worker), tf.int64)
+    shape = tf.constant(table.cut.shard_shape(table.worker), tf.int64)
     return tf.IndexedSlices(values, ids[:, 0] - table.first_row, shape)

@@ -78,7 +78,7 @@ class TableVariable(keras.Variable):
         raise UnsupportedError(
             "The table of an embedding is sharded, and the program reads it outside of a lookup, as output layers that "
             f"are tied to an embedding do. Received: {self.owner!r}, of whose {self.cut.shape[0]} rows this worker has "
-            f"{self.cut.part_shape(self.worker)[0]}. Call the layer on ids, read it with layer.get_weights() on every "
+            f"{self.cut.shard_shape(self.worker)[0]}. Call the layer on ids, read it with layer.get_weights() on every "
             "worker, or train it whole: keras.layers.Embedding, --shard-embeddings with more rows than it has."
         )
 

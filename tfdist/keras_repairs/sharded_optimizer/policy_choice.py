@@ -72,7 +72,7 @@ def _cuts(kind: Granularity, shapes: Sequence[tuple[int, ...]], workers: int) ->
     if kind == "elements" and workers > 1:
         return [cuts.evenly(shape, workers) for shape in shapes]
     sizes = [tf.TensorShape(shape).num_elements() for shape in shapes]
-    return [cuts.whole(shape, owner, workers) for shape, owner in zip(shapes, cuts.owners(sizes, workers), strict=True)]
+    return [cuts.uncut(shape, owner, workers) for shape, owner in zip(shapes, cuts.owners(sizes, workers), strict=True)]
 
 
 def _is_of_all_workers(variable: Any) -> bool:
@@ -87,7 +87,7 @@ def _policy_for(variable: Any, kind: Granularity, cut: Cut, worker: int) -> Vari
     shard = shard_of(variable)
     if isinstance(shard, ParameterShard) and kind == "elements":
         return StoredPolicy(variable, _updated(variable, tuple(shard.stored.shape), shard.stored), shard)
-    shape = cut.part_shape(worker)
+    shape = cut.shard_shape(worker)
     dtype = (variable._value if isinstance(variable, keras.Variable) else variable).dtype
     # It has no memory between steps.
     value = tf.Variable(tf.zeros([0] * len(shape), dtype), trainable=True, shape=[None] * len(shape))

@@ -40,7 +40,7 @@ class _CutPolicy(VariablePolicy):
 
     @property
     def is_held(self) -> bool:
-        return self.cut.part_size(self.worker) > 0
+        return self.cut.shard_size(self.worker) > 0
 
     @property
     def sum_over_shards(self) -> Callable[[tf.Tensor], tf.Tensor] | None:
@@ -50,8 +50,8 @@ class _CutPolicy(VariablePolicy):
         """See `VariablePolicy`; state of another shape is with the worker that has the variable."""
         if shape is None:
             return FlatShard(variable, self.cut, self.worker)
-        owner = next(worker for worker in range(self.cut.workers) if self.cut.part_size(worker))
-        return FlatShard(variable, cuts.whole(shape, owner, self.cut.workers), self.worker)
+        owner = next(worker for worker in range(self.cut.workers) if self.cut.shard_size(worker))
+        return FlatShard(variable, cuts.uncut(shape, owner, self.cut.workers), self.worker)
 
     def of_sum(self, total: Any) -> Gradient:
         if isinstance(total, tf.IndexedSlices):
@@ -156,7 +156,7 @@ class TablePolicy(_CutPolicy):
 
 def _scattered(policies: Sequence[ZeroPolicy], gradients: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     flat = shard_collectives.reduce_scatter_gradients(gradients, [policy.cut for policy in policies])
-    return [tf.reshape(sum_, each.cut.part_shape(each.worker)) for sum_, each in zip(flat, policies, strict=True)]
+    return [tf.reshape(sum_, each.cut.shard_shape(each.worker)) for sum_, each in zip(flat, policies, strict=True)]
 
 
 def _full_sums(policies: Sequence[GatheredPolicy], gradients: Sequence[Any]) -> list[Gradient]:
@@ -180,7 +180,7 @@ def _norms(policies: Sequence[Any], gradients: Sequence[Any]) -> list[tf.Tensor]
 
 def _hand_over(policies: Sequence[ZeroPolicy]) -> None:
     shards = [
-        tf.ensure_shape(tf.reshape(each.updated._value.read_value(), [-1]), [each.cut.part_size(each.worker)])
+        tf.ensure_shape(tf.reshape(each.updated._value.read_value(), [-1]), [each.cut.shard_size(each.worker)])
         for each in policies
     ]
     all_full = shard_collectives.all_gather(shards, [each.cut for each in policies])

@@ -63,7 +63,7 @@ class FlatParameterShard(ParameterShard, FlatShard):
             _TOTAL.set(rows.values, total)
             return rows
         (own,) = shard_collectives.reduce_scatter_gradients([gradient], [self.cut])
-        return _differentiated_once(tf.reshape(own, self.cut.part_shape(self.worker)))
+        return _differentiated_once(tf.reshape(own, self.cut.shard_shape(self.worker)))
 
     def full_sum(self, total: Gradient) -> Gradient:
         if isinstance(total, tf.Tensor):

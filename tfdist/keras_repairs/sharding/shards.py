@@ -17,7 +17,7 @@ from tfdist.runtime.collectives.array_all_gather import all_gather_array
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport.shard_collectives import cut_shard
 from tfdist.sharding.cut import Cut
-from tfdist.sharding.file_parts import SharedWriting, Writing
+from tfdist.sharding.file_shards import SharedWriting, Writing
 from tfdist.sharding.sharding_mode import WHOLE_BELOW
 
 
@@ -143,7 +143,7 @@ class FlatShard(Shard):
 
     @property
     def size(self) -> int:
-        return self.cut.part_size(self.worker)
+        return self.cut.shard_size(self.worker)
 
     @property
     def description(self) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tfdist.plan.memory.step_sizes import TensorSize, WeightSizes
-from tfdist.sharding.cut import Cut, evenly, owners, rows_evenly, whole
+from tfdist.sharding.cut import Cut, evenly, owners, rows_evenly, uncut
 from tfdist.sharding.sharding_mode import CUT, WHOLE_BELOW
 
 
@@ -69,7 +69,7 @@ def _cuts(weights: Sequence[WeightSizes], kind: str | None, workers: int) -> Seq
         cuts = [evenly(shape, workers) for shape in shapes]
     else:
         having = owners([math.prod(shape) for shape in shapes], workers)
-        cuts = [whole(shape, owner, workers) for shape, owner in zip(shapes, having, strict=True)]
+        cuts = [uncut(shape, owner, workers) for shape, owner in zip(shapes, having, strict=True)]
     return [
         rows_evenly(weight.value.shape, workers) if weight.by_rows else cut
         for weight, cut in zip(weights, cuts, strict=True)
@@ -82,7 +82,7 @@ def _held(
     """Bytes of weights, gradients and state on a worker."""
     parameters = gradients = optimizer = 0
     for weight, parts in zip(weights, cuts, strict=True):
-        part, all_of_it = parts.part_size(worker), max(parts.size, 1)
+        part, all_of_it = parts.shard_size(worker), max(parts.size, 1)
         of_value = weight.by_rows or ("parameters" in cut and parts.size >= WHOLE_BELOW)
         of_state = weight.by_rows or "optimizer" in cut
         parameters += _share(weight.value.bytes, part, all_of_it, of_value)

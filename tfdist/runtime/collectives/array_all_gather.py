@@ -29,8 +29,8 @@ def all_gather_array(shard: NDArray, cut: Cut, strategy: tf.distribute.Strategy)
         return np.asarray(full.numpy()).reshape(cut.shape)
     found = np.empty(cut.size, shard.dtype)
     room = max(1, PIECE_BYTES // shard.dtype.itemsize)
-    for start in range(0, cut.largest_part, room):
-        piece = np.zeros(min(room, cut.largest_part - start), shard.dtype)
+    for start in range(0, cut.largest_shard, room):
+        piece = np.zeros(min(room, cut.largest_shard - start), shard.dtype)
         mine = shard[start : start + room]
         piece[: mine.size] = mine
         for worker, row in enumerate(all_gather(piece.view(np.uint8), strategy)):

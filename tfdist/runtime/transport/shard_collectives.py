@@ -109,7 +109,7 @@ def cut_shard(tensor: tf.Tensor, cut: Cut, worker: int) -> tf.Tensor:
     """A worker's shard of a full tensor, in the shape of its shard."""
     start, stop = cut.span(worker)
     if stop - start == cut.size:
-        return tf.reshape(tensor, cut.part_shape(worker))
+        return tf.reshape(tensor, cut.shard_shape(worker))
     if cut.keeps_rank and cut.shape:
         row = max(1, cut.row_size)
         return tensor[start // row : stop // row]
@@ -131,7 +131,7 @@ def rows_of_shard(slices: tf.IndexedSlices, cut: Cut, worker: int) -> tf.Indexed
         row = 1
     first, last = start // max(1, row), stop // max(1, row)
     is_mine = tf.logical_and(indices >= first, indices < last)
-    shape = cut.part_shape(worker)
+    shape = cut.shard_shape(worker)
     rows = tf.boolean_mask(values, is_mine)
     return tf.IndexedSlices(rows, tf.boolean_mask(indices, is_mine) - first, tf.constant(shape, tf.int64))
 
@@ -196,16 +196,16 @@ def _reduce_scatter_rows(flat: list[tf.Tensor], cuts: list[Cut]) -> list[tf.Tens
     ]
     table = tf.concat(pieces, 0)
     mine = TensorFlowEngine().reduce_scatter(table, "sum", _channel("shard scatter", table))
-    pieces = tf.split(mine, [cut.largest_part for cut in cuts])
-    return [piece[: cut.part_size(share)] for piece, cut in zip(pieces, cuts, strict=True)]
+    pieces = tf.split(mine, [cut.largest_shard for cut in cuts])
+    return [piece[: cut.shard_size(share)] for piece, cut in zip(pieces, cuts, strict=True)]
 
 
 def _all_gather_rows(shards: list[tf.Tensor], cuts: list[Cut], settings: StrategySettings) -> list[tf.Tensor]:
     row = tf.concat([_padded(shard, cut) for shard, cut in zip(shards, cuts, strict=True)], 0)
     table = tf.reshape(_gathered(row, settings), [cuts[0].workers, row.shape[0]])
-    begins = itertools.accumulate((cut.largest_part for cut in cuts), initial=0)
+    begins = itertools.accumulate((cut.largest_shard for cut in cuts), initial=0)
     return [
-        tf.concat([table[place, begin : begin + cut.part_size(place)] for place in range(cut.workers)], 0)
+        tf.concat([table[place, begin : begin + cut.shard_size(place)] for place in range(cut.workers)], 0)
         for begin, cut in zip(begins, cuts, strict=False)
     ]
 
@@ -222,7 +222,7 @@ def _gathered(row: tf.Tensor, settings: StrategySettings) -> tf.Tensor:
 
 def _padded(shard: tf.Tensor, cut: Cut) -> tf.Tensor:
     """A flat shard with zeros behind it, as long as the largest."""
-    missing = cut.largest_part - int(shard.shape[0])
+    missing = cut.largest_shard - int(shard.shape[0])
     return tf.pad(shard, [[0, missing]]) if missing else shard
 
 

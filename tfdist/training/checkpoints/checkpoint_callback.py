@@ -84,7 +84,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         self._strategy = strategy
         self._saving = saving
         self._weights: WeightsCopy | None = None
-        self._part: ShardCopy | None = None
+        self._shard: ShardCopy | None = None
         self._is_chief = worker_rank(strategy) == 0
         self._position = base_summary.position if resumed is None else resumed.position
         self._saved_at = self._tried_at = None if resumed is None else resumed.position
@@ -171,7 +171,7 @@ class CheckpointCallback(keras.callbacks.Callback):
             with self._saving():
                 self._checkpoints.finish()
         # The model outlives its training and holds its callbacks, and this copy is as large as a checkpoint.
-        self._weights = self._part = None
+        self._weights = self._shard = None
 
     def _where(self) -> str:
         position = self._position
@@ -223,9 +223,9 @@ class CheckpointCallback(keras.callbacks.Callback):
         """Copies weights and optimizer, on all workers; returns whether they are being written, the same on all."""
         summary = self._summary(metrics) if self._is_chief else None
         if is_shared(self.model, self._strategy):
-            if self._part is None:
-                self._part = ShardCopy(self.model, self._strategy)
-            return self._checkpoints.save_parts(self._part, values, summary, self._total)
+            if self._shard is None:
+                self._shard = ShardCopy(self.model, self._strategy)
+            return self._checkpoints.save_shards(self._shard, values, summary, self._total)
         if summary is not None:
             if self._weights is None:
                 self._weights = WeightsCopy(self.model)

@@ -46,7 +46,7 @@ def test_shards_are_gathered_between_devices_in_the_group_that_shares_them(
     settings.shard = Sharding("zero2", Mesh.of(data=2, shard=2))
     settings.between_devices = TensorFlowEngine("/device:CPU:0", "ring", order.handle)
     with strategy.scope():
-        shard = tf.TensorSpec([cut.part_size(rank % 2)], dtype)
+        shard = tf.TensorSpec([cut.shard_size(rank % 2)], dtype)
         function = tf.function(lambda given: shard_collectives.all_gather([given], [cut])).get_concrete_function(shard)
     assert function.output_shapes == [(3, 5)]
     (gather,) = [op for op in function.graph.get_operations() if op.type.startswith("Collective")]
@@ -63,7 +63,7 @@ def kinds(function: Any) -> list[str]:
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_gradient_that_does_not_know_its_shape(rank: int, monkeypatch: pytest.MonkeyPatch) -> None:
     function = traced([None, None], (3, 5), rank, monkeypatch)
-    assert function.output_shapes == [(evenly((3, 5), 2).part_size(rank),)]
+    assert function.output_shapes == [(evenly((3, 5), 2).shard_size(rank),)]
     assert kinds(function) == ["CollectiveAllToAllV2", "CollectiveReduceV2"]
 
 

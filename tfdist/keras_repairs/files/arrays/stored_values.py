@@ -57,7 +57,7 @@ def read_shard(source: Any, cut: Cut, worker: int) -> NDArray:
         The shard, of the shape that the cut says.
     """
     start, stop = cut.span(worker)
-    shape = cut.part_shape(worker)
+    shape = cut.shard_shape(worker)
     if not isinstance(source, h5py.Dataset):
         source = np.asarray(source)
     if start == stop:

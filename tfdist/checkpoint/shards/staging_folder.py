@@ -24,7 +24,7 @@ class Staging:
     Attributes:
         folder: On the chief's machine; None where the checkpoints have a URL.
         is_common: Whether all workers reach it.
-        busy: The workers that are still writing their part of the one before.
+        busy: The workers that are still writing their shard of the one before.
     """
 
     folder: Path | None

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from tfdist.sharding.cut import Cut, evenly, whole
-from tfdist.sharding.file_parts import FileParts, Segment, SharedValue, SharedWriting
+from tfdist.sharding.cut import Cut, evenly, uncut
+from tfdist.sharding.file_shards import FileShards, Segment, SharedValue, SharedWriting
 
-PARTS = FileParts(20, 2, (SharedValue(10, (0, 2, 6)), SharedValue(2, (0, 3, 3))))
+SHARDS = FileShards(20, 2, (SharedValue(10, (0, 2, 6)), SharedValue(2, (0, 3, 3))))
 """The second value comes first in the file, and the second worker has nothing of it."""
 
 
 def test_all_bytes_are_in_one_place() -> None:
-    assert PARTS.segments() == [
+    assert SHARDS.segments() == [
         Segment(0, 2, None, 0),
         Segment(2, 3, 0, 2),
         Segment(5, 5, None, 2),
@@ -23,20 +23,20 @@ def test_all_bytes_are_in_one_place() -> None:
         Segment(12, 4, 1, 0),
         Segment(16, 4, None, 7),
     ]
-    assert [PARTS.part_size(0), PARTS.part_size(1), PARTS.rest_size] == [5, 4, 11]
+    assert [SHARDS.shard_size(0), SHARDS.shard_size(1), SHARDS.rest_size] == [5, 4, 11]
 
 
 @pytest.mark.parametrize(
-    "parts", [FileParts(7, 3, ()), FileParts(4, 1, (SharedValue(0, (0, 4)),)), FileParts(0, 1, ())]
+    "shards", [FileShards(7, 3, ()), FileShards(4, 1, (SharedValue(0, (0, 4)),)), FileShards(0, 1, ())]
 )
-def test_files_without_a_part_or_a_rest(parts: FileParts) -> None:
-    segments = parts.segments()
-    assert sum(segment.size for segment in segments) == parts.size
-    assert len(segments) == (1 if parts.size else 0)
+def test_files_without_a_part_or_a_rest(shards: FileShards) -> None:
+    segments = shards.segments()
+    assert sum(segment.size for segment in segments) == shards.size
+    assert len(segments) == (1 if shards.size else 0)
 
 
 def test_json_leads_back() -> None:
-    assert FileParts.from_dict(json.loads(json.dumps(PARTS.to_dict()))) == PARTS
+    assert FileShards.from_dict(json.loads(json.dumps(SHARDS.to_dict()))) == SHARDS
 
 
 @pytest.mark.parametrize(
@@ -57,18 +57,18 @@ def test_json_leads_back() -> None:
 )
 def test_what_is_no_table(change: dict[str, Any], fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
-        FileParts.from_dict({**PARTS.to_dict(), **change})
+        FileShards.from_dict({**SHARDS.to_dict(), **change})
 
 
 @pytest.mark.parametrize("groups", [1, 2, 3])
-@pytest.mark.parametrize("cut", [evenly((101, 3), 2), evenly((7,), 2), whole((5, 3), 1, 2), evenly((1,), 2)])
+@pytest.mark.parametrize("cut", [evenly((101, 3), 2), evenly((7,), 2), uncut((5, 3), 1, 2), evenly((1,), 2)])
 def test_every_byte_has_one_writer_who_has_its_part(cut: Cut, groups: int) -> None:
     writing, itemsize, begin = SharedWriting(cut, groups), 4, 8
-    parts = FileParts(cut.size * itemsize + begin, 2 * groups, tuple(writing.values(begin, itemsize)))
-    assert parts.rest_size == begin
-    for worker in range(parts.workers):
-        assert parts.part_size(worker) == writing.size(worker) * itemsize
-    for segment in parts.segments():
+    shards = FileShards(cut.size * itemsize + begin, 2 * groups, tuple(writing.values(begin, itemsize)))
+    assert shards.rest_size == begin
+    for worker in range(shards.workers):
+        assert shards.shard_size(worker) == writing.size(worker) * itemsize
+    for segment in shards.segments():
         if segment.worker is not None:
             start, stop = writing.span(segment.worker)
             origin = cut.bounds[segment.worker % 2]

@@ -1,7 +1,7 @@
-"""Trains with checkpoints of which each worker writes its part: `-m tests.workers.parted_checkpoints FOLDER [OPTIONS]`.
+"""Trains with sharded checkpoints: `-m tests.workers.sharded_checkpoints FOLDER [OPTIONS]`.
 
 A directory below FOLDER for each `fit` holds its checkpoints, and Keras's own file of the weights at its end. With
-`--kill N` worker 1 is killed while it writes its N-th part; then there is one `fit`, as with `--once`.
+`--kill N` worker 1 is killed while it writes its N-th shard; then there is one `fit`, as with `--once`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 
 import tfdist
 from tests.helpers.cut_weights import cut_all
-from tfdist.checkpoint.parts import folder_agreement
+from tfdist.checkpoint.shards import folder_agreement
 from tfdist.keras_repairs.sharding import shards
 from tfdist.rundir import direct_io
 
@@ -65,7 +65,7 @@ def apart() -> Iterator[None]:
 
 @contextlib.contextmanager
 def with_writing(write: Any) -> Iterator[None]:
-    """Worker 1 writes its parts by another function."""
+    """Worker 1 writes its shards by another function."""
     replaces = tfdist.worker_index() == 1
     with mock.patch.object(direct_io, "write_uncached", write) if replaces else contextlib.nullcontext():
         yield

@@ -1,4 +1,4 @@
-"""The chief's additions to a checkpoint of which each worker has a part."""
+"""The chief's additions to a checkpoint of which each worker has a shard."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from tfdist.checkpoint.parts import part_receipts
-from tfdist.checkpoint.parts.part_names import PARTS, REST, part_name
-from tfdist.checkpoint.parts.staging_folder import Staging
 from tfdist.checkpoint.pending_checkpoint import FileDigest, PendingCheckpoint
+from tfdist.checkpoint.shards import shard_receipts
+from tfdist.checkpoint.shards.shard_file_names import REST, SHARD_TABLE, shard_file_name
+from tfdist.checkpoint.shards.staging_folder import Staging
 from tfdist.errors import RunDirError
 from tfdist.rundir import atomic_files
-from tfdist.sharding.file_parts import FileParts
+from tfdist.sharding.file_shards import FileShards
 
 
-class PartSnapshot(Protocol):
-    """A copy of this worker's part of a model's weights and its optimizer's state, ready to be written."""
+class ShardSnapshot(Protocol):
+    """A copy of this worker's shard of a model's weights and its optimizer's state, ready to be written."""
 
     def take(self) -> None:
         """Copies it to host memory; all workers call it together."""
@@ -28,15 +28,15 @@ class PartSnapshot(Protocol):
         """This worker's bytes, uint8; called in another thread, and never while `take` runs."""
 
     def rest(self) -> memoryview:
-        """On the chief, the bytes that no worker's part has."""
+        """On the chief, the bytes that no worker's shard has."""
 
     @property
-    def parts(self) -> FileParts:
+    def shards(self) -> FileShards:
         """On the chief, which bytes of the file of weights each worker has."""
 
 
-class ChiefsParts:
-    """The file of weights in parts, for one checkpoint.
+class ShardAssembly:
+    """The file of weights in shards, for one checkpoint.
 
     Args:
         staging: Where it is made.
@@ -49,7 +49,7 @@ class ChiefsParts:
     def __init__(
         self,
         staging: Staging,
-        weights: PartSnapshot,
+        weights: ShardSnapshot,
         sent: Mapping[int, FileDigest] | None = None,
         spool: Path | None = None,
         done: Callable[[], None] = lambda: None,
@@ -66,7 +66,7 @@ class ChiefsParts:
 
         Raises:
             OSError: A file cannot be written.
-            RunDirError: A worker's part does not come.
+            RunDirError: A worker's shard does not come.
         """
         try:
             self._add_all(draft)
@@ -74,39 +74,39 @@ class ChiefsParts:
             self._done()
 
     def _add_all(self, draft: PendingCheckpoint) -> None:
-        parts = self._weights.parts
+        shards = self._weights.shards
         try:
-            self._add_own(draft, parts)
+            self._add_own(draft, shards)
         except BaseException:
             if self._sent is None and self.folder is not None:
                 # The folder is removed now, and nobody is to write there then.
                 with contextlib.suppress(RunDirError):
-                    part_receipts.collect(self.folder, parts.workers)
+                    shard_receipts.collect(self.folder, shards.workers)
             raise
         if self._spool is not None:
-            self._add_spooled(draft, self._spool, parts.workers)
+            self._add_spooled(draft, self._spool, shards.workers)
         else:
-            self._adopt(draft, parts)
+            self._adopt(draft, shards)
         self._staging.clean()
 
-    def _add_own(self, draft: PendingCheckpoint, parts: FileParts) -> None:
-        draft.add(PARTS, json.dumps(parts.to_dict()).encode())
+    def _add_own(self, draft: PendingCheckpoint, shards: FileShards) -> None:
+        draft.add(SHARD_TABLE, json.dumps(shards.to_dict()).encode())
         draft.add(REST, self._weights.rest())
-        draft.add(part_name(0, parts.workers), self._weights.content())
+        draft.add(shard_file_name(0, shards.workers), self._weights.content())
 
-    def _adopt(self, draft: PendingCheckpoint, parts: FileParts) -> None:
+    def _adopt(self, draft: PendingCheckpoint, shards: FileShards) -> None:
         folder = self.folder
         assert folder is not None, "a store of this machine"
-        found = part_receipts.collect(folder, parts.workers) if self._sent is None else self._sent
+        found = shard_receipts.collect(folder, shards.workers) if self._sent is None else self._sent
         for worker, digest in found.items():
-            name = part_name(worker, parts.workers)
+            name = shard_file_name(worker, shards.workers)
             if self._sent is not None:
                 atomic_files.sync(folder / name)
             draft.adopt(name, digest)
 
     def _add_spooled(self, draft: PendingCheckpoint, spool: Path, workers: int) -> None:
         for worker in range(1, workers):
-            path = spool / part_name(worker, workers)
+            path = spool / shard_file_name(worker, workers)
             if path.stat().st_size == 0:
                 draft.add(path.name, b"")
                 continue

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tfdist.checkpoint.background_writer import writer
 from tfdist.checkpoint.checkpoint_files import MARKER
-from tfdist.checkpoint.parts.staging_folder import Staging, small_text, token_in
+from tfdist.checkpoint.shards.staging_folder import Staging, small_text, token_in
 from tfdist.runtime.collectives.chief_broadcast import text_from_chief
 from tfdist.runtime.collectives.decisions import gather_objects
 

@@ -1,6 +1,6 @@
-"""Sends what a worker says of its part to the chief, while the training goes on.
+"""Sends what a worker says of its shard to the chief, while the training goes on.
 
-By the launchers, as the disk of the parts may be full; by a file beside the part where there are none. For a file
+By the launchers, as the disk of the shards may be full; by a file beside the shard where there are none. For a file
 without content there is a place on a full disk, too.
 """
 
@@ -18,17 +18,17 @@ from tfdist.launch.worker.chief_post import chief_post
 from tfdist.rundir import atomic_files
 from tfdist.rundir.regular_files import read_json
 
-PART_SECONDS = 240.0
-"""Seconds that the chief waits for others' parts once it has written its own: less than the next one waits for it."""
+SHARD_SECONDS = 240.0
+"""Seconds that the chief waits for others' shards once it has written its own: less than the next one waits for it."""
 
 _POLL_SECONDS = 0.02
 _MOST_FAULT = 2000
-"""Characters of why a part could not be written."""
+"""Characters of why a shard could not be written."""
 
 
 @dataclass(frozen=True)
 class Receipt:
-    """The outcome of a part.
+    """The outcome of a shard.
 
     Attributes:
         worker: Whose it is.
@@ -62,7 +62,7 @@ class Receipt:
 
     @property
     def found(self) -> FileDigest | RunDirError:
-        """The digest, or the error of a part that is not there."""
+        """The digest, or the error of a shard that is not there."""
         if self.digest is not None:
             return self.digest
         return RunDirError(f"Worker {self.worker} could not write its part of the checkpoint. {self.fault}")
@@ -84,14 +84,14 @@ def leave(folder: Path, receipt: Receipt) -> None:
             raise
 
 
-def collect(folder: Path, workers: int, seconds: float = PART_SECONDS) -> dict[int, FileDigest]:
-    """Waits until all workers but the chief are done with their parts, also where one of them could not write its own.
+def collect(folder: Path, workers: int, seconds: float = SHARD_SECONDS) -> dict[int, FileDigest]:
+    """Waits until all workers but the chief are done with their shards, also where one of them could not write its own.
 
     Returns:
         Worker -> the digest of its file.
 
     Raises:
-        RunDirError: One has not written its part, which the error names.
+        RunDirError: One has not written its shard, which the error names.
     """
     found: dict[int, FileDigest | RunDirError] = {}
     deadline = time.monotonic() + seconds

@@ -1,4 +1,4 @@
-"""A file of weights that lies in parts, read as the one file that it is."""
+"""A file of weights that lies in shards, read as the one file that it is."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ import numpy as np
 
 from tfdist import bounded_json
 from tfdist.checkpoint.checkpoint_files import WEIGHTS, StoredPath, opened
-from tfdist.checkpoint.parts.part_names import PARTS, REST, part_name
+from tfdist.checkpoint.shards.shard_file_names import REST, SHARD_TABLE, shard_file_name
 from tfdist.rundir.regular_files import MOST_JSON_BYTES
-from tfdist.sharding.file_parts import FileParts
+from tfdist.sharding.file_shards import FileShards
 
 Opener = Callable[[int | None], BinaryIO]
 
 
-class PartedFile(io.BytesIO):
+class ShardedFile(io.BytesIO):
     """Reads what is asked for, of the files that have it, which are opened when they are needed.
 
     It is an `io.BytesIO` in type only, because Keras loads weights from one or from a path; as a text it is the path.
 
     Args:
         path: That of the whole, which is not there.
-        parts: Where its bytes are.
+        shards: Where its bytes are.
         opener: Opens the file of a worker; that of the rest for None.
     """
 
-    def __init__(self, path: str, parts: FileParts, opener: Opener) -> None:
+    def __init__(self, path: str, shards: FileShards, opener: Opener) -> None:
         super().__init__()
         self._path = path
-        self._size = parts.size
-        self._segments = parts.segments()
+        self._size = shards.size
+        self._segments = shards.segments()
         self._begins = [segment.begin for segment in self._segments]
         self._opener = opener
         self._files: dict[int | None, BinaryIO] = {}
@@ -92,37 +92,37 @@ class PartedFile(io.BytesIO):
 
 
 def opened_weights(folder: StoredPath) -> BinaryIO:
-    """Opens the file of weights of a checkpoint for reading bytes, whether it lies there whole or in parts.
+    """Opens the file of weights of a checkpoint for reading bytes, whether it lies there whole or in shards.
 
     Raises:
         OSError: It cannot be opened, or is none.
-        ValueError: What says where its parts are is damaged.
+        ValueError: What says where its shards are is damaged.
     """
     try:
-        with opened(folder / PARTS) as file:
+        with opened(folder / SHARD_TABLE) as file:
             content = file.read(MOST_JSON_BYTES + 1)
     except FileNotFoundError:
         return opened(folder / WEIGHTS)
     try:
-        parts = FileParts.from_dict(bounded_json.parse(content, MOST_JSON_BYTES))
+        shards = FileShards.from_dict(bounded_json.parse(content, MOST_JSON_BYTES))
     except ValueError as error:
-        raise ValueError(f"{PARTS} is damaged: {error}") from None
+        raise ValueError(f"{SHARD_TABLE} is damaged: {error}") from None
 
-    def open_part(worker: int | None) -> BinaryIO:
-        name = REST if worker is None else part_name(worker, parts.workers)
+    def open_shard(worker: int | None) -> BinaryIO:
+        name = REST if worker is None else shard_file_name(worker, shards.workers)
         file = opened(folder / name)
-        size, expected = file.seek(0, os.SEEK_END), parts.rest_size if worker is None else parts.part_size(worker)
+        size, expected = file.seek(0, os.SEEK_END), shards.rest_size if worker is None else shards.shard_size(worker)
         if size != expected:
             file.close()
             raise ValueError(f"{name} has {size:,} bytes instead of {expected:,}")
         return file
 
     # A table may claim more bytes than there are: readers compare what they are to take with the size of the file.
-    for worker in (None, *range(parts.workers)):
-        open_part(worker).close()
-    return PartedFile(str(folder / WEIGHTS), parts, open_part)
+    for worker in (None, *range(shards.workers)):
+        open_shard(worker).close()
+    return ShardedFile(str(folder / WEIGHTS), shards, open_shard)
 
 
-def is_parted(folder: StoredPath) -> bool:
-    """Returns whether the file of weights of a checkpoint lies in parts."""
-    return (folder / PARTS).exists()
+def has_sharded_weights(folder: StoredPath) -> bool:
+    """Returns whether the file of weights of a checkpoint lies in shards."""
+    return (folder / SHARD_TABLE).exists()

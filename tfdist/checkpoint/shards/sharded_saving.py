@@ -1,4 +1,4 @@
-"""Copies what the workers write of a checkpoint that is made in parts, and starts to write it on each of them."""
+"""Copies what the workers write of a checkpoint that is made in shards, and starts to write it on each of them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import tensorflow as tf
 
 from tfdist.checkpoint.background_writer import writer
 from tfdist.checkpoint.checkpoint_store import CheckpointStore
-from tfdist.checkpoint.parts.chiefs_parts import ChiefsParts, PartSnapshot
-from tfdist.checkpoint.parts.folder_agreement import agreed_staging
-from tfdist.checkpoint.parts.part_job import PartJob
-from tfdist.checkpoint.parts.part_streams import send_parts
-from tfdist.checkpoint.parts.staging_folder import Staging, make_folder
+from tfdist.checkpoint.shards.folder_agreement import agreed_staging
+from tfdist.checkpoint.shards.shard_assembly import ShardAssembly, ShardSnapshot
+from tfdist.checkpoint.shards.shard_job import ShardJob
+from tfdist.checkpoint.shards.shard_streams import send_shards
+from tfdist.checkpoint.shards.staging_folder import Staging, make_folder
 from tfdist.errors import RunDirError
 from tfdist.rundir import atomic_files
 from tfdist.rundir.temp_names import temporary_folder
@@ -24,8 +24,8 @@ from tfdist.runtime.workers import worker_count, worker_rank
 _log = logging.getLogger("tfdist")
 
 
-class PartSaving:
-    """Saves in parts. All workers call `begin` together.
+class ShardedSaving:
+    """Saves in shards. All workers call `begin` together.
 
     Args:
         store: Where the checkpoints lie; the chief's alone counts.
@@ -38,8 +38,8 @@ class PartSaving:
         self._worker, self._workers = worker_rank(strategy), worker_count(strategy)
         self._spools = contextlib.ExitStack()
 
-    def begin(self, weights: PartSnapshot, step: int) -> ChiefsParts | None:
-        """Copies every worker's part, and starts to write those of the others in the background.
+    def begin(self, weights: ShardSnapshot, step: int) -> ShardAssembly | None:
+        """Copies every worker's shard, and starts to write those of the others in the background.
 
         Where a worker does not reach the chief's folder, or it has a URL, all others send theirs to the chief.
 
@@ -87,22 +87,22 @@ class PartSaving:
                 ", ".join(map(str, staging.busy)),
             )
 
-    def _begin_common(self, weights: PartSnapshot, staging: Staging) -> ChiefsParts:
+    def _begin_common(self, weights: ShardSnapshot, staging: Staging) -> ShardAssembly:
         assert staging.folder is not None, "all workers reach it"
         if self._worker != 0:
-            writer().start(PartJob(staging.folder, self._worker, self._workers, weights.content()).run)
-        return ChiefsParts(staging, weights)
+            writer().start(ShardJob(staging.folder, self._worker, self._workers, weights.content()).run)
+        return ShardAssembly(staging, weights)
 
-    def _send(self, weights: PartSnapshot, staging: Staging, step: int) -> ChiefsParts | None:
+    def _send(self, weights: ShardSnapshot, staging: Staging, step: int) -> ShardAssembly | None:
         self._spools.close()
         spool = None
         if self._worker == 0 and staging.folder is None:
             spool = self._spools.enter_context(temporary_folder("checkpoint"))
-        sent = send_parts(weights.content(), staging.folder or spool, self._strategy)
+        sent = send_shards(weights.content(), staging.folder or spool, self._strategy)
         if isinstance(sent, OSError):
             staging.discard()
             error = atomic_files.write_error(str(self._store.folder), sent)
             _log.warning("No checkpoint at step %d. The training continues without it. %s", step, error)
         if broadcast(isinstance(sent, OSError), strategy=self._strategy) or isinstance(sent, OSError):
             return None
-        return ChiefsParts(staging, weights, sent, spool, self._spools.close)
+        return ShardAssembly(staging, weights, sent, spool, self._spools.close)

@@ -1,4 +1,4 @@
-"""The chief makes a checkpoint whole once every worker has said that its part is on the disk, and not before."""
+"""The chief makes a checkpoint whole once every worker has said that its shard is on the disk, and not before."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from tfdist.checkpoint.checkpoint_pruner import CheckpointPruner
 from tfdist.checkpoint.checkpoint_store import open_store
 from tfdist.checkpoint.checkpoint_summary import CheckpointSummary
 from tfdist.checkpoint.checkpoint_writer import CheckpointWriter
-from tfdist.checkpoint.parts import part_receipts
-from tfdist.checkpoint.parts.chiefs_parts import ChiefsParts
-from tfdist.checkpoint.parts.part_job import PartJob
-from tfdist.checkpoint.parts.part_names import PARTS, part_name
-from tfdist.checkpoint.parts.parted_file import opened_weights
-from tfdist.checkpoint.parts.staging_folder import Staging, make_folder, token_in
 from tfdist.checkpoint.retention_policy import RetentionPolicy
+from tfdist.checkpoint.shards import shard_receipts
+from tfdist.checkpoint.shards.shard_assembly import ShardAssembly
+from tfdist.checkpoint.shards.shard_file_names import SHARD_TABLE, shard_file_name
+from tfdist.checkpoint.shards.shard_job import ShardJob
+from tfdist.checkpoint.shards.sharded_file import opened_weights
+from tfdist.checkpoint.shards.staging_folder import Staging, make_folder, token_in
 from tfdist.errors import RunDirError
 from tfdist.launch.worker.chief_post import ChiefPost
 from tfdist.rundir import atomic_files, direct_io
-from tfdist.sharding.file_parts import FileParts, SharedValue
+from tfdist.sharding.file_shards import FileShards, SharedValue
 
 WORKERS = 3
 
@@ -39,7 +39,7 @@ WORKERS = 3
 class ChiefsWeights:
     """The file is `<aabbcc>`: each worker has two letters."""
 
-    parts = FileParts(8, WORKERS, (SharedValue(1, (0, 2, 4, 6)),))
+    shards = FileShards(8, WORKERS, (SharedValue(1, (0, 2, 4, 6)),))
 
     def take(self) -> None:
         raise AssertionError("it is called before, in the main thread")
@@ -59,12 +59,12 @@ def chiefs_job(folder: Path, staging: Staging) -> CheckpointWriter:
     store = open_store(folder)
     summary = CheckpointSummary(0, 1, 5, 7, 32, 100, WORKERS, WORKERS, 0.0)
     pruner = CheckpointPruner(store, RetentionPolicy(2))
-    return CheckpointWriter(store, ChiefsParts(staging, ChiefsWeights()), {"a": np.arange(3)}, summary, pruner)
+    return CheckpointWriter(store, ShardAssembly(staging, ChiefsWeights()), {"a": np.arange(3)}, summary, pruner)
 
 
-def parts_job(staging: Staging, worker: int) -> PartJob:
+def shard_job(staging: Staging, worker: int) -> ShardJob:
     assert staging.folder is not None
-    return PartJob(staging.folder, worker, WORKERS, memoryview(b"?bc"[worker : worker + 1] * 2))
+    return ShardJob(staging.folder, worker, WORKERS, memoryview(b"?bc"[worker : worker + 1] * 2))
 
 
 def test_it_is_whole_when_the_last_part_has_come(tmp_path: Path) -> None:
@@ -72,10 +72,10 @@ def test_it_is_whole_when_the_last_part_has_come(tmp_path: Path) -> None:
     job = chiefs_job(tmp_path, staging)
     chief = threading.Thread(target=job.run)
     chief.start()
-    parts_job(staging, 2).run()
+    shard_job(staging, 2).run()
     time.sleep(0.2)
     assert chief.is_alive() and not stored(tmp_path)
-    parts_job(staging, 1).run()
+    shard_job(staging, 1).run()
     chief.join(20)
     (made,) = stored(tmp_path)
     assert job.is_whole and made.is_marked and made.fault() is None
@@ -84,15 +84,15 @@ def test_it_is_whole_when_the_last_part_has_come(tmp_path: Path) -> None:
     names = sorted(path.name for path in tmp_path.joinpath(made.path.name).iterdir())
     assert [name for name in names if name.startswith(".")] == []
     assert names == ["checkpoint.json", "replicas.npz", "summary.json", "weights.parts.json", "weights.rest",
-                     *(part_name(worker, WORKERS) for worker in range(WORKERS))]  # fmt: skip
+                     *(shard_file_name(worker, WORKERS) for worker in range(WORKERS))]  # fmt: skip
 
 
 def test_a_part_that_does_not_come_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(part_receipts.collect, "__defaults__", (0.2,))
+    monkeypatch.setattr(shard_receipts.collect, "__defaults__", (0.2,))
     staging = begun(tmp_path)
-    parts_job(staging, 1).run()
+    shard_job(staging, 1).run()
     with caplog.at_level(logging.WARNING, "tfdist"):
         job = chiefs_job(tmp_path, staging)
         job.run()
@@ -112,15 +112,15 @@ def test_what_a_worker_could_not_write_it_says(
     with caplog.at_level(logging.WARNING, "tfdist"):
         with monkeypatch.context() as patch:
             patch.setattr(direct_io, "write_uncached", full)
-            parts_job(staging, 1).run()
+            shard_job(staging, 1).run()
         assert "This worker's part of a checkpoint is missing. The disk is full" in caplog.text
-        assert staging.folder is not None and not (staging.folder / part_name(1, WORKERS)).exists()
+        assert staging.folder is not None and not (staging.folder / shard_file_name(1, WORKERS)).exists()
         job = chiefs_job(tmp_path, staging)
         chief = threading.Thread(target=job.run)
         chief.start()
         time.sleep(0.2)
         assert chief.is_alive() and staging.folder.exists(), "another worker is still writing there"
-        parts_job(staging, 2).run()
+        shard_job(staging, 2).run()
         chief.join(20)
     assert not job.is_whole and list(tmp_path.iterdir()) == []
     assert "Worker 1 could not write its part of the checkpoint. The disk is full" in caplog.text
@@ -129,14 +129,14 @@ def test_what_a_worker_could_not_write_it_says(
 def test_what_the_chief_could_not_write_is_removed_once_nobody_writes_there(tmp_path: Path) -> None:
     staging = begun(tmp_path)
     assert staging.folder is not None
-    (staging.folder / PARTS).mkdir()  # which cannot be replaced by a file
+    (staging.folder / SHARD_TABLE).mkdir()  # which cannot be replaced by a file
     job = chiefs_job(tmp_path, staging)
     chief = threading.Thread(target=job.run)
     chief.start()
-    parts_job(staging, 1).run()
+    shard_job(staging, 1).run()
     time.sleep(0.2)
     assert chief.is_alive() and staging.folder.exists()
-    parts_job(staging, 2).run()
+    shard_job(staging, 2).run()
     chief.join(20)
     assert not job.is_whole and list(tmp_path.iterdir()) == []
 
@@ -145,7 +145,7 @@ def test_a_worker_whose_chief_has_given_up_ends_quietly(tmp_path: Path, caplog: 
     staging = begun(tmp_path)
     staging.discard()
     with caplog.at_level(logging.WARNING, "tfdist"):
-        parts_job(staging, 1).run()
+        shard_job(staging, 1).run()
     assert "does not learn what became of this worker's part" in caplog.text
 
 
@@ -161,15 +161,15 @@ def test_what_became_of_a_part_comes_by_the_launchers_where_the_disk_is_full(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr(part_receipts, "chief_post", lambda: worker)
+        patch.setattr(shard_receipts, "chief_post", lambda: worker)
         patch.setattr(direct_io, "write_uncached", full)
         patch.setattr(atomic_files, "write_json", full)
-        parts_job(staging, 1).run()
+        shard_job(staging, 1).run()
     with monkeypatch.context() as patch:
-        patch.setattr(part_receipts, "chief_post", lambda: worker)
-        parts_job(staging, 2).run()
+        patch.setattr(shard_receipts, "chief_post", lambda: worker)
+        shard_job(staging, 2).run()
     chief.deliver({"subject": str(staging.folder), "content": {"worker": 2, "bytes": "2"}})
-    monkeypatch.setattr(part_receipts, "chief_post", lambda: chief)
+    monkeypatch.setattr(shard_receipts, "chief_post", lambda: chief)
     with caplog.at_level(logging.WARNING, "tfdist"):
         chiefs_job(tmp_path, staging).run()
     assert "Worker 1 could not write its part of the checkpoint. The disk is full" in caplog.text
@@ -184,9 +184,9 @@ def test_without_launchers_a_full_disk_takes_at_least_the_name_of_who_could_not_
         with contextlib.suppress(OSError), open(disk / "filler", "wb", buffering=0) as filler:
             while filler.write(bytes(1024)):
                 pass
-        parts_job(staging, 1).run()
+        shard_job(staging, 1).run()
         with pytest.raises(RunDirError, match="Worker 1 could not write its part of the checkpoint, or what became of"):
-            part_receipts.collect(staging.folder, 2)
+            shard_receipts.collect(staging.folder, 2)
 
 
 def test_a_damaged_receipt_is_an_error(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_a_damaged_receipt_is_an_error(tmp_path: Path) -> None:
     assert staging.folder is not None
     (staging.folder / ".receipt-1.json").write_text("{")
     with pytest.raises(RunDirError, match="What worker 1 says of its part"):
-        part_receipts.collect(staging.folder, 2)
+        shard_receipts.collect(staging.folder, 2)
 
 
 def test_a_folder_is_known_by_its_token(tmp_path: Path) -> None:
@@ -207,6 +207,6 @@ def test_a_folder_is_known_by_its_token(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_chief_left_is_removed(tmp_path: Path) -> None:
-    parts_job(begun(tmp_path), 1).run()
+    shard_job(begun(tmp_path), 1).run()
     open_store(tmp_path).remove_unfinished()
     assert list(tmp_path.iterdir()) == []

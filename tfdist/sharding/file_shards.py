@@ -1,4 +1,4 @@
-"""File parts: who of several workers has which bytes of one file.
+"""File shards: who of several workers has which bytes of one file.
 
 A file of weights is values with a structure around them. Workers share the larger values: each has one range of each,
 and keeps its ranges one after another in a file of its own. All other bytes, the rest, are in one more file.
@@ -34,7 +34,7 @@ class SharedValue:
         """Its bytes."""
         return self.bounds[-1]
 
-    def part_size(self, worker: int) -> int:
+    def shard_size(self, worker: int) -> int:
         """Bytes of a worker's range."""
         return self.bounds[worker + 1] - self.bounds[worker]
 
@@ -84,16 +84,17 @@ class SharedWriting(Writing):
 
     def span(self, worker: int) -> tuple[int, int]:
         group, share = divmod(worker, self.cut.workers)
-        size = self.cut.part_size(share)
+        size = self.cut.shard_size(share)
         return size * group // self.groups, size * (group + 1) // self.groups
 
     def values(self, begin: int, itemsize: int) -> list[SharedValue]:
         """The tensor itself, or one for each shard, of which each group writes a range."""
         if self.groups == 1:
             return [SharedValue(begin, tuple(bound * itemsize for bound in self.cut.bounds))]
-        return [self._of_part(share, begin, itemsize) for share in range(self.cut.workers) if self.cut.part_size(share)]
+        having = [share for share in range(self.cut.workers) if self.cut.shard_size(share)]
+        return [self._of_shard(share, begin, itemsize) for share in having]
 
-    def _of_part(self, share: int, begin: int, itemsize: int) -> SharedValue:
+    def _of_shard(self, share: int, begin: int, itemsize: int) -> SharedValue:
         bounds = [0]
         for worker in range(self.groups * self.cut.workers):
             written = self.size(worker) if worker % self.cut.workers == share else 0
@@ -119,8 +120,8 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class FileParts:
-    """The parts of a file that workers share.
+class FileShards:
+    """The shards of a file that workers share.
 
     Attributes:
         size: Bytes of the whole.
@@ -149,9 +150,9 @@ class FileParts:
         if end > self.size:
             raise ValueError(f"a value ends at byte {end} of {self.size}")
 
-    def part_size(self, worker: int) -> int:
+    def shard_size(self, worker: int) -> int:
         """Bytes that a worker has."""
-        return sum(value.part_size(worker) for value in self.values)
+        return sum(value.shard_size(worker) for value in self.values)
 
     @property
     def rest_size(self) -> int:
@@ -186,7 +187,7 @@ class FileParts:
         return {"bytes": self.size, "workers": self.workers, "values": values}
 
     @classmethod
-    def from_dict(cls, content: Any) -> FileParts:
+    def from_dict(cls, content: Any) -> FileShards:
         """Returns what `to_dict` returned.
 
         Raises:

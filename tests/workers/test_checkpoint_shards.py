@@ -1,4 +1,4 @@
-"""Checkpoints of which each worker writes its part are the files of one device, whatever becomes of a worker."""
+"""Checkpoints of which each worker writes its shard are the files of one device, whatever becomes of a worker."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tests.helpers.marks import slow
 from tests.helpers.resumable_model import write_config
 from tests.helpers.small_training import datasets
 from tfdist.checkpoint.checkpoint_files import StoredCheckpoint, stored
-from tfdist.checkpoint.parts.part_names import PARTS, part_name
-from tfdist.checkpoint.parts.parted_file import is_parted, opened_weights
+from tfdist.checkpoint.shards.shard_file_names import SHARD_TABLE, shard_file_name
+from tfdist.checkpoint.shards.sharded_file import has_sharded_weights, opened_weights
 from tfdist.rundir import RunDir
 
-MODULE = "tests.workers.parted_checkpoints"
+MODULE = "tests.workers.sharded_checkpoints"
 
 
 def train(folder: Path, workers: int, *arguments: object, launcher: tuple[object, ...] = ()
@@ -39,7 +39,7 @@ def checkpoints(folder: Path) -> list[StoredCheckpoint]:
 
 
 def weights_of(entry: StoredCheckpoint) -> dict[str, Any]:
-    assert isinstance(entry.path, Path) and is_parted(entry.path) and entry.fault() is None
+    assert isinstance(entry.path, Path) and has_sharded_weights(entry.path) and entry.fault() is None
     with opened_weights(entry.path) as file:
         return datasets(file)
 
@@ -65,7 +65,7 @@ def test_the_parts_are_the_file_that_keras_writes(workers: int, options: tuple[o
         held = checkpoints(folder)
         assert [entry.step for entry in held] == [10, 8, 6, 5, 4, 2]
         assert weights_of(held[0]) == datasets(folder / "whole.weights.h5")
-        sizes = [(folder / "checkpoints" / held[0].path.name / part_name(w, workers)).stat().st_size
+        sizes = [(folder / "checkpoints" / held[0].path.name / shard_file_name(w, workers)).stat().st_size
                  for w in range(workers)]  # fmt: skip
         if "--shard-over" in options:
             # A kernel, and its two slots twice; of what is smaller the first group writes it all.
@@ -78,7 +78,7 @@ def test_the_parts_are_the_file_that_keras_writes(workers: int, options: tuple[o
     for worker in range(workers):
         log = (tmp_path / "run" / "logs" / f"worker-{worker}.0.log").read_text()
         joined, most = json.loads(log.strip().splitlines()[-1])["wholes"]
-        # Without --shard the table alone is in parts, and what the optimizer keeps of it.
+        # Without --shard the table alone is in shards, and what the optimizer keeps of it.
         assert joined > (9 if "--shard" in options else 4)
         assert most <= 2, "TensorFlow lets go of one as it takes the next"
     assert checkpoints(tmp_path / "files" / "full") == []
@@ -100,7 +100,7 @@ def test_accumulated_gradients_of_whole_weights_are_shared_out(tmp_path: Path) -
     path = folder / "checkpoints" / last.path.name
     # A kernel, and of it two slots and an accumulated gradient, which Keras stores of a LossScaleOptimizer twice.
     kernel = 7 * 2500 * 4
-    assert all((path / part_name(worker, 2)).stat().st_size >= (1 + 2 * 3) * kernel // 2 for worker in range(2))
+    assert all((path / shard_file_name(worker, 2)).stat().st_size >= (1 + 2 * 3) * kernel // 2 for worker in range(2))
 
 
 @pytest.mark.slow
@@ -153,7 +153,7 @@ def test_it_goes_on_in_any_mode_and_by_any_number_from_the_last_that_is_whole(
     assert train(tmp_path / "begun", 2, "--kill", 4, launcher=first).returncode == 4
     latest, *_ = checkpoints(tmp_path / "begun" / "together")
     assert latest.step == 5
-    change(Path(str(latest.path)) / part_name(1, 2))
+    change(Path(str(latest.path)) / shard_file_name(1, 2))
     ends = {}
     for workers, mode in [(2, "zero3"), (3, "zero3"), (3, "zero2"), (2, "none"), (1, "none")]:
         folder, run = tmp_path / f"{workers}-{mode}", tmp_path / f"run-{workers}-{mode}"
@@ -163,9 +163,9 @@ def test_it_goes_on_in_any_mode_and_by_any_number_from_the_last_that_is_whole(
         done = train(folder, workers, "--once", launcher=options)
         assert done.returncode == 0, done.stdout + done.stderr
         log = (run / "logs" / "worker-0.1.log").read_text()
-        assert "is damaged" in log and f"{part_name(1, 2)}, the part of worker 1," in log
+        assert "is damaged" in log and f"{shard_file_name(1, 2)}, the part of worker 1," in log
         assert "resumes after step 4" in log or "step 4" in log, log
-        assert (Path(str(checkpoints(folder / "together")[0].path)) / PARTS).exists() == (mode != "none")
+        assert (Path(str(checkpoints(folder / "together")[0].path)) / SHARD_TABLE).exists() == (mode != "none")
         ends[workers, mode] = weights(folder / "together" / "whole.weights.h5")
     one = ends.pop((1, "none"))
     for case, other in ends.items():

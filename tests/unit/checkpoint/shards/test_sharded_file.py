@@ -1,4 +1,4 @@
-"""A checkpoint in parts is read as the one that it would be in one piece; what is damaged is named with its worker."""
+"""A checkpoint in shards is read as the one that it would be in one piece; what is damaged is named with its worker."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tests.helpers.made_checkpoints import damage, folder_of, mark, part, run_with
+from tests.helpers.made_checkpoints import damage, folder_of, mark, run_with, shard
 from tfdist.checkpoint.checkpoint_contents import contents_fault
 from tfdist.checkpoint.checkpoint_files import stored
 from tfdist.checkpoint.inspection.checkpoint_entries import checkpoints_of
 from tfdist.checkpoint.inspection.export import export
-from tfdist.checkpoint.parts.part_names import PARTS, REST, part_name
-from tfdist.checkpoint.parts.parted_file import PartedFile, opened_weights
+from tfdist.checkpoint.shards.shard_file_names import REST, SHARD_TABLE, shard_file_name
+from tfdist.checkpoint.shards.sharded_file import ShardedFile, opened_weights
 from tfdist.cli.main import main
 from tfdist.errors import DataError
 from tfdist.rundir import RunDir
-from tfdist.sharding.file_parts import FileParts, SharedValue
+from tfdist.sharding.file_shards import FileShards, SharedValue
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def verb(name: str, run: RunDir, *options: str) -> Any:
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 15])
 def test_the_bytes_are_those_of_the_whole(workers: int, run: RunDir) -> None:
-    content = part(folder_of(run, 20), workers)
+    content = shard(folder_of(run, 20), workers)
     with opened_weights(folder_of(run, 20)) as file:
         assert file.read() == content
         for start, size in [(0, 10), (len(content) - 3, 9), (len(content), 4), (300, 1), (0, 0)]:
@@ -51,11 +51,11 @@ def test_the_bytes_are_those_of_the_whole(workers: int, run: RunDir) -> None:
 def test_a_read_that_crosses_parts_opens_those_alone() -> None:
     opened: list[int | None] = []
 
-    def open_part(worker: int | None) -> Any:
+    def open_shard(worker: int | None) -> Any:
         opened.append(worker)
         return io.BytesIO({None: b"((", 0: b"ab", 1: b"", 2: b"cd"}[worker])
 
-    file = PartedFile("model.weights.h5", FileParts(6, 3, (SharedValue(1, (0, 2, 2, 4)),)), open_part)
+    file = ShardedFile("model.weights.h5", FileShards(6, 3, (SharedValue(1, (0, 2, 2, 4)),)), open_shard)
     file.seek(2)
     assert file.read(2) == b"bc"
     assert opened == [0, 2]
@@ -65,24 +65,24 @@ def test_a_read_that_crosses_parts_opens_those_alone() -> None:
 
 def test_verbs_read_it_as_a_whole_one(run: RunDir, tmp_path: Path) -> None:
     whole = verb("inspect", run, "--step", "20", "--json")
-    content = part(folder_of(run, 20), 2)
-    parted = verb("inspect", run, "--step", "20", "--json")
-    assert json.loads(parted.stdout)["variables"] == json.loads(whole.stdout)["variables"]
-    assert part_name(1, 2) in json.loads(parted.stdout)["files"]
+    content = shard(folder_of(run, 20), 2)
+    sharded = verb("inspect", run, "--step", "20", "--json")
+    assert json.loads(sharded.stdout)["variables"] == json.loads(whole.stdout)["variables"]
+    assert shard_file_name(1, 2) in json.loads(sharded.stdout)["files"]
     assert verb("verify", run).exit_code == 0
     (latest, *_) = checkpoints_of(run.path)[1]
     export(run, latest, tmp_path / "a.weights.h5", load_model=lambda *_: None)
     assert (tmp_path / "a.weights.h5").read_bytes() == content
 
 
-@pytest.mark.parametrize("name", [PARTS, REST, part_name(0, 2), part_name(1, 2)])
+@pytest.mark.parametrize("name", [SHARD_TABLE, REST, shard_file_name(0, 2), shard_file_name(1, 2)])
 def test_a_damaged_or_missing_part_is_named(name: str, run: RunDir) -> None:
-    part(folder_of(run, 20), 2)
+    shard(folder_of(run, 20), 2)
     file = folder_of(run, 20) / name
     damage(file)
     said = verb("verify", run)
     assert said.exit_code == 5 and f"the checksum of {name}" in said.stdout
-    assert ("the part of worker 1" in said.stdout) == (name == part_name(1, 2))
+    assert ("the part of worker 1" in said.stdout) == (name == shard_file_name(1, 2))
     file.write_bytes(file.read_bytes()[:-1])
     assert "bytes instead of" in str(stored(run.checkpoints_dir)[0].fault())
     file.unlink()
@@ -90,10 +90,10 @@ def test_a_damaged_or_missing_part_is_named(name: str, run: RunDir) -> None:
     assert "cannot be read: No such file" in str(stored(run.checkpoints_dir)[0].fault())
 
 
-@pytest.mark.parametrize("name", [PARTS, REST, part_name(0, 2), part_name(1, 2)])
+@pytest.mark.parametrize("name", [SHARD_TABLE, REST, shard_file_name(0, 2), shard_file_name(1, 2)])
 def test_a_marker_that_fits_other_parts_is_no_excuse(name: str, run: RunDir, tmp_path: Path) -> None:
-    """Whoever wrote the marker: parts that do not make up the whole are refused."""
-    part(folder_of(run, 20), 2)
+    """Whoever wrote the marker: shards that do not make up the whole are refused."""
+    shard(folder_of(run, 20), 2)
     file = folder_of(run, 20) / name
     file.write_bytes(file.read_bytes() + b" ]")
     mark(folder_of(run, 20))
@@ -106,28 +106,28 @@ def test_a_marker_that_fits_other_parts_is_no_excuse(name: str, run: RunDir, tmp
 
 
 def test_no_more_memory_is_claimed_than_there_are_bytes(run: RunDir) -> None:
-    part(folder_of(run, 20), 2)
-    table = json.loads((folder_of(run, 20) / PARTS).read_text())
-    (folder_of(run, 20) / PARTS).write_text(json.dumps({**table, "bytes": 1 << 50}))
+    shard(folder_of(run, 20), 2)
+    table = json.loads((folder_of(run, 20) / SHARD_TABLE).read_text())
+    (folder_of(run, 20) / SHARD_TABLE).write_text(json.dumps({**table, "bytes": 1 << 50}))
     mark(folder_of(run, 20))
     assert REST in str(contents_fault(stored(run.checkpoints_dir)[0]))
-    (folder_of(run, 20) / PARTS).write_text(json.dumps({"bytes": 0, "workers": 1 << 50, "values": []}))
+    (folder_of(run, 20) / SHARD_TABLE).write_text(json.dumps({"bytes": 0, "workers": 1 << 50, "values": []}))
     mark(folder_of(run, 20))
     assert contents_fault(stored(run.checkpoints_dir)[0]) is not None
 
 
 def test_a_part_that_shrinks_while_it_is_read(run: RunDir) -> None:
-    part(folder_of(run, 20), 2)
+    shard(folder_of(run, 20), 2)
     with opened_weights(folder_of(run, 20)) as file:
-        (folder_of(run, 20) / part_name(1, 2)).write_bytes(b"")
+        (folder_of(run, 20) / shard_file_name(1, 2)).write_bytes(b"")
         with pytest.raises((OSError, ValueError), match=r"cut short|has 0 bytes"):
             file.read()
 
 
 def test_checksums_of_parts_are_of_their_bytes(run: RunDir) -> None:
-    content = part(folder_of(run, 20), 3)
+    content = shard(folder_of(run, 20), 3)
     marker = json.loads((folder_of(run, 20) / "checkpoint.json").read_text())["files"]
-    parts = [name for name in marker if name.startswith("weights.") and name != PARTS]
-    assert sum(marker[name]["bytes"] for name in parts) == len(content)
-    first = (folder_of(run, 20) / part_name(0, 3)).read_bytes()
-    assert marker[part_name(0, 3)]["crc32"] == zlib.crc32(first)
+    shards = [name for name in marker if name.startswith("weights.") and name != SHARD_TABLE]
+    assert sum(marker[name]["bytes"] for name in shards) == len(content)
+    first = (folder_of(run, 20) / shard_file_name(0, 3)).read_bytes()
+    assert marker[shard_file_name(0, 3)]["crc32"] == zlib.crc32(first)

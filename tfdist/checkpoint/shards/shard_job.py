@@ -1,4 +1,4 @@
-"""A worker writes its part of a checkpoint: a job for the background, on every worker but the chief."""
+"""A worker writes its shard of a checkpoint: a job for the background, on every worker but the chief."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ import logging
 import zlib
 from pathlib import Path
 
-from tfdist.checkpoint.parts import part_receipts
-from tfdist.checkpoint.parts.part_names import part_name
-from tfdist.checkpoint.parts.part_receipts import Receipt
 from tfdist.checkpoint.pending_checkpoint import FileDigest
+from tfdist.checkpoint.shards import shard_receipts
+from tfdist.checkpoint.shards.shard_file_names import shard_file_name
+from tfdist.checkpoint.shards.shard_receipts import Receipt
 from tfdist.errors import RunDirError
 from tfdist.rundir import atomic_files, direct_io
 
 _log = logging.getLogger("tfdist")
 
 
-class PartJob:
-    """Writes one part, once. What fails is said to the chief, and ends nothing.
+class ShardJob:
+    """Writes one shard, once. What fails is said to the chief, and ends nothing.
 
     Args:
         folder: The chief's, which this worker reaches.
         worker: This one.
         workers: How many share the checkpoint.
-        content: Its part, not changed until the job has ended.
+        content: Its shard, not changed until the job has ended.
     """
 
     def __init__(self, folder: Path, worker: int, workers: int, content: memoryview) -> None:
         self._folder = folder
         self._worker = worker
-        self._file = folder / part_name(worker, workers)
+        self._file = folder / shard_file_name(worker, workers)
         self._content = content
 
     def run(self) -> None:
@@ -51,7 +51,7 @@ class PartJob:
 
     def _leave(self, receipt: Receipt) -> None:
         try:
-            part_receipts.leave(self._folder, receipt)
+            shard_receipts.leave(self._folder, receipt)
         except RunDirError as error:
             # The chief waits for it, and then names this worker.
             _log.warning("The chief does not learn what became of this worker's part of a checkpoint. %s", error)

@@ -1,4 +1,4 @@
-"""The parts of workers that do not reach the chief's folder, sent to the chief piece by piece."""
+"""The shards of workers that do not reach the chief's folder, sent to the chief piece by piece."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import BinaryIO
 import numpy as np
 import tensorflow as tf
 
-from tfdist.checkpoint.parts.part_names import part_name
 from tfdist.checkpoint.pending_checkpoint import FileDigest
+from tfdist.checkpoint.shards.shard_file_names import shard_file_name
 from tfdist.runtime.collectives.chief_broadcast import PIECE_BYTES
 from tfdist.runtime.collectives.decisions import all_gather
 from tfdist.runtime.workers import worker_count, worker_rank
 
 
-def send_parts(
+def send_shards(
     content: memoryview, folder: Path | None, strategy: tf.distribute.Strategy
 ) -> dict[int, FileDigest] | OSError:
-    """Sends the parts of all other workers to the chief, which writes them; all workers call it together.
+    """Sends the shards of all other workers to the chief, which writes them; all workers call it together.
 
     Args:
-        content: This worker's part.
+        content: This worker's shard.
         folder: On the chief, where they go.
         strategy: The strategy in force.
 
@@ -32,7 +32,7 @@ def send_parts(
     """
     workers, is_chief = worker_count(strategy), worker_rank(strategy) == 0
     sizes = [int(size) for size in all_gather(np.int64(len(content)), strategy)]
-    files = [_PartFile(folder / part_name(w, workers)) for w in range(1, workers)] if is_chief and folder else []
+    files = [_ShardFile(folder / shard_file_name(w, workers)) for w in range(1, workers)] if is_chief and folder else []
     piece = max(1 << 16, PIECE_BYTES // workers)
     with contextlib.ExitStack() as closing:
         for file in files:
@@ -49,7 +49,7 @@ def send_parts(
     return failed or {worker: file.digest for worker, file in enumerate(files, 1)}
 
 
-class _PartFile:
+class _ShardFile:
     """A file that grows; after an error it takes what comes, and writes no more: the other workers go on sending."""
 
     def __init__(self, path: Path) -> None:

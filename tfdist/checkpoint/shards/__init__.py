@@ -1,0 +1,14 @@
+"""Checkpoints of which each worker writes its shard.
+
+The workers that hold shards of a model each write a file `weights.worker-I-of-N` with theirs; the chief writes the rest
+of the file of weights, and which bytes of it are where. Together they are, byte for byte, the `model.weights.h5` of one
+device, as which `sharded_file` reads them.
+
+- `shard_file_names`: the names of the files
+- `sharded_file`: the whole, read piece by piece
+- `staging_folder`: the folder in which a checkpoint is made; `folder_agreement`: which workers reach it
+- `shard_job`: a worker writes its shard, in the background; `shard_receipts`: what it says of it to the chief
+- `shard_streams`: the shards of workers that do not reach the folder, sent to the chief
+- `shard_assembly`: what the chief adds to a checkpoint
+- `sharded_saving`: all of that, together
+"""
