@@ -18,7 +18,7 @@ from tfdist.keras_repairs.forward import batch_moments
 from tfdist.keras_repairs.gradients import gradient_sums
 from tfdist.keras_repairs.optimizer import gradient_accumulation, gradient_reduction
 from tfdist.keras_repairs.random_numbers import draws
-from tfdist.keras_repairs.random_numbers.draw_sizes import PartOfDraw
+from tfdist.keras_repairs.random_numbers.draw_sizes import DrawSlice
 
 # Gradients
 
@@ -156,11 +156,11 @@ def gradient_of_statistics_of_each_replica(patch: Patch) -> None:
 
 @wrong("rich")
 def mask_of_dropout_of_the_first_rows(patch: Patch) -> None:
-    def changed(original: Function, *args: Any, **kwargs: Any) -> PartOfDraw:
+    def changed(original: Function, *args: Any, **kwargs: Any) -> DrawSlice:
         part = original(*args, **kwargs)
-        return PartOfDraw(part.sizes, part.axis, tf.zeros_like(part.begin), part.total)
+        return DrawSlice(part.sizes, part.axis, tf.zeros_like(part.begin), part.total)
 
-    shared(patch, draws, "part_of_draw", changed)
+    shared(patch, draws, "slice_of_draw", changed)
 
 
 @wrong("rich")

@@ -1,4 +1,4 @@
-"""Cuts each global batch of the data given to `fit`, `evaluate` and `predict` into the replicas' pieces.
+"""Cuts each global batch of the data given to `fit`, `evaluate` and `predict` into the replicas' slices.
 
 TensorFlow's own distribution rebatches and shards by rules that depend on the dataset's kind, may leave workers with
 unequal numbers of steps, and asks all workers at every step whether data is left. Here each worker iterates the same
@@ -43,14 +43,14 @@ def distribute(
     once: bool = False,
     shares_rows: bool | None = True,
 ) -> Any:
-    """Cuts every global batch of `dataset` into the replicas' pieces; what is distributed already stays as it is.
+    """Cuts every global batch of `dataset` into the replicas' slices; what is distributed already stays as it is.
 
     Args:
         dataset: A `tf.data.Dataset` of global batches, or a distributed dataset.
         strategy: A strategy of several replicas.
         smallest: No batch has fewer samples.
         once: Whether one worker of each host draws the batches for all of its workers. The result then describes the
-            pieces, as it would be without; those that are drawn once come from its description's `fed`.
+            slices, as it would be without; those that are drawn once come from its description's `fed`.
         shares_rows: Whether all tensors of a batch have as many rows each, where shapes leave that open; None: as many
             as they have in the first batch of an iterator. Each replica gets whole batches where they have not.
     """
@@ -64,9 +64,9 @@ def distribute(
     shows_remainder = settings_of(strategy).nccl is not None
 
     def make(ids: Sequence[int]) -> tf.data.Dataset:
-        pieces = _pieces(dataset, smallest, ids, replicas, shares_rows, shows_remainder=shows_remainder)
-        specs.append(pieces.element_spec)
-        return pieces
+        slices = _slices(dataset, smallest, ids, replicas, shares_rows, shows_remainder=shows_remainder)
+        specs.append(slices.element_spec)
+        return slices
 
     distributed = per_replica(make, strategy)
     feed = settings_of(strategy).feed
@@ -93,7 +93,7 @@ def replica_batch_of(
     shows_remainder: bool = False,
     is_shared: tf.Tensor | None = None,
 ) -> ReplicaBatch:
-    """The piece of a global batch that belongs to replica `index`, and what a step must know of the whole.
+    """The slice of a global batch that belongs to replica `index`, and what a step must know of the whole.
 
     Args:
         batch: A structure of tensors (dense, ragged or sparse) that share their first dimension.
@@ -101,7 +101,7 @@ def replica_batch_of(
         index: A replica's id, an int or a scalar int64 tensor.
         replicas: How many replicas there are.
         smallest: No batch of the data has fewer samples.
-        shows_remainder: Whether the piece has a remainder.
+        shows_remainder: Whether the slice has a remainder.
         is_shared: Scalar bool tensor, whether the tensors of the data have as many rows each, where shapes do not say
             it; None where they do. Each replica gets the whole batch where they have not.
     """
@@ -137,7 +137,7 @@ def _with_stand_in(first: tf.Tensor, end: tf.Tensor) -> tuple[tf.Tensor, tf.Tens
     return tf.where(is_empty, tf.zeros_like(first), first), tf.where(is_empty, tf.ones_like(end), end)
 
 
-def _pieces(
+def _slices(
     dataset: tf.data.Dataset,
     smallest: int,
     ids: Sequence[int],
@@ -167,12 +167,12 @@ def _pieces(
     nothing = _Seen(tf.constant(0, tf.int64), tf.constant(_UNKNOWN if shares_rows is None else int(shares_rows)))
     if len(ids) == 1:
         return dataset.scan(nothing, of_only_one).prefetch(2)
-    pieces = dataset.scan(nothing, _with_seen).flat_map(of_all)
+    slices = dataset.scan(nothing, _with_seen).flat_map(of_all)
     steps = int(dataset.cardinality())
     if steps != tf.data.UNKNOWN_CARDINALITY:
         elements = steps if steps == tf.data.INFINITE_CARDINALITY else steps * len(ids)
-        pieces = pieces.apply(tf.data.experimental.assert_cardinality(elements))
-    return pieces.prefetch(2 * len(ids))
+        slices = slices.apply(tf.data.experimental.assert_cardinality(elements))
+    return slices.prefetch(2 * len(ids))
 
 
 class _Seen(NamedTuple):

@@ -1,6 +1,6 @@
-"""Draws that are recorded on a whole batch and replayed on its parts, where a layer or a step is tried out.
+"""Draws that are recorded on a whole batch and replayed on its slices, where a layer or a step is tried out.
 
-A trial runs the same code on a batch and on parts of it, as replicas would. Which size of a draw is that of the batch
+A trial runs the same code on a batch and on slices of it, as replicas would. Which size of a draw is that of the batch
 shows by itself: the one that differs.
 """
 
@@ -22,7 +22,7 @@ def recording_draws(log: DrawLog) -> contextlib.AbstractContextManager[None]:
 
 
 def ignoring_draws() -> contextlib.AbstractContextManager[None]:
-    """Records nothing of the code inside, which does not run on the parts."""
+    """Records nothing of the code inside, which does not run on the slices."""
     return changing(DRAW_SCOPE, recorded=None)
 
 
@@ -33,14 +33,14 @@ def replaying_draws(
 
     Args:
         log: The draws of the same code on the whole batch.
-        first: The place of the first row of the part that the code inside runs on.
-        rows: The rows of the part.
+        first: The place of the first row of the slice that the code inside runs on.
+        rows: The rows of the slice.
         total: The rows of the whole batch.
         stacks: Whether a draw of several times as many rows is of batches one after the other, and not of several rows
             to each of the batch.
 
     Raises:
-        UnsupportedError: The code draws otherwise on a part than on the whole batch. Raised inside.
+        UnsupportedError: The code draws otherwise on a slice than on the whole batch. Raised inside.
     """
     return changing(DRAW_SCOPE, recorded=None, replayed=Replay(log, first, rows, total, stacks))
 

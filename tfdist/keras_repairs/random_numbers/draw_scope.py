@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import tensorflow as tf
 
-from tfdist.keras_repairs.random_numbers.part_of_draw import PartOfDraw
+from tfdist.keras_repairs.random_numbers.draw_slice import DrawSlice
 
 
 @dataclass
@@ -25,7 +25,7 @@ class DrawLog:
 
 @dataclass
 class Replay:
-    """The draws of a part of a batch, taken from those of the whole; see `replaying_draws`."""
+    """The draws of a slice of a batch, taken from those of the whole; see `replaying_draws`."""
 
     log: DrawLog
     first: int
@@ -40,10 +40,10 @@ class Decision:
     """The facts that the function that calls an operation knows of its draw.
 
     Attributes:
-        part: The replica's part; None where the draw is the same on all replicas.
+        draw_slice: The replica's slice; None where the draw is the same on all replicas.
     """
 
-    part: PartOfDraw | None
+    draw_slice: DrawSlice | None
 
 
 @dataclass(frozen=True)
@@ -52,16 +52,16 @@ class DrawScope:
 
     Attributes:
         decision: What is known of the draw by who calls its operation; None where the operation is to find it out.
-        outside: Outside of steps, the part that draws of its shape are of.
+        outside: Outside of steps, the slice that draws of its shape are of.
         decided_by: "loop" or "branch" inside of one that the batch decides, else empty.
         is_building: Whether models are built from shapes alone: no seed follows on another.
         recorded: Where draws are recorded, of code that is tried out on a whole batch.
-        replayed: From where they are taken, of code that is tried out on a part of it.
+        replayed: From where they are taken, of code that is tried out on a slice of it.
         of_python: Where draws from generators of NumPy's and Python's are noted, of code that is tried out.
     """
 
     decision: Decision | None = None
-    outside: PartOfDraw | None = None
+    outside: DrawSlice | None = None
     decided_by: str = ""
     is_building: bool = False
     recorded: DrawLog | None = None

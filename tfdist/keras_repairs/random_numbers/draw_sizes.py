@@ -12,7 +12,7 @@ from tfdist.keras_repairs.base.replica_step import ReplicaStep, UnclearSizeError
 from tfdist.keras_repairs.base.size_origins import depends_on_data, is_of_other_dimension
 from tfdist.keras_repairs.coupling.traced_calls import note, traced_draw
 from tfdist.keras_repairs.random_numbers.batch_size import BatchSize
-from tfdist.keras_repairs.random_numbers.part_of_draw import PartOfDraw, Size
+from tfdist.keras_repairs.random_numbers.draw_slice import DrawSlice, Size
 
 _INSTEAD = (
     "Draw with keras.random and seed=keras.random.SeedGenerator(...), and take the size from keras.ops.shape(x) of a "
@@ -38,8 +38,8 @@ def sizes_of(shape: Any) -> tuple[Size, ...]:
     return tuple(_known(size) for size in shape)
 
 
-def part_of_draw(sizes: Sequence[Size], step: ReplicaStep, name: str, *, is_of_rows: bool = False) -> PartOfDraw | None:
-    """The replica's part of a draw with these sizes; None where none of them is that of the batch.
+def slice_of_draw(sizes: Sequence[Size], step: ReplicaStep, name: str, *, is_of_rows: bool = False) -> DrawSlice | None:
+    """The replica's slice of a draw with these sizes; None where none of them is that of the batch.
 
     Args:
         sizes: The sizes of the draw.
@@ -60,13 +60,13 @@ def part_of_draw(sizes: Sequence[Size], step: ReplicaStep, name: str, *, is_of_r
     multiple = size // rows
     if step.mode.stacks:
         total = step.share.total * multiple
-        return PartOfDraw(tuple(sizes), axis, step.share.first, total, places=_places_in_stack(step, rows, multiple))
+        return DrawSlice(tuple(sizes), axis, step.share.first, total, places=_places_in_stack(step, rows, multiple))
     if step.trace.draws_by_xla:
-        return PartOfDraw(tuple(sizes), axis, step.share.first * multiple, step.share.total * multiple, within_xla=True)
+        return DrawSlice(tuple(sizes), axis, step.share.first * multiple, step.share.total * multiple, within_xla=True)
     with tf.control_dependencies([_check_multiple(size, rows, name)]):
         total = step.share.total * multiple
     # A replica without samples has a row of another one's.
-    return PartOfDraw(tuple(sizes), axis, tf.maximum(tf.minimum(step.share.first * multiple, total - size), 0), total)
+    return DrawSlice(tuple(sizes), axis, tf.maximum(tf.minimum(step.share.first * multiple, total - size), 0), total)
 
 
 def has_row_for_each_sample(sizes: Sequence[Size], step: ReplicaStep, name: str) -> bool:

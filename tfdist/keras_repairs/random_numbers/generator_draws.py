@@ -18,8 +18,8 @@ from tfdist.keras_repairs.base.replica_copies import own_copy
 from tfdist.keras_repairs.base.replica_step import current_step, is_alone, is_tried_out
 from tfdist.keras_repairs.coupling.traced_calls import is_noting
 from tfdist.keras_repairs.random_numbers import draw_replay
-from tfdist.keras_repairs.random_numbers.draw_sizes import part_of_draw, sizes_of
-from tfdist.keras_repairs.random_numbers.stateless_draws import drawing, part_drawn
+from tfdist.keras_repairs.random_numbers.draw_sizes import sizes_of, slice_of_draw
+from tfdist.keras_repairs.random_numbers.stateless_draws import drawing, slice_drawn
 
 Function = Callable[..., Any]
 
@@ -33,7 +33,7 @@ def of_shape(original: Function) -> Function:
         if not _is_in_step():
             return original(self, shape, *args, **kwargs)
         step = current_step()
-        with drawing(None if step is None else part_of_draw(sizes_of(shape), step, _OF_GENERATOR)):
+        with drawing(None if step is None else slice_of_draw(sizes_of(shape), step, _OF_GENERATOR)):
             return original(self, shape, *args, **kwargs)
 
     return repaired
@@ -45,8 +45,8 @@ def prepare_key_counter(original: Function) -> Function:
     def repaired(self: Any, shape: Any) -> Any:
         if not _is_in_step():
             return original(self, shape)
-        part = part_drawn()
-        drawn = tf.reduce_prod(tf.cast(shape, tf.int64) if part is None else part.whole)
+        draw_slice = slice_drawn()
+        drawn = tf.reduce_prod(tf.cast(shape, tf.int64) if draw_slice is None else draw_slice.whole)
         counter_and_key = tf.bitcast(_skipped(self, drawn), tf.uint64)
         return counter_and_key[-1:], counter_and_key[:-1]
 

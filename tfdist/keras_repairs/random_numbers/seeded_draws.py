@@ -22,8 +22,8 @@ from tfdist.keras_repairs.base.draw_streams import ReplicaStreams
 from tfdist.keras_repairs.base.replica_step import current_step, is_alone, is_compiled_alone, is_tried_out
 from tfdist.keras_repairs.coupling.traced_calls import is_noting
 from tfdist.keras_repairs.random_numbers import draw_replay, philox_rows
-from tfdist.keras_repairs.random_numbers.draw_sizes import part_of_draw, sizes_of
-from tfdist.keras_repairs.random_numbers.part_of_draw import PartOfDraw, Size, as_shape
+from tfdist.keras_repairs.random_numbers.draw_sizes import sizes_of, slice_of_draw
+from tfdist.keras_repairs.random_numbers.draw_slice import DrawSlice, Size, as_shape
 from tfdist.keras_repairs.random_numbers.stateless_draws import drawing, shuffled
 
 _OF_TENSORFLOW = "tf.random"
@@ -126,23 +126,23 @@ def unknown(where: str) -> UnsupportedError:
     )
 
 
-def _part(sizes: tuple[Size, ...]) -> PartOfDraw | None:
+def _slice(sizes: tuple[Size, ...]) -> DrawSlice | None:
     step = current_step()
-    return None if step is None else part_of_draw(sizes, step, _OF_TENSORFLOW)
+    return None if step is None else slice_of_draw(sizes, step, _OF_TENSORFLOW)
 
 
-def _count(sizes: tuple[Size, ...], part: PartOfDraw | None) -> tf.Tensor:
+def _count(sizes: tuple[Size, ...], draw_slice: DrawSlice | None) -> tf.Tensor:
     """Returns how many numbers one device draws."""
-    return tf.reduce_prod(as_shape(sizes) if part is None else part.whole)
+    return tf.reduce_prod(as_shape(sizes) if draw_slice is None else draw_slice.whole)
 
 
 def _of_shape(draw: Draw) -> Callable[..., tf.Tensor]:
     def drawn(stream: Stream, shape: Any, *args: Any, **kwargs: Any) -> tf.Tensor:
         sizes = sizes_of(shape)
-        part = _part(sizes)
-        with drawing(part):
+        draw_slice = _slice(sizes)
+        with drawing(draw_slice):
             numbers = draw(shape, stream, *args, **kwargs)
-        stream.advance(_RESERVED * _count(sizes, part))
+        stream.advance(_RESERVED * _count(sizes, draw_slice))
         return numbers
 
     return drawn
@@ -171,8 +171,8 @@ def gamma(stream: Stream, shape: Any, alpha: Any) -> tf.Tensor:
     if not alpha.shape.is_fully_defined():
         raise unknown("and an alpha for each sample")
     sizes = sizes_of(shape)
-    part = _part(sizes)
-    whole = as_shape(sizes) if part is None else part.whole
+    draw_slice = _slice(sizes)
+    whole = as_shape(sizes) if draw_slice is None else draw_slice.whole
     first = alpha.shape.rank
     shape_of_all = tf.concat([tf.cast(tf.shape(alpha), tf.int64), whole], 0)
     alphas = tf.broadcast_to(tf.reshape(alpha, [*alpha.shape, *([1] * len(sizes))]), shape_of_all)
@@ -182,7 +182,7 @@ def gamma(stream: Stream, shape: Any, alpha: Any) -> tf.Tensor:
     stream.advance(_RESERVED * tf.reduce_prod(shape_of_all))
     rank = first + len(sizes)
     drawn = tf.transpose(drawn, [*range(first, rank), *range(first)])
-    return drawn if part is None else part.cut(drawn)
+    return drawn if draw_slice is None else draw_slice.cut(drawn)
 
 
 def shuffle(stream: Stream, value: Any) -> tf.Tensor:

@@ -8,6 +8,7 @@ would and keeps its rows.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -20,30 +21,30 @@ from tfdist.keras_repairs.coupling.traced_calls import is_noting
 from tfdist.keras_repairs.coupling.whole_batch import whole_batch_for_rows
 from tfdist.keras_repairs.random_numbers import draw_replay, philox_rows
 from tfdist.keras_repairs.random_numbers.draw_scope import DRAW_SCOPE, Decision
-from tfdist.keras_repairs.random_numbers.draw_sizes import check_for_xla, note_draw, part_of_draw, sizes_of
-from tfdist.keras_repairs.random_numbers.part_of_draw import PartOfDraw, Size, as_shape
+from tfdist.keras_repairs.random_numbers.draw_sizes import check_for_xla, note_draw, sizes_of, slice_of_draw
+from tfdist.keras_repairs.random_numbers.draw_slice import DrawSlice, Size, as_shape
 
 Function = Callable[..., Any]
 Whole = Callable[[], tf.Tensor]
-Rows = Callable[[PartOfDraw], tf.Tensor]
+Rows = Callable[[DrawSlice], tf.Tensor]
 
 _OF_TENSORFLOW = "tf.random.stateless_*"
 
 
-def drawing_rows(part: PartOfDraw) -> contextlib.AbstractContextManager[None]:
-    """Outside of steps, draws inside of the shape that `part` is cut from are of that part alone."""
-    return changing(DRAW_SCOPE, outside=part)
+def drawing_rows(draw_slice: DrawSlice) -> contextlib.AbstractContextManager[None]:
+    """Outside of steps, draws inside of the shape that `draw_slice` is cut from are of that slice alone."""
+    return changing(DRAW_SCOPE, outside=draw_slice)
 
 
-def drawing(part: PartOfDraw | None) -> contextlib.AbstractContextManager[None]:
-    """The operations inside draw this part; with None, what is the same on all replicas."""
-    return changing(DRAW_SCOPE, decision=Decision(part))
+def drawing(draw_slice: DrawSlice | None) -> contextlib.AbstractContextManager[None]:
+    """The operations inside draw this slice; with None, what is the same on all replicas."""
+    return changing(DRAW_SCOPE, decision=Decision(draw_slice))
 
 
-def part_drawn() -> PartOfDraw | None:
-    """The part that the code inside of `drawing` draws."""
+def slice_drawn() -> DrawSlice | None:
+    """The slice that the code inside of `drawing` draws."""
     decision = DRAW_SCOPE.get().decision
-    return None if decision is None else decision.part
+    return None if decision is None else decision.draw_slice
 
 
 def numbers(original: Function) -> Function:
@@ -54,12 +55,12 @@ def numbers(original: Function) -> Function:
     is_normal = original.__name__ == "stateless_random_normal_v2"
 
     def repaired(shape: Any, key: Any, counter: Any, alg: Any, dtype: Any = tf.float32, name: Any = None) -> tf.Tensor:
-        def rows(part: PartOfDraw) -> tf.Tensor:
-            if not philox_rows.lies_in_one_piece(part, alg) or (is_normal and part.within_xla):
-                return part.cut(original(part.whole, key, counter, alg, dtype))
+        def rows(draw_slice: DrawSlice) -> tf.Tensor:
+            if not philox_rows.lies_in_one_piece(draw_slice, alg) or (is_normal and draw_slice.within_xla):
+                return draw_slice.cut(original(draw_slice.whole, key, counter, alg, dtype))
             return philox_rows.rows(
                 lambda sizes, begin: original(sizes, key, begin, philox_rows.PHILOX, dtype),
-                part,
+                draw_slice,
                 counter,
                 tf.as_dtype(dtype),
             )
@@ -73,15 +74,15 @@ def truncated_normal(original: Function) -> Function:
     """Repairs `stateless_truncated_normal_v2`."""
 
     def repaired(shape: Any, key: Any, counter: Any, alg: Any, dtype: Any = tf.float32, name: Any = None) -> tf.Tensor:
-        def rows(part: PartOfDraw) -> tf.Tensor:
-            if not philox_rows.lies_in_one_piece(part, alg):
-                return part.cut(original(part.whole, key, counter, alg, dtype))
+        def rows(draw_slice: DrawSlice) -> tf.Tensor:
+            if not philox_rows.lies_in_one_piece(draw_slice, alg):
+                return draw_slice.cut(original(draw_slice.whole, key, counter, alg, dtype))
             return philox_rows.rows(
                 lambda sizes, begin: original(sizes, key, begin, philox_rows.PHILOX, dtype),
-                part,
+                draw_slice,
                 counter,
                 tf.as_dtype(dtype),
-                philox_rows.counters_of_truncated_normal(part, tf.as_dtype(dtype)),
+                philox_rows.counters_of_truncated_normal(draw_slice, tf.as_dtype(dtype)),
             )
 
         return _drawn(shape, lambda: original(shape, key, counter, alg, dtype, name), rows)
@@ -93,12 +94,12 @@ def integers(original: Function) -> Function:
     """Repairs `stateless_random_uniform_int_v2`."""
 
     def repaired(shape: Any, key: Any, counter: Any, alg: Any, minval: Any, maxval: Any, name: Any = None) -> tf.Tensor:
-        def rows(part: PartOfDraw) -> tf.Tensor:
-            if not philox_rows.lies_in_one_piece(part, alg):
-                return part.cut(original(part.whole, key, counter, alg, minval, maxval))
+        def rows(draw_slice: DrawSlice) -> tf.Tensor:
+            if not philox_rows.lies_in_one_piece(draw_slice, alg):
+                return draw_slice.cut(original(draw_slice.whole, key, counter, alg, minval, maxval))
             return philox_rows.rows(
                 lambda sizes, begin: original(sizes, key, begin, philox_rows.PHILOX, minval, maxval),
-                part,
+                draw_slice,
                 counter,
                 tf.convert_to_tensor(minval).dtype,
             )
@@ -112,8 +113,8 @@ def gamma(original: Function) -> Function:
     """Repairs `stateless_random_gamma_v3`."""
 
     def repaired(shape: Any, key: Any, counter: Any, alg: Any, alpha: Any, name: Any = None) -> tf.Tensor:
-        def rows(part: PartOfDraw) -> tf.Tensor:
-            return part.cut(original(part.whole, key, counter, alg, _of_whole(part, alpha)))
+        def rows(draw_slice: DrawSlice) -> tf.Tensor:
+            return draw_slice.cut(original(draw_slice.whole, key, counter, alg, _of_whole(draw_slice, alpha)))
 
         return _drawn(shape, lambda: original(shape, key, counter, alg, alpha, name), rows)
 
@@ -124,12 +125,11 @@ def with_parameters(original: Function) -> Function:
     """Repairs the operations that take a shape, a seed, and tensors of parameters: of Poisson numbers and others."""
 
     def repaired(shape: Any, seed: Any, *given: Any, **named: Any) -> tf.Tensor:
-        def rows(part: PartOfDraw) -> tf.Tensor:
-            parameters = {key: _of_whole(part, value) for key, value in named.items() if key not in ("dtype", "name")}
+        def rows(draw_slice: DrawSlice) -> tf.Tensor:
+            of_whole = functools.partial(_of_whole, draw_slice)
+            parameters = {key: of_whole(value) for key, value in named.items() if key not in ("dtype", "name")}
             rest = {key: value for key, value in named.items() if key not in parameters}
-            return part.cut(
-                original(part.whole, seed, *(_of_whole(part, value) for value in given), **parameters, **rest)
-            )
+            return draw_slice.cut(original(draw_slice.whole, seed, *map(of_whole, given), **parameters, **rest))
 
         return _drawn(shape, lambda: original(shape, seed, *given, **named), rows)
 
@@ -140,8 +140,8 @@ def multinomial(original: Function) -> Function:
     """Repairs `stateless_multinomial`, whose rows are those of its logits."""
 
     def repaired(logits: Any, num_samples: Any, seed: Any, output_dtype: Any = tf.int64, name: Any = None) -> tf.Tensor:
-        def rows(part: PartOfDraw) -> tf.Tensor:
-            return part.cut(original(_at_own_rows(part, logits), num_samples, seed, output_dtype))
+        def rows(draw_slice: DrawSlice) -> tf.Tensor:
+            return draw_slice.cut(original(_at_own_rows(draw_slice, logits), num_samples, seed, output_dtype))
 
         return _drawn(tf.shape(logits)[:1], lambda: original(logits, num_samples, seed, output_dtype, name), rows)
 
@@ -175,7 +175,7 @@ def shuffled(shape: Any, value: tf.Tensor, shuffle: Callable[[tf.Tensor], tf.Ten
         UnsupportedError: The rows are the numbers of a batch's rows.
     """
 
-    def rows(_: PartOfDraw) -> tf.Tensor:
+    def rows(_: DrawSlice) -> tf.Tensor:
         if value.dtype.is_integer and value.shape.rank == 1:
             raise UnsupportedError(
                 f"{name} of the numbers of a batch's rows: the rows of other replicas, to which they point, are not "
@@ -202,7 +202,7 @@ def _drawn(shape: Any, whole: Whole, rows: Rows, *, gathers: bool = False) -> tf
     Args:
         shape: The shape of the draw, as the code gives it; dimensions may follow.
         whole: Draws it, as one device does.
-        rows: Draws a replica's part.
+        rows: Draws a replica's slice.
         gathers: Whether it asks the other replicas for that, which XLA cannot; it compiles what it draws by itself.
     """
     scope = DRAW_SCOPE.get()
@@ -221,9 +221,9 @@ def _drawn(shape: Any, whole: Whole, rows: Rows, *, gathers: bool = False) -> tf
             return whole()
         check_for_xla(shape, _OF_TENSORFLOW)
         return _by_xla(whole)
-    part = part_of_draw(sizes_of(shape), step, _OF_TENSORFLOW) if decision is None else decision.part
-    draw = whole if part is None else lambda: rows(part)
-    by_xla = step.trace.draws_by_xla and not step.trace.within_xla and not (gathers and part is not None)
+    draw_slice = slice_of_draw(sizes_of(shape), step, _OF_TENSORFLOW) if decision is None else decision.draw_slice
+    draw = whole if draw_slice is None else lambda: rows(draw_slice)
+    by_xla = step.trace.draws_by_xla and not step.trace.within_xla and not (gathers and draw_slice is not None)
     return _by_xla(draw) if by_xla else draw()
 
 
@@ -232,24 +232,24 @@ def _by_xla(draw: Callable[[], tf.Tensor]) -> tf.Tensor:
     return tf.function(draw, jit_compile=True, autograph=False)()
 
 
-def _of_whole(part: PartOfDraw, value: Any) -> tf.Tensor:
+def _of_whole(draw_slice: DrawSlice, value: Any) -> tf.Tensor:
     """A parameter of the whole draw.
 
     It keeps its dimensions, by which the numbers are laid out: it may lack the first ones of the draw.
     """
     value = tf.convert_to_tensor(value)
-    axis = part.axis - (len(part.sizes) - value.shape.rank)
-    if axis < 0 or (value.shape[axis] == 1 and part.size != 1):
+    axis = draw_slice.axis - (len(draw_slice.sizes) - value.shape.rank)
+    if axis < 0 or (value.shape[axis] == 1 and draw_slice.size != 1):
         return value
     sizes: list[Size] = [tf.shape(value)[place] for place in range(value.shape.rank)]
-    sizes[axis] = part.size
-    return _at_own_rows(part, tf.broadcast_to(value, as_shape(sizes)), axis)
+    sizes[axis] = draw_slice.size
+    return _at_own_rows(draw_slice, tf.broadcast_to(value, as_shape(sizes)), axis)
 
 
-def _at_own_rows(part: PartOfDraw, value: tf.Tensor, axis: int = 0) -> tf.Tensor:
+def _at_own_rows(draw_slice: DrawSlice, value: tf.Tensor, axis: int = 0) -> tf.Tensor:
     """A whole with the rows of this replica at their places; in those of the others the nearest ones stand."""
-    size = tf.cast(part.size, tf.int64)
-    if part.places is not None:
-        own = tf.scatter_nd(part.places[:, tf.newaxis], tf.range(size), tf.reshape(part.total, [1]))
+    size = tf.cast(draw_slice.size, tf.int64)
+    if draw_slice.places is not None:
+        own = tf.scatter_nd(draw_slice.places[:, tf.newaxis], tf.range(size), tf.reshape(draw_slice.total, [1]))
         return tf.gather(value, own, axis=axis)
-    return tf.gather(value, tf.clip_by_value(tf.range(part.total) - part.begin, 0, size - 1), axis=axis)
+    return tf.gather(value, tf.clip_by_value(tf.range(draw_slice.total) - draw_slice.begin, 0, size - 1), axis=axis)

@@ -21,8 +21,8 @@ from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, is
 from tfdist.keras_repairs.coupling.traced_calls import is_noting
 from tfdist.keras_repairs.random_numbers import draw_replay, seeded_draws
 from tfdist.keras_repairs.random_numbers.draw_sizes import has_row_for_each_sample, note_rows_of_draw, sizes_of
+from tfdist.keras_repairs.random_numbers.draw_slice import Size, as_shape
 from tfdist.keras_repairs.random_numbers.loops_and_branches import is_decided_by_batch
-from tfdist.keras_repairs.random_numbers.part_of_draw import Size, as_shape
 from tfdist.keras_repairs.random_numbers.seeds import FAR_APART
 from tfdist.keras_repairs.random_numbers.stateless_draws import drawing
 

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfdist.errors import UsageError
-from tfdist.keras_repairs.random_numbers.part_of_draw import PartOfDraw
+from tfdist.keras_repairs.random_numbers.draw_slice import DrawSlice
 from tfdist.keras_repairs.random_numbers.stateless_draws import drawing_rows
 from tfdist.runtime.collectives.chief_broadcast import PIECE_BYTES, array_from_chief
 from tfdist.runtime.collectives.decisions import all_gather
@@ -81,7 +81,7 @@ def initial_rows(initializer: Any, cut: Cut, worker: int, dtype: str, name: str)
 def _drawn(initializer: Any, cut: Cut, worker: int, dtype: str) -> tf.Tensor:
     first = cut.span(worker)[0] // cut.row_size
     begin, total = (tf.constant(rows, tf.int64) for rows in (first, cut.shape[0]))
-    with drawing_rows(PartOfDraw(cut.shard_shape(worker), 0, begin, total)):
+    with drawing_rows(DrawSlice(cut.shard_shape(worker), 0, begin, total)):
         return tf.convert_to_tensor(initializer(cut.shape, dtype=dtype))
 
 

@@ -20,7 +20,7 @@ class FedBatches(Protocol):
     """Global batches that one worker of a host draws for all; see `host_feed`."""
 
     def open(self) -> tuple[tf.distribute.DistributedDataset, Any]:
-        """The pieces for one iterator, and the channel that they come from."""
+        """The slices for one iterator, and the channel that they come from."""
 
 
 class EpochCounter:

@@ -14,7 +14,7 @@ from tfdist.runtime.workers import local_replicas
 
 
 class GlobalBatch(NamedTuple):
-    """A whole global batch, the same on every replica, each of which cuts out its piece in its step.
+    """A whole global batch, the same on every replica, each of which cuts out its slice in its step.
 
     Attributes:
         data: A structure of tensors.
@@ -24,20 +24,20 @@ class GlobalBatch(NamedTuple):
 
 
 class ReplicaBatch(NamedTuple):
-    """A replica's piece of a global batch, as the repaired `fit`, `evaluate` and `predict` pass it to the replica.
+    """A replica's slice of a global batch, as the repaired `fit`, `evaluate` and `predict` pass it to the replica.
 
     Attributes:
-        data: The piece, a structure of tensors; one row of other samples, to stand in, where the piece has no sample.
-        samples: Scalar int64 tensor, how many samples the piece has; may be 0.
-        first: Scalar int64 tensor, the place of the piece's first row in the global batch.
+        data: The slice, a structure of tensors; one row of other samples, to stand in, where the slice has no sample.
+        samples: Scalar int64 tensor, how many samples the slice has; may be 0.
+        first: Scalar int64 tensor, the place of the slice's first row in the global batch.
         total: Scalar int64 tensor, the samples of the global batch.
         counting: Scalar int64 tensor, how many replicas have a sample of it; () where it is known of all batches of the
             data that every replica has one, so that a step need not look.
-        largest: Scalar int64 tensor, samples of which an even part is as large as any piece of the epoch so far; ()
+        largest: Scalar int64 tensor, samples of which an even part is as large as any slice of the epoch so far; ()
             where that is not known.
         remainder: Bools, as many as samples of the global batch are left over where all replicas have equally many:
             that shows in a shape, which is known without a look at a GPU's memory; () where nobody asks.
-        whole: A tensor where the data are the whole global batch, of which no replica can be given a piece: its tensors
+        whole: A tensor where the data are the whole global batch, of which no replica can be given a slice: its tensors
             have different numbers of rows. () elsewhere.
     """
 
@@ -76,7 +76,7 @@ def remainder_of(total: tf.Tensor | int, replicas: int) -> tf.Tensor:
 
 
 def piece_bounds(samples: tf.Tensor, replicas: int, index: Any) -> tuple[tf.Tensor, tf.Tensor]:
-    """`order.batch_split.bounds` on tensors: where the piece of replica `index` begins and ends in a global batch.
+    """`order.batch_split.bounds` on tensors: where the slice of replica `index` begins and ends in a global batch.
 
     Args:
         samples: Scalar int64 tensor, those of the global batch.

@@ -20,8 +20,8 @@ from tfdist.errors import WorkerFailedError
 from tfdist.runtime.batches import host_feed
 from tfdist.runtime.batches.host_feed.batch_receiver import BatchReceiver
 from tfdist.runtime.batches.host_feed.batch_sender import BatchSender
+from tfdist.runtime.batches.host_feed.batch_slicer import BatchSlicer
 from tfdist.runtime.batches.host_feed.host_feed import FeedChannel
-from tfdist.runtime.batches.host_feed.piece_cutter import PieceCutter
 from tfdist.runtime.transport.shared_memory.array_exchange import reduce_arrays
 from tfdist.runtime.transport.shared_memory.output_buffers import OutputBuffers
 from tfdist.training.supervision.thread_stacks import called_places, format_stacks, main_place, stack_of
@@ -152,18 +152,18 @@ def test_who_waits_for_batches_of_another_worker_runs_no_function_of_the_users(
 ) -> None:
     caught: list[FrameType] = []
 
-    class Watched(PieceCutter):
-        def pieces(self, *_: object) -> list[list[np.ndarray]]:
+    class Watched(BatchSlicer):
+        def slices(self, *_: object) -> list[list[np.ndarray]]:
             caught.append(sys._getframe(1))
             return [[]]
 
     call = runpy.run_path(str(tmp_path / "tensorflow" / "python" / "ops" / "script_ops.py"))["call"]
     near, far = socket_pair()
     sender, receiver = BatchSender([near]), BatchReceiver(far, DTYPES, 0)
-    cutter = Watched(1, [0], (True, True), False)
-    channel = FeedChannel(1, receiver, cutter, None, lambda failure: ValueError(), OutputBuffers())
+    slicer = Watched(1, [0], (True, True), False)
+    channel = FeedChannel(1, receiver, slicer, None, lambda failure: ValueError(), OutputBuffers())
     sender.send(batch(0, 2), 2)
-    call(channel.next_piece)
+    call(channel.next_slice)
     channel.close()
     sender.close()
     assert called_places({**of_main(frame), 1: caught[0]}) == ""

@@ -7,7 +7,7 @@ A socket tells both sides at once when the other one has ended or has abandoned 
 - `batch_notes`: what is said over the sockets; `slot_layout`: where the arrays of a batch lie
 - `batch_sender`: the drawing worker's end of a channel; `batch_receiver`: that of each worker, the drawing one included
 - `drawing`: the thread that draws
-- `piece_cutter`: the pieces of a worker's replicas, cut out of a batch
+- `batch_slicer`: the slices of a worker's replicas, cut out of a batch
 - `host_feed`: one worker's channels, in the order in which all workers open them
 - `fed_batches`: a channel as a dataset of TensorFlow
 """

@@ -18,9 +18,9 @@ from tfdist.errors import DataError, UnsupportedError
 from tfdist.runtime.batches.device_iterators import no_autotune_options
 from tfdist.runtime.batches.distribute import UNEQUAL_ROWS, ReplicaBatch, are_of_samples, per_replica
 from tfdist.runtime.batches.host_feed.batch_notes import FailureNote
+from tfdist.runtime.batches.host_feed.batch_slicer import BatchSlicer, share_rows
 from tfdist.runtime.batches.host_feed.drawing import Drawing
 from tfdist.runtime.batches.host_feed.host_feed import FeedChannel, HostFeed
-from tfdist.runtime.batches.host_feed.piece_cutter import PieceCutter, share_rows
 from tfdist.runtime.workers import local_replicas
 from tfdist.text import safe_str
 
@@ -30,12 +30,12 @@ KEPT_FUNCTIONS = 64
 
 @dataclass(frozen=True)
 class FedBatches:
-    """Global batches that one worker of a host draws, and each worker's pieces of them.
+    """Global batches that one worker of a host draws, and each worker's slices of them.
 
     Attributes:
         feed: This worker's channels.
         batches: The global batches; only the worker that draws iterates over them.
-        spec: That of a replica's piece, a `ReplicaBatch`; all parts of its data are dense tensors of numbers.
+        spec: That of a replica's slice, a `ReplicaBatch`; all parts of its data are dense tensors of numbers.
         strategy: The strategy in force.
         shares_rows: Whether all arrays of samples have as many rows; None: as many as in the first batch.
     """
@@ -47,13 +47,13 @@ class FedBatches:
     shares_rows: bool | None = True
 
     def open(self) -> tuple[tf.distribute.DistributedDataset, FeedChannel]:
-        """The pieces for one iterator, and the channel that they come from, which lives as long as its user keeps it.
+        """The slices for one iterator, and the channel that they come from, which lives as long as its user keeps it.
 
         All workers of the host call it together. On the worker that draws it begins to iterate over `batches`.
         """
         leaves = tf.nest.flatten(self.spec.data)
         has_rows = tuple(are_of_samples([leaf.shape for leaf in leaves]))
-        cutter = PieceCutter(
+        slicer = BatchSlicer(
             self.strategy.num_replicas_in_sync,
             local_replicas(self.strategy),
             has_rows,
@@ -72,9 +72,9 @@ class FedBatches:
             except tf.errors.OpError as error:
                 # The others wait for this channel, and are to raise the same.
                 drawn = _raising(error)
-            return Drawing(drawn, cutter.rows, _failure_of, readers)
+            return Drawing(drawn, slicer.rows, _failure_of, readers)
 
-        channel = self.feed.open(make_drawing, cutter, [np.dtype(dtype) for dtype in dtypes], _error_of)
+        channel = self.feed.open(make_drawing, slicer, [np.dtype(dtype) for dtype in dtypes], _error_of)
 
         number = channel.number
 
@@ -85,7 +85,7 @@ class FedBatches:
 
 
 class _ChannelDataset(dataset_ops.DatasetSource):
-    """The pieces that come through a channel."""
+    """The slices that come through a channel."""
 
     def __init__(self, feed: HostFeed, number: int, spec: ReplicaBatch) -> None:
         self._element_spec = spec
@@ -119,17 +119,17 @@ class _Functions:
 
 @functools.lru_cache(KEPT_FUNCTIONS)
 def _functions_of(feed: HostFeed, leaves: tuple[tf.TensorSpec, ...]) -> _Functions:
-    """The functions for pieces of a kind: TensorFlow takes longer to trace them than to run an evaluation."""
+    """The functions for slices of a kind: TensorFlow takes longer to trace them than to run an evaluation."""
     number = tf.TensorSpec([], tf.int64)
 
-    def next_piece(number: tf.Tensor) -> list[tf.Tensor]:
-        parts = tf.numpy_function(feed.next_piece, [number], [leaf.dtype for leaf in leaves])
+    def next_slice(number: tf.Tensor) -> list[tf.Tensor]:
+        parts = tf.numpy_function(feed.next_slice, [number], [leaf.dtype for leaf in leaves])
         return [tf.ensure_shape(part, leaf.shape) for part, leaf in zip(parts, leaves, strict=True)]
 
     with tf.device("CPU:0"):
         return _Functions(
             begin=_traced(tf.identity, number),
-            next=_traced(next_piece, number),
+            next=_traced(next_slice, number),
             end=_traced(lambda number: tf.constant(0, tf.int64), number),
         )
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from tfdist.errors import WorkerFailedError
 from tfdist.runtime.batches.host_feed.batch_notes import EndNote, FailureNote
 from tfdist.runtime.batches.host_feed.batch_receiver import Abandoned, BatchReceiver
+from tfdist.runtime.batches.host_feed.batch_slicer import BatchSlicer
 from tfdist.runtime.batches.host_feed.drawing import Drawing
-from tfdist.runtime.batches.host_feed.piece_cutter import PieceCutter
 from tfdist.runtime.transport.shared_memory.output_buffers import OutputBuffers
 
 _OFFER = b"channel"
@@ -30,28 +30,28 @@ class FeedChannel:
     Args:
         number: Its place in the order in which all workers of the host open theirs.
         receiver: This worker's end, which this object owns from now on.
-        cutter: Cuts out the pieces of its replicas.
+        slicer: Cuts out the slices of its replicas.
         drawing: What draws, where this worker does.
         error_of: The error that a failure of the data is to raise here.
-        buffers: Memory for the pieces.
+        buffers: Memory for the slices.
     """
 
     def __init__(
         self,
         number: int,
         receiver: BatchReceiver,
-        cutter: PieceCutter,
+        slicer: BatchSlicer,
         drawing: Drawing | None,
         error_of: Callable[[FailureNote], Exception],
         buffers: OutputBuffers,
     ) -> None:
         self.number = number
         self._receiver = receiver
-        self._cutter = cutter
+        self._slicer = slicer
         self._drawing = drawing
         self._error_of = error_of
         self._buffers = buffers
-        self._pieces: list[list[NDArray]] = []
+        self._slices: list[list[NDArray]] = []
         self._failure: Exception | None = None
         self._is_open = True
         # The thread that reads may be the one in which Python collects what closes the channel.
@@ -62,16 +62,16 @@ class FeedChannel:
         """The error by which the batches have ended before their end; None where they have not."""
         return self._failure
 
-    def next_piece(self) -> list[NDArray]:
-        """The arrays of the next piece: those of this worker's replicas, in turn.
+    def next_slice(self) -> list[NDArray]:
+        """The arrays of the next slice: those of this worker's replicas, in turn.
 
         Raises:
             StopIteration: There is none, or there is a `failure`.
         """
         with self._lock:
-            if not self._pieces:
-                self._pieces = self._next_batch()
-            return self._pieces.pop(0)
+            if not self._slices:
+                self._slices = self._next_batch()
+            return self._slices.pop(0)
 
     def close(self) -> None:
         """Ends the channel for this worker, and where it draws, for all: they take as many batches as it has."""
@@ -100,9 +100,9 @@ class FeedChannel:
             self._failure = self._error_of(came)
         if isinstance(came, EndNote | FailureNote):
             raise StopIteration
-        pieces = self._cutter.pieces(came.arrays, came.largest, self._copied)
+        slices = self._slicer.slices(came.arrays, came.largest, self._copied)
         self._receiver.release(came)
-        return pieces
+        return slices
 
     def _copied(self, array: NDArray) -> NDArray:
         copy = self._buffers.take(array.size, array.dtype).reshape(array.shape)
@@ -150,7 +150,7 @@ class HostFeed:
     def open(
         self,
         make_drawing: MakeDrawing,
-        cutter: PieceCutter,
+        slicer: BatchSlicer,
         dtypes: Sequence[np.dtype],
         error_of: Callable[[FailureNote], Exception],
     ) -> FeedChannel:
@@ -158,7 +158,7 @@ class HostFeed:
 
         Args:
             make_drawing: Called on the worker that draws.
-            cutter: Cuts out the pieces of this worker's replicas.
+            slicer: Cuts out the slices of this worker's replicas.
             dtypes: Those of the arrays of a batch.
             error_of: The error that a failure of the data is to raise here.
 
@@ -171,7 +171,7 @@ class HostFeed:
             raise self._broken_off(str(error)) from error
         self._opened += 1
         receiver = BatchReceiver(link, dtypes, self.drawer)
-        channel = FeedChannel(self._opened, receiver, cutter, drawing, error_of, self._buffers)
+        channel = FeedChannel(self._opened, receiver, slicer, drawing, error_of, self._buffers)
         self._channels[self._opened] = channel
         return channel
 
@@ -196,12 +196,12 @@ class HostFeed:
             raise self._broken_off(f"worker {self.drawer} has ended")
         return received
 
-    def next_piece(self, number: int) -> list[NDArray]:
-        """The arrays of the next piece of the channel of this number; see `FeedChannel.next_piece`."""
+    def next_slice(self, number: int) -> list[NDArray]:
+        """The arrays of the next slice of the channel of this number; see `FeedChannel.next_slice`."""
         channel = self._channels.get(int(number))
         if channel is None:
             raise StopIteration
-        return channel.next_piece()
+        return channel.next_slice()
 
     def close(self) -> None:
         """Closes all channels and hangs up."""

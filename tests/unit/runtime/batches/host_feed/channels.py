@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from tfdist.runtime.batches.host_feed.batch_notes import FailureNote
 from tfdist.runtime.batches.host_feed.batch_receiver import BatchReceiver
+from tfdist.runtime.batches.host_feed.batch_slicer import BatchSlicer
 from tfdist.runtime.batches.host_feed.drawing import Drawing
 from tfdist.runtime.batches.host_feed.host_feed import FeedChannel, HostFeed
-from tfdist.runtime.batches.host_feed.piece_cutter import PieceCutter
 
 DTYPES = (np.dtype(np.float32), np.dtype(np.int64))
 
@@ -45,9 +45,9 @@ def descriptors() -> set[str]:
     return set(os.listdir("/proc/self/fd"))
 
 
-def cutter_of(worker: int, workers: int, each: int = 1) -> PieceCutter:
+def slicer_of(worker: int, workers: int, each: int = 1) -> BatchSlicer:
     """That of a worker with `each` replicas."""
-    return PieceCutter(workers * each, range(worker * each, (worker + 1) * each), (True, True), True)
+    return BatchSlicer(workers * each, range(worker * each, (worker + 1) * each), (True, True), True)
 
 
 @contextlib.contextmanager
@@ -87,4 +87,4 @@ def open_all(made: Sequence[HostFeed], batches: Iterable[list[NDArray]]) -> list
     def error_of(failure: FailureNote) -> Exception:
         return ValueError(failure.text)
 
-    return [feed.open(make_drawing, cutter_of(place, len(made)), DTYPES, error_of) for place, feed in enumerate(made)]
+    return [feed.open(make_drawing, slicer_of(place, len(made)), DTYPES, error_of) for place, feed in enumerate(made)]

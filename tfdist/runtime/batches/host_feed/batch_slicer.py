@@ -1,4 +1,4 @@
-"""The pieces of a worker's replicas, cut out of the arrays of a global batch."""
+"""The slices of a worker's replicas, cut out of the arrays of a global batch."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def share_rows(arrays: Sequence[NDArray], has_rows: Sequence[bool]) -> bool:
 
 
 @dataclass
-class PieceCutter:
+class BatchSlicer:
     """Cuts batches of one kind as `ReplicaBatch`es are cut on the worker that has drawn the batch itself.
 
     Attributes:
         replicas: All replicas of the training.
         ids: Those of this worker, in order.
         has_rows: Of each array of a batch, whether its first dimension is the samples.
-        counts_replicas: Whether the pieces say how many replicas have a sample.
+        counts_replicas: Whether the slices say how many replicas have a sample.
         shows_remainder: Whether they have a remainder.
         shares_rows: Whether the arrays of a batch have as many rows each; every replica gets whole batches otherwise.
             None: as those of the first batch.
@@ -41,7 +41,7 @@ class PieceCutter:
         """The samples of a batch."""
         return next((len(array) for array, rows in zip(arrays, self.has_rows, strict=True) if rows), 1)
 
-    def pieces(
+    def slices(
         self, arrays: Sequence[NDArray], largest: int, copy: Callable[[NDArray], NDArray]
     ) -> list[list[NDArray]]:
         """The parts of a `ReplicaBatch` for each of this worker's replicas, flat, in the order of its fields.

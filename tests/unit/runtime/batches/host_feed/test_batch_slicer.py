@@ -10,28 +10,28 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfdist.errors import UnsupportedError
+from tfdist.runtime.batches.host_feed.batch_slicer import BatchSlicer
 from tfdist.runtime.batches.host_feed.fed_batches import _arrays_of
-from tfdist.runtime.batches.host_feed.piece_cutter import PieceCutter
 
 
 def batch(*rows: int) -> list[NDArray]:
     return [np.arange(count, dtype=np.float32) for count in rows]
 
 
-def sizes(cutter: PieceCutter, arrays: Sequence[NDArray]) -> list[list[int]]:
+def sizes(slicer: BatchSlicer, arrays: Sequence[NDArray]) -> list[list[int]]:
     """The rows of the data of each of the worker's replicas."""
-    return [[len(part) for part in piece[: len(arrays)]] for piece in cutter.pieces(arrays, 6, np.copy)]
+    return [[len(part) for part in piece[: len(arrays)]] for piece in slicer.slices(arrays, 6, np.copy)]
 
 
 def test_batches_of_different_rows_are_whole_from_the_first_one_on() -> None:
-    cutter = PieceCutter(2, [0, 1], (True, True), True, shares_rows=None)
-    assert sizes(cutter, batch(6, 18)) == [[6, 18], [6, 18]]
-    assert sizes(cutter, batch(4, 4)) == [[4, 4], [4, 4]]
+    slicer = BatchSlicer(2, [0, 1], (True, True), True, shares_rows=None)
+    assert sizes(slicer, batch(6, 18)) == [[6, 18], [6, 18]]
+    assert sizes(slicer, batch(4, 4)) == [[4, 4], [4, 4]]
 
 
 def test_batches_that_begin_with_as_many_rows_are_cut() -> None:
-    cutter = PieceCutter(2, [0, 1], (True, True), True, shares_rows=None)
-    assert sizes(cutter, batch(6, 6)) == [[3, 3], [3, 3]]
+    slicer = BatchSlicer(2, [0, 1], (True, True), True, shares_rows=None)
+    assert sizes(slicer, batch(6, 6)) == [[3, 3], [3, 3]]
 
 
 def drawn(*pairs: tuple[int, int], shares_rows: bool | None) -> Iterator[list[NDArray]]:

@@ -1,4 +1,4 @@
-"""A replica's part of what one device draws for the global batch."""
+"""A replica's slice of what one device draws for the global batch."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ Size: TypeAlias = int | tf.Tensor
 
 
 @dataclass(frozen=True)
-class PartOfDraw:
-    """A replica's part of what one device draws for the global batch.
+class DrawSlice:
+    """A replica's slice of what one device draws for the global batch.
 
     Attributes:
-        sizes: The sizes of the part.
+        sizes: The sizes of the slice.
         axis: Which of them is that of the batch, or a multiple of it.
-        begin: Where the part begins along that axis, a scalar int64 tensor.
+        begin: Where the slice begins along that axis, a scalar int64 tensor.
         total: The size of that axis in the whole draw, a scalar int64 tensor.
-        within_xla: Whether XLA compiles the draw; the part may then reach beyond the whole, by the rows of padding.
-        places: Where along that axis the rows of the part are, int64, if they do not lie in one piece.
+        within_xla: Whether XLA compiles the draw; the slice may then reach beyond the whole, by the rows of padding.
+        places: Where along that axis the rows of the slice are, int64, if they do not lie in one piece.
     """
 
     sizes: tuple[Size, ...]
@@ -33,7 +33,7 @@ class PartOfDraw:
 
     @property
     def size(self) -> Size:
-        """The size of the part along its axis."""
+        """The size of the slice along its axis."""
         return self.sizes[self.axis]
 
     @property
@@ -42,7 +42,7 @@ class PartOfDraw:
         return as_shape([*self.sizes[: self.axis], self.total, *self.sizes[self.axis + 1 :]])
 
     def cut(self, whole: tf.Tensor) -> tf.Tensor:
-        """The part of a whole draw; dimensions after those of `sizes` are kept."""
+        """The slice of a whole draw; dimensions after those of `sizes` are kept."""
         if self.places is not None:
             return tf.gather(whole, self.places, axis=self.axis)
         if self.within_xla:
