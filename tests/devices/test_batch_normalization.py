@@ -17,7 +17,7 @@ from tests.exactness.table import numbers
 from tests.helpers.marks import slow
 from tests.helpers.mirrored import mirrored, of_each_replica
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, replica_step
-from tfdist.keras_repairs.base.step_parts import BatchShare
+from tfdist.keras_repairs.base.step_records import BatchShare
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.forward import batch_moments
 from tfdist.runtime.transport import replica_sums

@@ -18,7 +18,7 @@ from tests.exactness.table import numbers
 from tests.helpers.marks import slow
 from tests.helpers.mirrored import mirrored, strictly
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.base.step_parts import Mode
+from tfdist.keras_repairs.base.step_records import Mode
 from tfdist.keras_repairs.coupling import own_steps
 from tfdist.keras_repairs.coupling.trials.steps.step_verdict import StepVerdict
 from tfdist.runtime.strategy_settings import settings_of

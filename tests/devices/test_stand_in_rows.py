@@ -23,7 +23,7 @@ from tests.helpers.marks import slow
 from tests.helpers.mirrored import mirrored
 from tfdist.keras_repairs.base.batch_rows import rows, with_row_of_zeros
 from tfdist.keras_repairs.base.replica_step import current_step, this_step
-from tfdist.keras_repairs.base.step_parts import BatchShare
+from tfdist.keras_repairs.base.step_records import BatchShare
 from tfdist.keras_repairs.inputs import data_adapters
 from tfdist.keras_repairs.loop import predictions
 from tfdist.keras_repairs.optimizer import gradient_reduction, variable_updates

@@ -17,8 +17,8 @@ from tfdist.config.data_sections import NpzSource
 from tfdist.errors import UnsupportedError, UsageError
 from tfdist.keras_repairs.loop.predictions import taking_predictions
 from tfdist.order.position import Position
-from tfdist.training.inference.part_store import PartStore
 from tfdist.training.inference.prediction_run import PART_SECONDS, PredictionSink
+from tfdist.training.inference.prediction_store import PredictionStore
 from tfdist.training.model_outputs.step_outputs import arrays_of
 
 pytestmark = pytest.mark.usefixtures("repaired")
@@ -86,7 +86,7 @@ def test_several_steps_at_once_and_parts(replicas: int, tmp_path: Path) -> None:
     x, section = made(450, "float32", tmp_path)
     model = model_of(strategy, "float32")
     model.compile(steps_per_execution=3)
-    store, reached = PartStore(tmp_path / "parts", {}), []
+    store, reached = PredictionStore(tmp_path / "parts", {}), []
     at_once = 3 * BATCH
     sink = PredictionSink(store, (), lambda done: min(at_once, 450 - done), 200, reached.append)
     with taking_predictions(sink.take):
@@ -101,7 +101,7 @@ def test_several_steps_at_once_and_parts(replicas: int, tmp_path: Path) -> None:
 
 def test_what_is_kept_after_a_while(tmp_path: Path) -> None:
     now = 0.0
-    store = PartStore(tmp_path / "parts", {})
+    store = PredictionStore(tmp_path / "parts", {})
     sink = PredictionSink(store, (), lambda done: 2, None, lambda done: None, clock=lambda: now)
     sink.take(tf.zeros([2, 3]))
     assert store.done == 0

@@ -11,7 +11,7 @@ from keras import ops
 from tests.devices.repair_removal import take_out
 from tests.devices.wrong_sharings import Function, Patch, is_last, shared, wrong
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, replica_count
-from tfdist.keras_repairs.base.step_parts import BatchShare
+from tfdist.keras_repairs.base.step_records import BatchShare
 from tfdist.keras_repairs.forward import activity_terms, batch_moments, losses, metrics
 from tfdist.keras_repairs.forward.metric_additivity import Merge, Verdict
 from tfdist.keras_repairs.loop import predictions

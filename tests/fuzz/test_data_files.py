@@ -22,8 +22,8 @@ from tfdist.data.tools.shard_manifest import ShardManifest
 from tfdist.errors import DataError, UsageError
 from tfdist.training.inference.outputs.kept_outputs import MANIFEST_FILE as OUTPUTS_FILE
 from tfdist.training.inference.outputs.kept_outputs import KeptFile, KeptOutputs
-from tfdist.training.inference.part_manifest import Part, PartManifest
-from tfdist.training.inference.part_store import MANIFEST_FILE, PartStore
+from tfdist.training.inference.prediction_manifest import Part, PredictionManifest
+from tfdist.training.inference.prediction_store import MANIFEST_FILE, PredictionStore
 from tfdist.training.model_outputs.output_columns import OutputColumn
 
 ARRAYS = {"x_train": np.arange(12, dtype=np.float32).reshape(4, 3), "y_train": np.arange(4)}
@@ -35,7 +35,7 @@ MANIFEST = ShardManifest(
 )
 
 _FIELDS = st.sampled_from(["1", "-2.5", "1e999", "nan", "1_0", '"', '"1"', '"a""b"', "", " ", "\0", "x" * 140_000, "é"])
-PARTS = PartManifest(
+PARTS = PredictionManifest(
     {"model": "a"}, (OutputColumn("p", "float32", (3,)),), (Part("part-000000000000.npz", 0, 4, 100, 7),)
 )
 SAID = KeptOutputs(
@@ -116,12 +116,12 @@ def test_a_manifest_of_parts(content: bytes, tmp_path: Path) -> None:
     mine = tmp_path / "part-mine.txt"
     mine.write_text("mine")
     with contextlib.suppress(UsageError):
-        found = PartManifest.read(path)
+        found = PredictionManifest.read(path)
         assert found is not None
         assert found.done >= 0 and all("/" not in part.name for part in found.parts)
         json.dumps(found.to_json())
         PARTS.differences(found.work)
     # A manifest that says more than is there: what is damaged is not believed, and nothing of the user's goes.
-    with contextlib.suppress(UsageError), contextlib.closing(PartStore(tmp_path, PARTS.work)) as store:
+    with contextlib.suppress(UsageError), contextlib.closing(PredictionStore(tmp_path, PARTS.work)) as store:
         assert store.done == 0
     assert mine.read_text() == "mine"

@@ -3,8 +3,8 @@
 - `keras_differences`: what the supported versions of Keras do differently, where a repair does the same
 - `attached_value`: how the repairs attach values to objects of Keras; `fit_state`: what is known of a model's `fit`;
   `model_optimizers`: which optimizers a model has
-- `replica_step`, of `step_parts`: one replica's share of the global batch, while its step is traced; `batch_rows`: the
-  rows of a batch, of which a replica without samples has one that counts nowhere
+- `replica_step`, of `step_records`: one replica's step on its slice of the global batch, while it is traced;
+  `batch_rows`: the rows of a batch, of which a replica without samples has one that counts nowhere
 - `tensor_attributes`: what Keras finds behind tensors, kept where their rows are gathered or cut
 - `nested_gradients`: gradients of gradients through what replicas compute together
 - `thread_attributes`, `global_seeds`, of `spare_generators`: what Keras keeps for each thread, handed to the threads of

@@ -14,7 +14,7 @@ from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.draw_streams import ReplicaSeeds
 from tfdist.keras_repairs.base.spare_generators import BorrowedGenerator, SpareGenerator
-from tfdist.keras_repairs.base.step_parts import BatchShare, KnownOfStep, KnownUpdate, Mode, StepNotes, StepTrace
+from tfdist.keras_repairs.base.step_records import BatchShare, KnownOfStep, KnownUpdate, Mode, StepNotes, StepTrace
 from tfdist.runtime.transport import replica_sums
 from tfdist.runtime.transport.emulated_replicas import OwnState, emulated_replica
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfdist.keras_repairs.base.step_parts import KnownUpdate
+from tfdist.keras_repairs.base.step_records import KnownUpdate
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, TraceAgain, UnclearSizeError, replica_step, this_step
-from tfdist.keras_repairs.base.step_parts import KnownOfStep, Mode
+from tfdist.keras_repairs.base.step_records import KnownOfStep, Mode
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.coupling.trials.steps.step_trial import try_out
 from tfdist.keras_repairs.coupling.trials.steps.step_verdict import Cause, StepVerdict

@@ -17,7 +17,7 @@ import tensorflow as tf
 from tfdist.keras_repairs.base.batch_rows import has_rows
 from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, alone, current_step
-from tfdist.keras_repairs.base.step_parts import KnownUpdate
+from tfdist.keras_repairs.base.step_records import KnownUpdate
 from tfdist.keras_repairs.coupling.call_scope import CALL_SCOPE, Draws, Path, Place, TracedDraw
 from tfdist.keras_repairs.coupling.output_rows import traced_outputs
 from tfdist.keras_repairs.coupling.shown_of_layers import shown_of

@@ -16,7 +16,7 @@ import tensorflow as tf
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.loss_scope import LOSS_SCOPE
-from tfdist.keras_repairs.distillation.loss_parts import LossParts
+from tfdist.keras_repairs.distillation.distillation_metrics import DistillationMetrics
 from tfdist.keras_repairs.distillation.soft_targets import SoftTargets
 
 LABELS, TEACHER = "labels", "teacher_outputs"
@@ -81,7 +81,7 @@ def distill(model: Any, distillation: Distillation) -> None:
     """
     compute_loss, compute_metrics = model.compute_loss, model.compute_metrics
     of_labels = model._compile_loss.call
-    parts = LossParts(model)
+    logged = DistillationMetrics(model)
 
     def distilled_loss(
         x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
@@ -100,7 +100,7 @@ def distill(model: Any, distillation: Distillation) -> None:
         if targets is None:
             return labels
         soft = tf.cast(distillation.loss(y_pred, sample_weight, targets), labels.dtype)
-        parts.update(labels, soft, y_pred)
+        logged.update(labels, soft, y_pred)
         return (1.0 - distillation.alpha) * labels + distillation.alpha * soft
 
     for method in (distilled_loss, metrics_of_labels):

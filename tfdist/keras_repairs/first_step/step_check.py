@@ -19,7 +19,7 @@ from tfdist.keras_repairs.base.draw_streams import DrawStreams
 from tfdist.keras_repairs.base.model_optimizers import optimizers_of
 from tfdist.keras_repairs.base.replica_copies import of_whole_batch
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, on_whole_step, replica_id, replica_step
-from tfdist.keras_repairs.base.step_parts import BatchShare
+from tfdist.keras_repairs.base.step_records import BatchShare
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.coupling.trials.kept_tensors import in_step_of
 from tfdist.keras_repairs.coupling.trials.part_comparison import tolerance_of

@@ -24,7 +24,7 @@ from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, is_one_of_several, replica_count
-from tfdist.keras_repairs.base.step_parts import KnownUpdate
+from tfdist.keras_repairs.base.step_records import KnownUpdate
 from tfdist.keras_repairs.coupling.declarations import Declared, declared_of
 from tfdist.keras_repairs.coupling.traced_calls import is_noting, known_update, note_update
 from tfdist.keras_repairs.coupling.trials.likeness import likeness_of

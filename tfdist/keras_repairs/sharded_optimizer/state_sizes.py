@@ -14,7 +14,7 @@ from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
 from tfdist.keras_repairs.sharded_optimizer.cut_kinds import kind_of
 from tfdist.keras_repairs.sharding.optimizer_policy import is_container, updating_optimizers
-from tfdist.plan.memory.held_state import held_states
+from tfdist.plan.memory.model_state import model_states
 from tfdist.plan.memory.state_check import SharedMemorySize, Training, check_state_fits
 from tfdist.plan.memory.step_sizes import TensorSize, WeightSizes
 from tfdist.runtime.strategy_settings import settings_of, shares_of
@@ -44,7 +44,7 @@ def check_memory(optimizer: Any, variables: Sequence[Any]) -> None:
     weights = weight_sizes(optimizer, variables)
     training = _training(optimizer, weights)
     if disk is not None:
-        held = held_states(training.mode, weights, training.kind, training.workers)
+        held = model_states(training.mode, weights, training.kind, training.workers)
         own = held[shares_of(optimizer._distribution_strategy)[1]]
         disk.file.prepare(own.optimizer, f"which this worker's shard of the state of {optimizer.name} takes")
     if memory is not None:

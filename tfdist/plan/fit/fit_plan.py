@@ -82,7 +82,7 @@ class FitPlan:
 
     @property
     def held(self) -> Mapping[str, int]:
-        """Bytes on a device in the run's mode of `--shard`; see `HeldState`."""
+        """Bytes on a device in the run's mode of `--shard`; see `ModelState`."""
         memory = self.found["memory"]
         return dict(memory["modes"][memory["mode"]])
 

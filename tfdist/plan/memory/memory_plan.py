@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import get_args
 
 from tfdist.errors import UsageError
-from tfdist.plan.memory.held_state import held_state
+from tfdist.plan.memory.model_state import fullest_model_state
 from tfdist.plan.memory.step_sizes import StepSizes
 from tfdist.plan.plan import DataPlan
 from tfdist.sharding.shard_groups import mesh_over
@@ -172,7 +172,7 @@ def _why_one_mode(sizes: StepSizes, workers: int, per_worker: int) -> str:
 
 
 def _mode(mode: str, sizes: StepSizes, plan: DataPlan, shares: int, gpu: bool, is_elsewhere: bool) -> ModeMemory:
-    held = held_state(mode, sizes.weights, sizes.cut, shares)
+    held = fullest_model_state(mode, sizes.weights, sizes.cut, shares)
     memory = plan.train.memory
     return ModeMemory(
         mode=mode,

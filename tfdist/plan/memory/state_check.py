@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from tfdist.errors import UsageError
-from tfdist.plan.memory.held_state import HeldState, held_states
+from tfdist.plan.memory.model_state import ModelState, model_states
 from tfdist.plan.memory.step_sizes import WeightSizes
 from tfdist.sharding.sharding_mode import Offload, ShardMode, further_offloads, goes_with_offload, is_off_device
 from tfdist.text import format_bytes
@@ -113,12 +113,12 @@ def _host_remedies(training: Training, memory: SharedMemorySize) -> Iterator[str
         yield "Workers on more hosts (--workers) share it out with --shard."
 
 
-def _together(training: Training, mode: str, memory: SharedMemorySize) -> HeldState:
+def _together(training: Training, mode: str, memory: SharedMemorySize) -> ModelState:
     """Returns what the workers of a memory hold together, on their devices and elsewhere."""
-    all_of_them = held_states(mode, training.weights, training.kind, training.workers)
+    all_of_them = model_states(mode, training.weights, training.kind, training.workers)
     # Groups of workers, one after another, hold the same.
     held = [all_of_them[worker % training.workers] for worker in memory.workers]
-    return HeldState(
+    return ModelState(
         *(
             memory.copies * sum(getattr(of_one, name) for of_one in held)
             for name in ("parameters", "gradients", "optimizer", "whole_layer")

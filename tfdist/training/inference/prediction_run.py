@@ -31,7 +31,7 @@ from tfdist.training.config_objects.sample_shapes import naming_misfits
 from tfdist.training.inference.outputs.kept_outputs import MANIFEST_FILE, KeptOutputs, identity
 from tfdist.training.inference.outputs.output_formats import output_format
 from tfdist.training.inference.outputs.sharded_output import shard_count, write_shards
-from tfdist.training.inference.part_store import PartStore, parts_folder
+from tfdist.training.inference.prediction_store import PredictionStore, parts_folder
 from tfdist.training.model_outputs.output_activations import gives
 from tfdist.training.model_outputs.output_columns import OutputColumn, column_of
 from tfdist.training.model_outputs.step_outputs import arrays_of, names_of
@@ -115,7 +115,7 @@ def _predict(
     opened: OpenedDataset,
     model: keras.Model,
     done: int,
-    store: PartStore | None,
+    store: PredictionStore | None,
     progress: Throughput,
 ) -> None:
     """Predicts the samples after those that are done; `store` keeps them, on the chief."""
@@ -150,7 +150,7 @@ def _gives_of(model: keras.Model) -> dict[str, str | None]:
 @contextlib.contextmanager
 def _store(
     session: LaunchedSession, request: InferenceRequest, prediction: PredictionRequest, opened: OpenedDataset
-) -> Iterator[PartStore | None]:
+) -> Iterator[PredictionStore | None]:
     """The parts of the prediction, on the chief; None elsewhere."""
     if not session.is_chief:
         yield None
@@ -162,7 +162,7 @@ def _store(
         "data's checksum": dataclasses.asdict(opened.source.fingerprint())["checksum"],
         "batch size": request.batch_size,
     }
-    store = PartStore(parts_folder(Path(prediction.path)), work, overwrite=prediction.overwrite)
+    store = PredictionStore(parts_folder(Path(prediction.path)), work, overwrite=prediction.overwrite)
     with contextlib.closing(store):
         yield store
 
@@ -171,7 +171,7 @@ def _finish(
     request: InferenceRequest,
     prediction: PredictionRequest,
     opened: OpenedDataset,
-    store: PartStore,
+    store: PredictionStore,
     progress: Throughput,
 ) -> dict[str, Any]:
     """Makes the file, or the folder, of the parts, and removes these."""
@@ -191,7 +191,7 @@ def _finish(
 
 
 def _make_file(
-    path: Path, request: InferenceRequest, prediction: PredictionRequest, opened: OpenedDataset, store: PartStore
+    path: Path, request: InferenceRequest, prediction: PredictionRequest, opened: OpenedDataset, store: PredictionStore
 ) -> tuple[int, list[str]]:
     chosen = output_format(prediction.format)
     with atomic_files.replacing(path, named_by="--output") as temporary:
@@ -200,7 +200,7 @@ def _make_file(
 
 
 def _make_folder(
-    path: Path, request: InferenceRequest, prediction: PredictionRequest, opened: OpenedDataset, store: PartStore
+    path: Path, request: InferenceRequest, prediction: PredictionRequest, opened: OpenedDataset, store: PredictionStore
 ) -> tuple[int, list[str]]:
     shards = min(prediction.shards or shard_count(store.columns, opened.samples), opened.samples)
     with making_directory(path, named_by="--output") as temporary:
@@ -280,7 +280,7 @@ class PredictionSink:
 
     def __init__(
         self,
-        store: PartStore,
+        store: PredictionStore,
         names: Sequence[str],
         sizes: Callable[[int], int],
         part_samples: int | None,
@@ -298,7 +298,7 @@ class PredictionSink:
         """Takes the outputs of the next execution.
 
         Raises:
-            TfdistError: They cannot be kept: see `arrays_of` and `PartStore.add`.
+            TfdistError: They cannot be kept: see `arrays_of` and `PredictionStore.add`.
         """
         samples = self._sizes(self._done)
         if not self._steps:

@@ -15,7 +15,7 @@ from tfdist.keras_repairs.inputs.data_position import FitData, describe
 from tfdist.keras_repairs.inputs.epoch_iterator import whole_batches
 from tfdist.keras_repairs.model_checks.model_facts import model_facts
 from tfdist.keras_repairs.sharded_optimizer.state_sizes import tensor_size, trainings_of
-from tfdist.plan.memory.held_state import held_state
+from tfdist.plan.memory.model_state import fullest_model_state
 from tfdist.sharding.sharding_mode import ShardMode
 
 
@@ -54,7 +54,7 @@ def memory_of(model: keras.Model) -> dict[str, Any]:
     trained = {size.path for size in sizes}
     return {
         "mode": mode,
-        "modes": {name: asdict(held_state(name, sizes, kind, workers)) for name in modes},
+        "modes": {name: asdict(fullest_model_state(name, sizes, kind, workers)) for name in modes},
         "gradients": sum(size.gradient for size in sizes),
         "other": sum(tensor_size(one).bytes for one in model.variables if one.path not in trained),
     }

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tfdist.keras_repairs.base import thread_attributes
 from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, as_replica
-from tfdist.keras_repairs.base.step_parts import BatchShare, Mode, StepTrace
+from tfdist.keras_repairs.base.step_records import BatchShare, Mode, StepTrace
 from tfdist.keras_repairs.coupling import collected_losses
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.coupling.trials.kept_tensors import KeptTensors

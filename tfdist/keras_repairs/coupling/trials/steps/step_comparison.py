@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from tfdist.keras_repairs.base.step_parts import KnownUpdate, Mode
+from tfdist.keras_repairs.base.step_records import KnownUpdate, Mode
 from tfdist.keras_repairs.coupling.trials.noted_writes import unshared_write
 from tfdist.keras_repairs.coupling.trials.part_comparison import Split, is_same
 from tfdist.keras_repairs.coupling.trials.replica_trial import OneAndTwo

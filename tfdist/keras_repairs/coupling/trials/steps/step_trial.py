@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tfdist.keras_repairs.base.nested_gradients import is_of_unequal_shares
 from tfdist.keras_repairs.base.replica_step import current_step
-from tfdist.keras_repairs.base.step_parts import Mode
+from tfdist.keras_repairs.base.step_records import Mode
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.coupling.trials.made_up_inputs import Inputs, Numbers, made_up
 from tfdist.keras_repairs.coupling.trials.made_up_labels import IGNORED

@@ -6,7 +6,7 @@ import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tfdist.keras_repairs.base.step_parts import KnownUpdate, Mode
+from tfdist.keras_repairs.base.step_records import KnownUpdate, Mode
 from tfdist.text import safe_str
 
 

@@ -1,4 +1,4 @@
-"""The two parts of a distilled loss as metrics of the training: that of the labels, and that of the teacher."""
+"""The two summands of a distilled loss as metrics of the training: that of the labels, and that of the teacher."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ STUDENT, TEACHER = "student_loss", "distillation_loss"
 """Their names in logs, which are those of `keras.distillation.Distiller`."""
 
 
-class LossParts:
+class DistillationMetrics:
     """Means over the samples of an epoch. They are metrics of the model while it trains, and in no file of it.
 
     Args:

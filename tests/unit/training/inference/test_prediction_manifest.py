@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 
 from tfdist.errors import UsageError
-from tfdist.training.inference.part_manifest import Part, PartManifest, part_name
+from tfdist.training.inference.prediction_manifest import Part, PredictionManifest, part_name
 from tfdist.training.model_outputs.output_columns import OutputColumn
 
 COLUMNS = (OutputColumn("p", "float32", (3,)), OutputColumn("name", "string"))
 WORK = {"model": "a", "samples": 10}
-MANIFEST = PartManifest(WORK, COLUMNS, (Part(part_name(0), 0, 4, 100, 7), Part(part_name(4), 4, 9, 90, 8)))
+MANIFEST = PredictionManifest(WORK, COLUMNS, (Part(part_name(0), 0, 4, 100, 7), Part(part_name(4), 4, 9, 90, 8)))
 
 
 def test_it_is_read_as_it_was_written(tmp_path: Path) -> None:
     (tmp_path / "m.json").write_text(json.dumps(MANIFEST.to_json()))
-    assert PartManifest.read(tmp_path / "m.json") == MANIFEST
-    assert MANIFEST.done == 9 and PartManifest(WORK).done == 0
-    assert PartManifest.read(tmp_path / "absent.json") is None
+    assert PredictionManifest.read(tmp_path / "m.json") == MANIFEST
+    assert MANIFEST.done == 9 and PredictionManifest(WORK).done == 0
+    assert PredictionManifest.read(tmp_path / "absent.json") is None
 
 
 def test_what_is_different() -> None:
@@ -58,4 +58,4 @@ def part(**changes: Any) -> list[dict[str, Any]]:
 def test_what_is_no_manifest(changes: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "m.json").write_text(json.dumps({**MANIFEST.to_json(), **changes}))
     with pytest.raises(UsageError, match="does not say what the parts beside it are"):
-        PartManifest.read(tmp_path / "m.json")
+        PredictionManifest.read(tmp_path / "m.json")

@@ -1,4 +1,4 @@
-"""The parts of a replica's step: its samples, how it is traced and shared out, what is known and noted of it."""
+"""The records of a replica's step: its samples, how it is shared out and traced, what is known and noted of it."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from tfdist.sharding.sharding_mode import CUT, WHOLE_BELOW
 
 
 @dataclass(frozen=True)
-class HeldState:
+class ModelState:
     """Bytes on one worker in one mode of `--shard`.
 
     Attributes:
@@ -40,14 +40,14 @@ class HeldState:
         return self.between_steps + self.gradients + self.whole_layer
 
 
-def held_state(mode: str, weights: Sequence[WeightSizes], kind: str | None, workers: int) -> HeldState:
-    """Returns what the fullest of some workers holds; see `held_states`."""
+def fullest_model_state(mode: str, weights: Sequence[WeightSizes], kind: str | None, workers: int) -> ModelState:
+    """Returns what the fullest of some workers holds; see `model_states`."""
     return max(
-        held_states(mode, weights, kind, workers), key=lambda held: held.parameters + held.gradients + held.optimizer
+        model_states(mode, weights, kind, workers), key=lambda held: held.parameters + held.gradients + held.optimizer
     )
 
 
-def held_states(mode: str, weights: Sequence[WeightSizes], kind: str | None, workers: int) -> list[HeldState]:
+def model_states(mode: str, weights: Sequence[WeightSizes], kind: str | None, workers: int) -> list[ModelState]:
     """Returns what each of some workers holds, in their order.
 
     Args:
@@ -59,7 +59,7 @@ def held_states(mode: str, weights: Sequence[WeightSizes], kind: str | None, wor
     cut = CUT[mode]
     cuts = _cuts(weights, kind, workers)
     layer = _largest_layer(weights) if "parameters" in cut else 0
-    return [HeldState(*_held(weights, cuts, worker, cut), layer) for worker in range(workers)]
+    return [ModelState(*_held(weights, cuts, worker, cut), layer) for worker in range(workers)]
 
 
 def _cuts(weights: Sequence[WeightSizes], kind: str | None, workers: int) -> Sequence[Cut]:

@@ -1,4 +1,4 @@
-"""Manifest of parts: what they are predictions of, and which are whole. Pure, but for reading its file."""
+"""Manifest of predictions in parts: what they are predictions of, and which parts are whole. Pure, but for reading."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class PartManifest:
+class PredictionManifest:
     """The parts of one prediction, one after another from sample 0 on.
 
     Attributes:
@@ -66,7 +66,7 @@ class PartManifest:
         """Samples in the parts."""
         return self.parts[-1].stop if self.parts else 0
 
-    def with_part(self, part: Part, columns: Sequence[OutputColumn]) -> PartManifest:
+    def with_part(self, part: Part, columns: Sequence[OutputColumn]) -> PredictionManifest:
         """The manifest with one more part."""
         return dataclasses.replace(self, columns=tuple(columns), parts=(*self.parts, part))
 

@@ -1,4 +1,4 @@
-"""Store of parts: predictions on the disk, in files that are whole or not there, until one file is made of them."""
+"""Store of predictions on the disk, in parts: files that are whole or not there, until one file is made of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tfdist.errors import DataError, UsageError
 from tfdist.rundir import atomic_files
 from tfdist.rundir.regular_files import open_regular
 from tfdist.rundir.temp_names import remove_all
-from tfdist.training.inference.part_manifest import Part, PartManifest, part_name
+from tfdist.training.inference.prediction_manifest import Part, PredictionManifest, part_name
 from tfdist.training.model_outputs.output_columns import OutputColumn, column_of
 
 MANIFEST_FILE = "manifest.json"
@@ -35,12 +35,12 @@ def parts_folder(output: Path) -> Path:
     return output.with_name(f"{output.name}.parts")
 
 
-class PartStore:
+class PredictionStore:
     """The parts of one prediction. While it is open no other process adds any.
 
     Args:
         folder: Where they are; it is made, in a folder that exists.
-        work: What they are predictions of; see `PartManifest`.
+        work: What they are predictions of; see `PredictionManifest`.
         overwrite: Whether parts of something else are removed.
 
     Raises:
@@ -136,12 +136,12 @@ class PartStore:
         with contextlib.suppress(OSError):
             self._folder.rmdir()
 
-    def _opened(self, work: Mapping[str, Any], overwrite: bool) -> PartManifest:
+    def _opened(self, work: Mapping[str, Any], overwrite: bool) -> PredictionManifest:
         """The manifest as this process begins with it, on the disk too."""
-        found = PartManifest.read(self._folder / MANIFEST_FILE)
+        found = PredictionManifest.read(self._folder / MANIFEST_FILE)
         if found is None:
             self._check_empty()
-            found = PartManifest(work)
+            found = PredictionManifest(work)
         differences = found.differences(work)
         if differences and found.parts and not overwrite:
             raise UsageError(
@@ -149,7 +149,7 @@ class PartStore:
                 "Finish these with the command that began them, choose another --output, or begin anew with "
                 "--overwrite."
             )
-        whole = PartManifest(work) if differences else self._whole(found)
+        whole = PredictionManifest(work) if differences else self._whole(found)
         self._save(whole)
         kept = {part.name for part in whole.parts}
         with _writing(self._folder):
@@ -166,7 +166,7 @@ class PartStore:
                 f"{stranger.name}. Expected no such folder, or an empty one. Move it away, or choose another --output."
             )
 
-    def _whole(self, manifest: PartManifest) -> PartManifest:
+    def _whole(self, manifest: PredictionManifest) -> PredictionManifest:
         """The parts up to the first one that is not as it was written: the others are computed again."""
         for place, part in enumerate(manifest.parts):
             try:
@@ -176,10 +176,10 @@ class PartStore:
             if not is_whole:
                 _log.warning("%s is damaged: predictions from sample %d on are computed again", part.name, part.start)
                 left = manifest.parts[:place]
-                return PartManifest(manifest.work, manifest.columns if left else (), left, manifest.facts)
+                return PredictionManifest(manifest.work, manifest.columns if left else (), left, manifest.facts)
         return manifest
 
-    def _save(self, manifest: PartManifest) -> None:
+    def _save(self, manifest: PredictionManifest) -> None:
         atomic_files.write_json(self._folder / MANIFEST_FILE, manifest.to_json(), named_by=_OUTPUT)
         self._manifest = manifest
 

@@ -9,15 +9,15 @@ import pytest
 from numpy.typing import NDArray
 
 from tfdist.errors import DataError, RunDirError, UsageError
-from tfdist.training.inference.part_store import MANIFEST_FILE, PartStore, parts_folder
+from tfdist.training.inference.prediction_store import MANIFEST_FILE, PredictionStore, parts_folder
 from tfdist.training.model_outputs.output_columns import OutputColumn
 
 WORK = {"model": "a"}
 
 
 @contextlib.contextmanager
-def opened(folder: Path, work: dict[str, str] = WORK, *, overwrite: bool = False) -> Iterator[PartStore]:
-    with contextlib.closing(PartStore(folder, work, overwrite=overwrite)) as store:
+def opened(folder: Path, work: dict[str, str] = WORK, *, overwrite: bool = False) -> Iterator[PredictionStore]:
+    with contextlib.closing(PredictionStore(folder, work, overwrite=overwrite)) as store:
         yield store
 
 
@@ -79,7 +79,7 @@ def test_a_part_that_no_manifest_names_is_removed(folder: Path) -> None:
 
 def test_parts_of_something_else(folder: Path) -> None:
     with pytest.raises(UsageError, match="parts of other predictions.*model: a then, b now.*--overwrite"):
-        PartStore(folder, {"model": "b"})
+        PredictionStore(folder, {"model": "b"})
     with opened(folder) as store:
         assert store.done == 4  # nothing was lost
     with opened(folder, {"model": "b"}, overwrite=True) as store:
@@ -92,13 +92,13 @@ def test_a_folder_of_the_users_own_stays(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "thesis.txt").write_text("mine")
     with pytest.raises(UsageError, match="something else is there: thesis.txt"):
-        PartStore(folder, WORK, overwrite=True)
+        PredictionStore(folder, WORK, overwrite=True)
     assert (folder / "thesis.txt").read_text() == "mine"
 
 
 def test_two_at_once(folder: Path) -> None:
     with opened(folder), pytest.raises(UsageError, match="Another `tfdist predict` is writing into"):
-        PartStore(folder, WORK)
+        PredictionStore(folder, WORK)
     with opened(folder) as store:
         assert store.done == 4
 
@@ -119,4 +119,4 @@ def test_removal_leaves_what_it_did_not_make(folder: Path) -> None:
 
 def test_no_folder_to_be_in(tmp_path: Path) -> None:
     with pytest.raises(RunDirError, match="there is no directory .*/absent.*--output"):
-        PartStore(parts_folder(tmp_path / "absent" / "out.npz"), WORK)
+        PredictionStore(parts_folder(tmp_path / "absent" / "out.npz"), WORK)
