@@ -18,7 +18,7 @@ from tests.helpers.marks import slow
 from tests.helpers.mirrored import mirrored
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.forward import xla_loops
-from tfdist.keras_repairs.loop import whole_step
+from tfdist.keras_repairs.loop import xla_step
 from tfdist.runtime.strategy_settings import settings_of
 
 pytestmark = pytest.mark.usefixtures("repaired", "float64")
@@ -186,7 +186,7 @@ def test_sizes_that_depend_on_values_show_in_a_program(function: Callable[..., t
 
     compiled = tf.function(chosen, jit_compile=True, autograph=False)
     program = compiled.experimental_get_compiler_ir(tf.ones([16]))(stage="hlo", device_name="/device:CPU:0")
-    assert bool(whole_step.DYNAMIC_SIZE.search(program)) is is_dynamic
+    assert bool(xla_step.DYNAMIC_SIZE.search(program)) is is_dynamic
 
 
 @pytest.mark.bound(400)

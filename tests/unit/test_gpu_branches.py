@@ -18,7 +18,7 @@ import tfdist.errors
 
 ROOT = Path(tfdist.errors.__file__).parents[1]
 
-WHOLE = "tests/workers/test_whole_step.py::test_numbers_of_one_device_that_is_compiled"
+XLA_STEP = "tests/workers/test_xla_step.py::test_numbers_of_one_device_that_is_compiled"
 ROWS = "tests/workers/test_nccl_paths.py::test_numbers_of_one_worker"
 CALLS = "tests/workers/test_collectives.py::test_each_worker_gets_what_it_should"
 SUMS = "tests/workers/test_all_reduce.py::test_sums_by_the_paths_of_nccl"
@@ -31,18 +31,18 @@ AUTO = "tests/devices/test_xla.py::test_auto_is_on_several_replicas_what_it_is_o
 VARIANTS = "tests/unit/verify/replicas/test_variants.py"
 
 TAKEN = {
-    "data/pipeline.py::replica_batches": "tests/workers/test_whole_step.py::test_batches_of_all_kinds_of_data",
+    "data/pipeline.py::replica_batches": "tests/workers/test_xla_step.py::test_batches_of_all_kinds_of_data",
     "keras_repairs/base/strategy_reductions.py::repaired": CALLS,
-    "keras_repairs/base/variables/variables_in_steps.py::run": WHOLE,
-    "keras_repairs/coupling/gather_rows.py::dense_rows": WHOLE,
-    "keras_repairs/coupling/whole_batch.py::_places": WHOLE,
-    "keras_repairs/inputs/data_adapters.py::distribute": WHOLE,
+    "keras_repairs/base/variables/variables_in_steps.py::run": XLA_STEP,
+    "keras_repairs/coupling/gather_rows.py::dense_rows": XLA_STEP,
+    "keras_repairs/coupling/whole_batch.py::_places": XLA_STEP,
+    "keras_repairs/inputs/data_adapters.py::distribute": XLA_STEP,
     "keras_repairs/loop/compilation.py::_is_on_gpus": AUTO,
-    "keras_repairs/loop/trainer.py::of_piece": WHOLE,
-    "keras_repairs/loop/whole_step.py::__call__": WHOLE,
-    "keras_repairs/loop/whole_step.py::_function": WHOLE,
-    "keras_repairs/loop/whole_step.py::may_be_whole": WHOLE,
-    "keras_repairs/optimizer/gradient_accumulation.py::apply": WHOLE,
+    "keras_repairs/loop/trainer.py::of_piece": XLA_STEP,
+    "keras_repairs/loop/xla_step.py::__call__": XLA_STEP,
+    "keras_repairs/loop/xla_step.py::_function": XLA_STEP,
+    "keras_repairs/loop/xla_step.py::may_be_compiled": XLA_STEP,
+    "keras_repairs/optimizer/gradient_accumulation.py::apply": XLA_STEP,
     "keras_repairs/sharded_embeddings/row_lookup.py::_checked": ROWS,
     "keras_repairs/sharded_embeddings/slice_exchange.py::_exchanged": ROWS,
     "keras_repairs/sharded_parameters/gathered_reads.py::is_sent_ahead": ROWS,
@@ -62,10 +62,10 @@ TAKEN = {
     "runtime/strategy.py::_check_nccl_serves": NO_NCCL,
     "runtime/strategy.py::choose": CHOICE,
     "runtime/strategy.py::make": ROWS,
-    "runtime/strategy_settings.py::meter_of_sums": WHOLE,
+    "runtime/strategy_settings.py::meter_of_sums": XLA_STEP,
     "runtime/strategy_settings.py::on_gpus": ROWS,
-    "runtime/transport/compiled_sums.py::_key": WHOLE,
-    "runtime/transport/shard_collectives.py::_gathered": WHOLE,
+    "runtime/transport/compiled_sums.py::_key": XLA_STEP,
+    "runtime/transport/shard_collectives.py::_gathered": XLA_STEP,
     "runtime/transport/shard_collectives.py::_sum_in_group": ROWS,
     "runtime/transport/shard_collectives.py::sum_small": ROWS,
     "runtime/transport/replica_sums.py::_sum_by_strategy": SUMS,

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 import tfdist
-from tfdist.keras_repairs.loop import whole_step
+from tfdist.keras_repairs.loop import xla_step
 
 SAMPLES, BATCH = 37, 8
 X = np.random.default_rng(1).normal(size=(SAMPLES, 6)).astype("float32")
@@ -31,13 +31,13 @@ DATA: dict[str, Any] = {
 
 def main() -> None:
     ran: Counter[str] = Counter()
-    refused = whole_step.WholeSteps.__call__
+    refused = xla_step.XlaSteps.__call__
 
     def counted(self: Any, batch: Any) -> Any:
         ran["one by one"] += 1
         return refused(self, batch)
 
-    whole_step.WholeSteps.__call__ = counted  # type: ignore[method-assign]
+    xla_step.XlaSteps.__call__ = counted  # type: ignore[method-assign]
     found = {}
     for name, make in DATA.items():
         keras.utils.set_random_seed(1)

@@ -2,7 +2,7 @@
 
 - `trainer`: the functions that Keras calls for each step, made of `step_execution`, which compiles a step, and
   `multi_step_execution`, which runs several at once where nobody looks between them
-- `compilation`: whether XLA compiles a model's steps; `whole_step`: a step that it compiles with its sums
+- `compilation`: whether XLA compiles a model's steps; `xla_step`: a step that it compiles with its sums
 - `decorated_functions`: steps, and functions in them, that are decorated with `tf.function`
 - `step_sizes`: steps that are traced for batches of any size
 - `step_logs`: the logs of steps of one's own; `log_values`, `metric_reads`: those that are no results

@@ -3,7 +3,7 @@
 Keras compiles with XLA on one GPU and leaves that out under a strategy. Here `jit_compile="auto"` is on several
 replicas what it is on one device of their kind. How much of a step is compiled depends on how the replicas meet:
 
-- the whole step, with its sums, where workers of one replica each exchange over NCCL (`whole_step`);
+- the whole step, with its sums, where workers of one replica each exchange over NCCL (`xla_step`);
 - each replica's forward and backward pass elsewhere (`forward.xla`);
 - nothing where the replicas meet in the middle of that pass. Random numbers are then drawn as XLA draws them.
 """

@@ -16,7 +16,7 @@ from tfdist.keras_repairs.first_step.checked_step import CheckedStep
 from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator, FetchedBatch
 from tfdist.keras_repairs.loop.fit_listeners import FitListener, TrainerMethod, run_notifying
 from tfdist.keras_repairs.loop.multi_step_execution import MultiStepExecutor
-from tfdist.keras_repairs.loop.whole_step import WholeStep, WholeSteps, may_be_whole
+from tfdist.keras_repairs.loop.xla_step import XlaStep, XlaSteps, may_be_compiled
 from tfdist.keras_repairs.model_checks.model_layers import unbuilt_parts
 from tfdist.runtime.batches.distribute import ReplicaBatch
 from tfdist.runtime.collectives.decisions import all_reduce
@@ -102,7 +102,7 @@ class _Steps:
         uncompiled: The step as each replica runs it where XLA compiles nothing of it.
     """
 
-    run_one: OneStep | WholeSteps
+    run_one: OneStep | XlaSteps
     _to_check: OneStep
 
     def __init__(self, model: Any, step: StepFunction, checked: CheckedStep, uncompiled: StepFunction) -> None:
@@ -147,20 +147,20 @@ class PredictingSteps(_Steps):
         return self.run_one(batch)
 
 
-def _chosen_step(model: Any, step: StepFunction) -> OneStep | WholeSteps:
+def _chosen_step(model: Any, step: StepFunction) -> OneStep | XlaSteps:
     """Returns what runs one step: compiled as a whole by XLA, with the sums over the workers, where that can be."""
     in_parts = OneStep(model, step, "auto")
-    if not may_be_whole(model):
+    if not may_be_compiled(model):
         return in_parts
-    whole = WholeStep(functools.partial(step.of_piece, compiles=False), model.distribute_strategy)
-    return WholeSteps(model, whole, OneStep(model, lambda batch: step.with_piece(batch, whole), "auto"), in_parts)
+    compiled = XlaStep(functools.partial(step.of_piece, compiles=False), model.distribute_strategy)
+    return XlaSteps(model, compiled, OneStep(model, lambda batch: step.with_piece(batch, compiled), "auto"), in_parts)
 
 
-def _steps_of_batches(one_step: OneStep | WholeSteps, step: StepFunction) -> Callable[[BatchIterator, int], Any]:
+def _steps_of_batches(one_step: OneStep | XlaSteps, step: StepFunction) -> Callable[[BatchIterator, int], Any]:
     """A function that runs a number of steps of an iterator, in one execution where that is possible."""
     if isinstance(one_step, OneStep):
         return _steps_by(one_step, step)
-    in_parts, whole = _steps_by(one_step.run_in_parts, step), _steps_by(one_step.run_whole, step)
+    in_parts, whole = _steps_by(one_step.run_in_parts, step), _steps_by(one_step.run_compiled, step)
 
     def run(batches: BatchIterator, steps: int) -> Any:
         compiles = not batches.is_whole and one_step.compiles(batches.spec)

@@ -39,7 +39,7 @@ from tfdist.keras_repairs.loop.step_execution import OneStep, PredictingSteps, T
 from tfdist.keras_repairs.loop.step_logs import StepLogs, noting_logs
 from tfdist.keras_repairs.loop.step_sizes import StepSizes
 from tfdist.keras_repairs.loop.unknown_size import saying_unknown_size
-from tfdist.keras_repairs.loop.whole_step import may_be_whole
+from tfdist.keras_repairs.loop.xla_step import may_be_compiled
 from tfdist.keras_repairs.model_checks.model_layers import unbuilt_parts
 from tfdist.keras_repairs.model_checks.refusals import check_reductions, meeting_in_a_branch
 from tfdist.keras_repairs.model_checks.user_overrides import is_overridden, is_users_step
@@ -184,7 +184,7 @@ class _Step:
         self._strategy = model.distribute_strategy
         self._users = users
         self._draws_by_xla = bool(model.jit_compile) and not uncompiled
-        parts = functools.partial(compiles_parts, model, trains=trains, of_rest=may_be_whole(model))
+        parts = functools.partial(compiles_parts, model, trains=trains, of_rest=may_be_compiled(model))
         self._compiles = (lambda: False) if uncompiled else parts
         self._has_peers = worker_count(self._strategy) > 1
         self._unbuilt: list[Any] = []

@@ -1,4 +1,4 @@
-"""Sums inside of a step that XLA compiles: what XLA is given for them. `tests/workers/test_whole_step.py` runs them."""
+"""Sums inside of a step that XLA compiles: what XLA is given for them. `tests/workers/test_xla_step.py` runs them."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ DYNAMIC_SIZE = re.compile(r"\[[^\]\s]*<=\d")
 _MISSING = re.compile(r"(\w+) \(No registered")
 
 
-def may_be_whole(model: Any) -> bool:
+def may_be_compiled(model: Any) -> bool:
     """Returns whether steps of a model are to be compiled as a whole, as far as its run and its settings say."""
     strategy = model.distribute_strategy
     settings = settings_of(strategy)
@@ -55,7 +55,7 @@ def may_be_whole(model: Any) -> bool:
     )
 
 
-class WholeStep:
+class XlaStep:
     """Traces a replica's step as one function for XLA. Call it in the context of a replica, in a function.
 
     Args:
@@ -141,24 +141,24 @@ class StepRunner(Protocol):
         """Traces the step for batches of an iterator with this spec, and runs nothing."""
 
 
-class WholeSteps:
+class XlaSteps:
     """Runs steps that XLA compiles as a whole where it can, and else in parts; the same on all workers.
 
     Args:
         model: Whose steps they are.
-        whole: The step that is compiled as a whole.
-        run_whole: Runs it with one batch.
+        compiled: The step that is compiled as a whole.
+        run_compiled: Runs it with one batch.
         run_in_parts: Runs the other step with one batch.
 
     Attributes:
-        run_whole: As given.
+        run_compiled: As given.
         run_in_parts: As given.
     """
 
-    def __init__(self, model: Any, whole: WholeStep, run_whole: StepRunner, run_in_parts: StepRunner) -> None:
+    def __init__(self, model: Any, compiled: XlaStep, run_compiled: StepRunner, run_in_parts: StepRunner) -> None:
         self._model = model
-        self._whole = whole
-        self.run_whole = run_whole
+        self._compiled = compiled
+        self.run_compiled = run_compiled
         self.run_in_parts = run_in_parts
         self._verdicts: list[tuple[Any, bool]] = []
 
@@ -175,7 +175,7 @@ class WholeSteps:
         compiles = self.compiles(_spec_of(batch))
         if compiles is None:
             return self._run_first(batch) if self._try_out(batch, piece) else self.run_in_parts(batch)
-        return self.run_whole(batch) if compiles else self.run_in_parts(batch)
+        return self.run_compiled(batch) if compiles else self.run_in_parts(batch)
 
     def _run_first(self, batch: Any) -> Any:
         """Runs the first step, for which XLA compiles it.
@@ -184,7 +184,7 @@ class WholeSteps:
             UnsupportedError: XLA could not, though TensorFlow had translated the step for it.
         """
         try:
-            return self.run_whole(batch)
+            return self.run_compiled(batch)
         except (tf.errors.InternalError, tf.errors.UnimplementedError) as error:
             raise UnsupportedError(
                 f"XLA failed to compile or to start the step of {self._model.name!r} as a whole, with the sums over "
@@ -195,8 +195,8 @@ class WholeSteps:
     def _try_out(self, batch: Any, piece: ReplicaBatch) -> bool:
         """Settles whether the step is compiled for batches like this one; all workers do so with the same batch."""
         try:
-            self.run_whole.trace(batch)
-            refusal = self._whole.refusal(piece)
+            self.run_compiled.trace(batch)
+            refusal = self._compiled.refusal(piece)
         except CannotBeCompiled as error:
             refusal = safe_str(error)
         refused = bool(all_reduce(float(bool(refusal)), "max", self._model.distribute_strategy))

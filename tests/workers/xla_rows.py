@@ -1,6 +1,6 @@
 """Rows of the table of exactness, each with what was said of XLA.
 
-    python -m tests.workers.whole_rows OUT SAMPLES NAME ...
+    python -m tests.workers.xla_rows OUT SAMPLES NAME ...
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from tests.exactness.cases import CASES
 from tests.exactness.comparison import assert_same_case
 from tests.helpers.cli_process import tfdist
 from tests.workers.outcome_jobs import OutcomeJobs
-from tests.workers.whole_rows import SAID
+from tests.workers.xla_rows import SAID
 
 SCRIPTS = Path(__file__).parent / "scripts"
 SLOW = bool(os.environ.get("TFDIST_SLOW_TESTS"))
@@ -61,7 +61,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> OutcomeJobs:
 def together(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, ...], OutcomeJobs]:
     folder = tmp_path_factory.mktemp("whole")
     return {
-        options: jobs_in(folder / f"job-{number}", "tests.workers.whole_rows", names, "nccl,xla", options)
+        options: jobs_in(folder / f"job-{number}", "tests.workers.xla_rows", names, "nccl,xla", options)
         for number, (options, names) in enumerate(JOBS.items())
     }
 
