@@ -35,7 +35,7 @@ TAKEN = {
     "keras_repairs/base/strategy_reductions.py::repaired": CALLS,
     "keras_repairs/base/variables/variables_in_steps.py::run": XLA_STEP,
     "keras_repairs/coupling/gather_rows.py::dense_rows": XLA_STEP,
-    "keras_repairs/coupling/whole_batch.py::_places": XLA_STEP,
+    "keras_repairs/coupling/gathered_batch.py::_places": XLA_STEP,
     "keras_repairs/inputs/data_adapters.py::distribute": XLA_STEP,
     "keras_repairs/loop/compilation.py::_is_on_gpus": AUTO,
     "keras_repairs/loop/trainer.py::of_piece": XLA_STEP,

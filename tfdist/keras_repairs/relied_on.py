@@ -44,10 +44,10 @@ from tfdist.keras_repairs.files import weights_walk
 from tfdist.keras_repairs.forward import (
     batch_moments,
     batch_normalization,
+    global_batch_metrics,
     losses,
     metric_results,
     metrics,
-    whole_metrics,
 )
 from tfdist.keras_repairs.inputs import data_adapters, epoch_iterator, symbolic_build
 from tfdist.keras_repairs.keras_function import KerasFunction
@@ -195,8 +195,8 @@ def _for_metrics() -> tuple[Reliance, ...]:
         *(reliance for kind in kinds for reliance in _of(metrics, kind, "update_state")),
         *_of(metrics, metrics_utils, "update_confusion_matrix_variables"),
         *_of(metric_results, compile_utils.CompileMetrics, "result"),
-        *_of(whole_metrics, values.SyncOnReadVariable, "_get_cross_replica"),
-        *_of(whole_metrics, values_util, "on_read_assign_cross_replica"),
+        *_of(global_batch_metrics, values.SyncOnReadVariable, "_get_cross_replica"),
+        *_of(global_batch_metrics, values_util, "on_read_assign_cross_replica"),
     )
 
 

@@ -30,7 +30,7 @@ def of_this_replica() -> contextlib.AbstractContextManager[None]:
     return changing(REPLICA_SCOPE, assigns_own_copy=True)
 
 
-def of_whole_batch() -> contextlib.AbstractContextManager[None]:
+def on_global_batch() -> contextlib.AbstractContextManager[None]:
     """As `of_this_replica`, for code that every replica runs on all samples: what is summed over replicas counts once.
 
     Such as the state of a metric that is updated inside, which the first replica assigns alone.
@@ -39,7 +39,7 @@ def of_whole_batch() -> contextlib.AbstractContextManager[None]:
 
 
 def counts_once() -> bool:
-    """Returns whether the code that runs is that of `of_whole_batch`."""
+    """Returns whether the code that runs is that of `on_global_batch`."""
     return REPLICA_SCOPE.get().counts_once
 
 

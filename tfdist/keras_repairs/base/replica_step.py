@@ -106,7 +106,7 @@ class ReplicaScope:
         keras_seeds: What becomes Keras's global generator when the replica is the first to draw.
         tensorflow_seeds: Its seeds for TensorFlow's own random functions.
         step: The replica's step.
-        whole_step: That of a replica which runs the whole step of one device; see `on_whole_step`.
+        global_batch_step: That of a replica which runs the whole step of one device; see `on_global_batch_step`.
         is_alone: Whether it runs on the whole global batch, or is tried out; see `alone`.
         alone_draws_by_xla: Whether a single replica would compile the step that `alone` is in.
         is_tried_out: See `tried_out`.
@@ -114,7 +114,7 @@ class ReplicaScope:
         kept: What the user's objects keep of the step of this replica, which other replicas may replace.
         assigns_own_copy: Whether assignments go to the replica's copies of variables alone.
         counts_once: Whether what is summed over the replicas counts once, as all compute the same.
-        graph_of_whole_step: Where the replicas run a whole step, of which the first one's gradients count; see
+        graph_of_global_batch_step: Where the replicas run a whole step, of which the first one's gradients count; see
             `alike_gradients`.
         writes_of_all: Whether it writes what is that of the global batch on every replica.
     """
@@ -123,7 +123,7 @@ class ReplicaScope:
     keras_seeds: SpareGenerator | BorrowedGenerator | None = None
     tensorflow_seeds: ReplicaSeeds | None = None
     step: ReplicaStep | None = None
-    whole_step: ReplicaStep | None = None
+    global_batch_step: ReplicaStep | None = None
     is_alone: bool = False
     alone_draws_by_xla: bool = False
     is_tried_out: bool = False
@@ -131,7 +131,7 @@ class ReplicaScope:
     kept: OwnState | None = None
     assigns_own_copy: bool = False
     counts_once: bool = False
-    graph_of_whole_step: Any = None
+    graph_of_global_batch_step: Any = None
     writes_of_all: bool = False
 
 
@@ -177,15 +177,15 @@ def alone() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def on_whole_step() -> Iterator[None]:
+def on_global_batch_step() -> Iterator[None]:
     """Marks code inside of a replica's step as the step of one device on the whole global batch; see `alone`."""
-    with changing(REPLICA_SCOPE, whole_step=current_step()), alone():
+    with changing(REPLICA_SCOPE, global_batch_step=current_step()), alone():
         yield
 
 
-def whole_step() -> ReplicaStep | None:
+def global_batch_step() -> ReplicaStep | None:
     """The step of the replica that runs the whole step of one device now; None elsewhere."""
-    return REPLICA_SCOPE.get().whole_step
+    return REPLICA_SCOPE.get().global_batch_step
 
 
 def tried_out() -> contextlib.AbstractContextManager[None]:

@@ -10,8 +10,8 @@ import keras
 import tensorflow as tf
 
 from tfdist.keras_repairs.base.replica_step import alone, current_step, is_one_of_several
+from tfdist.keras_repairs.coupling.gathered_batch import gathered_for_rows
 from tfdist.keras_repairs.coupling.traced_calls import is_noting, known_rows, note_rows
-from tfdist.keras_repairs.coupling.whole_batch import whole_batch_for_rows
 
 
 class Declared(enum.Enum):
@@ -86,7 +86,7 @@ class DeclaredFunction:
 
         step = current_step()
         known = None if step is None else known_rows((args, kwargs), step)
-        return whole_batch_for_rows((args, kwargs), known).own_rows(call)
+        return gathered_for_rows((args, kwargs), known).own_rows(call)
 
     def get_config(self) -> dict[str, Any]:
         return {"function": keras.saving.serialize_keras_object(self.function), "declared": self.declared.value}

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 
 from tfdist.keras_repairs.base.replica_step import is_one_of_several
-from tfdist.keras_repairs.coupling.whole_layers import call_with_all_rows
+from tfdist.keras_repairs.coupling.global_batch_layers import call_with_all_rows
 
 
 @keras.saving.register_keras_serializable(package="tfdist")

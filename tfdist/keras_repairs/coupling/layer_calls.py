@@ -16,12 +16,12 @@ from tfdist.keras_repairs.base.replica_step import TraceAgain, current_step, thi
 from tfdist.keras_repairs.base.warn_once import say_once, warn_once
 from tfdist.keras_repairs.coupling import collected_losses
 from tfdist.keras_repairs.coupling.declaring import summed_over_replicas
+from tfdist.keras_repairs.coupling.global_batch_layers import call_with_all_rows
 from tfdist.keras_repairs.coupling.shown_of_layers import shown_of
 from tfdist.keras_repairs.coupling.trials.call_verdict import CallVerdict
 from tfdist.keras_repairs.coupling.trials.layer_trial import try_out
 from tfdist.keras_repairs.coupling.trials.recorded_layers import current_recording, is_exact_by_itself
 from tfdist.keras_repairs.coupling.trials.ways_of_calling import way_of_calling
-from tfdist.keras_repairs.coupling.whole_layers import call_with_all_rows
 from tfdist.runtime.strategy_settings import settings_of
 
 Function = Callable[..., Any]

@@ -128,9 +128,9 @@ def _shared_out(name: str, model: keras.Model, verdict: StepVerdict) -> ReplicaS
         raise refusal(name, model, verdict)
     mode = _mode_of(verdict)
     if mode.sums_at_tape and (cuts_parameters() or settings_of(model.distribute_strategy).has_tables):
-        mode = Mode(is_whole=True)
+        mode = Mode(on_global_batch=True)
         _say_whole(name, model, "gradients are parts where a tape gives them (--shard zero3, --shard-embeddings).")
-    elif mode.is_whole:
+    elif mode.on_global_batch:
         _say_whole(name, model, _found_in(verdict))
     return replace(this_step(), mode=mode, known=KnownOfStep(verdict.updates, verdict.gathered))
 
@@ -138,7 +138,7 @@ def _shared_out(name: str, model: keras.Model, verdict: StepVerdict) -> ReplicaS
 def _mode_of(verdict: StepVerdict) -> Mode:
     if verdict.cause is Cause.EXACT or (verdict.cause is Cause.FAILED and this_step().noted.declares_scalars):
         return verdict.mode
-    return Mode(is_whole=True)
+    return Mode(on_global_batch=True)
 
 
 def _found_in(verdict: StepVerdict) -> str:

@@ -19,7 +19,7 @@ from tfdist.keras_repairs.base.draw_streams import DrawStreams, streams_of
 from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.base.model_optimizers import optimizers_of
 from tfdist.keras_repairs.base.replica_copies import copies
-from tfdist.keras_repairs.forward.whole_metrics import is_whole
+from tfdist.keras_repairs.forward.global_batch_metrics import has_full_state
 from tfdist.keras_repairs.inputs.symbolic_build import build_parts
 from tfdist.keras_repairs.sharding.optimizer_policy import is_sharded
 from tfdist.keras_repairs.sharding.shards import shard_of
@@ -140,7 +140,7 @@ def _metrics(model: keras.Model) -> Iterator[tuple[str, ReplicaCopies]]:
 
 
 def _of_metric(variable: keras.Variable) -> ReplicaCopies:
-    return ReplicaCopies(copies(variable), adds_up=not is_whole(variable))
+    return ReplicaCopies(copies(variable), adds_up=not has_full_state(variable))
 
 
 def _never_reset(model: keras.Model) -> list[keras.Variable]:

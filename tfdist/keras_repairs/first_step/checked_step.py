@@ -49,13 +49,13 @@ class Sharing:
     """The way in which the replicas share out a step.
 
     Attributes:
-        is_whole: Whether each of them runs all of it, as a check has found that anything less is not exact.
+        on_global_batch: Whether each of them runs all of it, as a check has found that anything less is not exact.
         draws_own: Whether each replica draws numbers of its own in it, which nobody can foresee.
         streams: What they draw in it with seeds of the script's; None where nobody knows what one device would draw.
     """
 
     streams: DrawStreams | None = None
-    is_whole: bool = False
+    on_global_batch: bool = False
     draws_own: bool = False
 
 
@@ -128,7 +128,7 @@ class CheckedStep:
         refusal, function = self._refused(batch, step)
         if bool(all_reduce(float(refusal is not None), "max", self._strategy)):
             self._refusal = refusal or UnsupportedError("another worker cannot share it out")
-            self._sharing.is_whole = True
+            self._sharing.on_global_batch = True
             return True
         self._say_whole_instead()
         if function is None and self._step_function.__name__ == "train_step":
@@ -165,7 +165,7 @@ class CheckedStep:
             return None, step.trace(batch)
         except UnsupportedError as refusal:
             settings = settings_of(self._strategy)
-            if self._sharing.is_whole or settings.strict or settings.batch_norm == "replica":
+            if self._sharing.on_global_batch or settings.strict or settings.batch_norm == "replica":
                 raise (self._refusal or refusal) from None
             return refusal, None
 
@@ -233,7 +233,7 @@ class CheckedStep:
 
     def _climb(self, finding: Finding) -> None:
         what = f"{finding.name!r} by {finding.difference:.1e} of what the step changes in it"
-        if self._sharing.is_whole:
+        if self._sharing.on_global_batch:
             raise UnsupportedError(
                 f"{self._name} would not give the numbers of one device, as was found on its first batch before it was "
                 f"trained on: even with the whole step on every replica, {what} differs. Is something made or assigned "
@@ -245,7 +245,7 @@ class CheckedStep:
             f"device. On its first batch, before training on it, what the replicas computed in parts differed: {what}. "
             "Please report the model that shows it. A run with --strict refuses it, one with --check off does not look."
         )
-        self._sharing.is_whole = True
+        self._sharing.on_global_batch = True
 
     def _say_unmade(self, error: CannotBeMadeError, make: Callable[[], Any]) -> None:
         """Steps of Keras's run on any replica; those of users may meet the others, in sums of their own."""

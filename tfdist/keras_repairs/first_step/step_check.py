@@ -17,12 +17,12 @@ from tfdist.keras_repairs.base import global_seeds, tensorflow_seeds
 from tfdist.keras_repairs.base.batch_rows import rows, static_rows
 from tfdist.keras_repairs.base.draw_streams import DrawStreams
 from tfdist.keras_repairs.base.model_optimizers import optimizers_of
-from tfdist.keras_repairs.base.replica_copies import of_whole_batch
-from tfdist.keras_repairs.base.replica_step import ReplicaStep, on_whole_step, replica_id, replica_step
+from tfdist.keras_repairs.base.replica_copies import on_global_batch
+from tfdist.keras_repairs.base.replica_step import ReplicaStep, on_global_batch_step, replica_id, replica_step
 from tfdist.keras_repairs.base.step_records import BatchShare
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.coupling.trials.kept_tensors import in_step_of
-from tfdist.keras_repairs.coupling.trials.part_comparison import tolerance_of
+from tfdist.keras_repairs.coupling.trials.split_comparison import tolerance_of
 from tfdist.keras_repairs.first_step.few_rows import few_rows_of, is_of_any_size, may_leave_replicas_out, rows_of_all
 from tfdist.keras_repairs.first_step.rounding_bounds import Finding, RoundingBounds
 from tfdist.keras_repairs.first_step.variable_values import (
@@ -298,20 +298,20 @@ class StepCheck:
         def on_replica(data: Any) -> None:
             is_first = int(tf.get_static_value(replica_id())) == local_replicas(self._strategy).start
             if is_first or self._needs_all:
-                made = self._whole_step(data)
+                made = self._global_batch_step(data)
                 outputs.extend([made] if is_first else [])
 
         self._strategy.run(tf.autograph.experimental.do_not_convert(on_replica), args=(data,))
         return outputs[0]
 
-    def _whole_step(self, data: Any) -> Any:
+    def _global_batch_step(self, data: Any) -> Any:
         total = rows(data)
         step = ReplicaStep(BatchShare(total, total, tf.constant(0, tf.int64), total, None, static_rows(data)))
         accumulating = gradient_accumulation.by_one_replica()
         if self._streams is not None:
             place = int(tf.get_static_value(replica_id())) - local_replicas(self._strategy).start
             tensorflow_seeds.draw_by(self._streams.of_replica(place, by_graph=not self._needs_all))
-        with replica_step(step), in_step_of(self._model), on_whole_step(), of_whole_batch(), accumulating:
+        with replica_step(step), in_step_of(self._model), on_global_batch_step(), on_global_batch(), accumulating:
             return self._step_function(data)
 
 

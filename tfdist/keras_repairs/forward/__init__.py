@@ -8,6 +8,6 @@
   `metric_scope`: what is known where a metric's code runs
 - `log_origins`: what a step logs, told by what it is computed from
 - `metric_results`: results of metrics in a step, over all replicas where the step computes with them
-- `whole_metrics`: metrics that are not, on the rows of all replicas; `metric_arguments`: what of their arguments are
-  rows; `gathering`: `tfdist.gathered`
+- `global_batch_metrics`: metrics that are not, on the rows of all replicas; `metric_arguments`: what of their arguments
+  are rows; `gathering`: `tfdist.gathered`
 """

@@ -20,12 +20,12 @@ from tfdist.keras_repairs.base.replica_step import alone, current_step, sum_over
 from tfdist.keras_repairs.base.warn_once import say_once, warn_once
 from tfdist.keras_repairs.coupling import collected_losses
 from tfdist.keras_repairs.coupling.declaring import summed_over_replicas
+from tfdist.keras_repairs.coupling.gathered_batch import gathered_for_scalar
 from tfdist.keras_repairs.coupling.shown_of_layers import shown_of
 from tfdist.keras_repairs.coupling.trials.loss_trial import Verdict, try_out
 from tfdist.keras_repairs.coupling.trials.made_up_inputs import is_of_samples
 from tfdist.keras_repairs.coupling.trials.recorded_layers import current_recording
 from tfdist.keras_repairs.coupling.trials.trial_scope import share_on_trial
-from tfdist.keras_repairs.coupling.whole_batch import whole_batch_for_scalar
 from tfdist.keras_repairs.forward.added_losses import terms_of
 from tfdist.runtime.strategy_settings import settings_of
 
@@ -80,7 +80,7 @@ def _mean_of(layer: Any, term: tf.Tensor, output: tf.Tensor) -> tf.Tensor:
         return term if DIFFERENCES.activity_is_of_a_row else summed_over_replicas(ops.sum(term))
     if kind is Kind.MEAN:
         return term * _share_of_rows(output, term.dtype) if DIFFERENCES.activity_is_of_a_row else term
-    rows = whole_batch_for_scalar(output, dtype=output.dtype)
+    rows = gathered_for_scalar(output, dtype=output.dtype)
     with alone():
         value = layer.activity_regularizer(rows)
     return ops.divide_no_nan(value, _rows_of(rows, value.dtype)) if DIFFERENCES.activity_is_of_a_row else value

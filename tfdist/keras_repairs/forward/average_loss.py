@@ -15,10 +15,10 @@ import tensorflow as tf
 
 from tfdist.keras_repairs.base.replica_step import (
     current_step,
+    global_batch_step,
     is_alone,
     is_of_own_loop,
     is_one_of_several,
-    whole_step,
 )
 from tfdist.keras_repairs.coupling.declaring import summed
 from tfdist.keras_repairs.forward.losses import is_within_loss
@@ -38,7 +38,7 @@ def compute_average_loss(original: Function) -> Function:
     """
 
     def repaired(per_example_loss: Any, sample_weight: Any = None, global_batch_size: Any = None) -> tf.Tensor:
-        if whole_step() is not None and global_batch_size is None:
+        if global_batch_step() is not None and global_batch_size is None:
             global_batch_size = tf.shape(per_example_loss, out_type=tf.int64)[0]
         if not is_one_of_several():
             return original(per_example_loss, sample_weight, global_batch_size)
@@ -58,7 +58,7 @@ def scale_regularization_loss(original: Function) -> Function:
     """Repairs `tf.nn.scale_regularization_loss`: in a step of a model nothing is divided by the replicas."""
 
     def repaired(regularization_loss: Any) -> tf.Tensor:
-        if whole_step() is not None or (is_one_of_several() and current_step() is not None):
+        if global_batch_step() is not None or (is_one_of_several() and current_step() is not None):
             return tf.reduce_sum(regularization_loss)
         return original(regularization_loss)
 

@@ -10,8 +10,8 @@ from tfdist.keras_repairs.base.replica_step import is_one_of_several
 from tfdist.keras_repairs.coupling.declarations import Declared
 from tfdist.keras_repairs.coupling.declaring import declared
 from tfdist.keras_repairs.coupling.gathered_layers import GatheredLayer
+from tfdist.keras_repairs.forward.global_batch_metrics import keep_full_state, update_on_global_batch
 from tfdist.keras_repairs.forward.metrics import declare_gathered
-from tfdist.keras_repairs.forward.whole_metrics import make_whole, update_whole
 
 
 @keras.saving.register_keras_serializable(package="tfdist")
@@ -40,17 +40,17 @@ class GatheredMetric(keras.metrics.Metric):
         if not is_one_of_several():
             self.metric.update_state(*args, **kwargs)
             return
-        make_whole(self.metric)
-        update_whole(self.metric, self.metric.update_state, args, kwargs)
+        keep_full_state(self.metric)
+        update_on_global_batch(self.metric, self.metric.update_state, args, kwargs)
 
     def result(self) -> Any:
         """The metric's result, without a collective: outside of the replicas that of this worker's first one."""
-        make_whole(self.metric)
+        keep_full_state(self.metric)
         return self.metric.result()
 
     def reset_state(self) -> None:
         """Resets every replica's state."""
-        make_whole(self.metric)
+        keep_full_state(self.metric)
         self.metric.reset_state()
 
     def get_config(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 
 from tfdist.keras_repairs.base.replica_step import ReplicaStep
-from tfdist.keras_repairs.forward.whole_metrics import adds_up
+from tfdist.keras_repairs.forward.global_batch_metrics import adds_up
 
 
 @dataclass(frozen=True)

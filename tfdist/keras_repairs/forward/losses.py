@@ -36,8 +36,8 @@ from tfdist.keras_repairs.base.replica_step import (
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.coupling.collected_losses import is_mean
 from tfdist.keras_repairs.coupling.declarations import DeclaredLoss
+from tfdist.keras_repairs.coupling.gathered_batch import gathered_for_rows, gathered_for_scalar
 from tfdist.keras_repairs.coupling.loss_treatment import is_of_keras, treatment_of
-from tfdist.keras_repairs.coupling.whole_batch import whole_batch_for_rows, whole_batch_for_scalar
 from tfdist.runtime.strategy_settings import settings_of
 
 Function = Callable[..., Any]
@@ -69,10 +69,10 @@ def call(original: Function) -> Function:
 def _of_global_batch(compute: Function, loss: Any, y_true: Any, y_pred: Any, sample_weight: Any) -> tf.Tensor:
     """The loss that `compute` takes of the rows of all replicas, as on one device."""
     if loss.reduction in (None, "none"):
-        batch = whole_batch_for_rows((y_true, y_pred, sample_weight))
+        batch = gathered_for_rows((y_true, y_pred, sample_weight))
         with alone():
             return batch.own_rows(lambda whole: compute(*whole))
-    rows = whole_batch_for_scalar((y_true, y_pred, sample_weight), dtype=loss.dtype)
+    rows = gathered_for_scalar((y_true, y_pred, sample_weight), dtype=loss.dtype)
     with alone():
         value = compute(*rows)
     step = current_step()

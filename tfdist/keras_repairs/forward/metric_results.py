@@ -14,9 +14,9 @@ import tensorflow as tf
 from keras.src.trainers.compile_utils import CompileMetrics
 
 from tfdist.keras_repairs.base.context_variables import changing
-from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, replica_count, whole_step
+from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, global_batch_step, replica_count
+from tfdist.keras_repairs.forward.global_batch_metrics import adds_up
 from tfdist.keras_repairs.forward.metric_scope import METRIC_SCOPE
-from tfdist.keras_repairs.forward.whole_metrics import adds_up
 from tfdist.runtime.transport import replica_sums
 
 Function = Callable[..., Any]
@@ -46,7 +46,7 @@ def noted(result: Function) -> Function:
     def repaired(self: Any) -> Any:
         if replica_count() == 1:
             return result(self)
-        step = current_step() or whole_step()
+        step = current_step() or global_batch_step()
         # Those of `compile` give the results of their metrics, which note them.
         if step is None or METRIC_SCOPE.get().gives_result or isinstance(self, CompileMetrics):
             return _tensors(result(self))

@@ -2,7 +2,7 @@
 
 Keras's own metrics are such sums. Any other is tried out at its first update, see `metric_additivity`, wherever that
 is: in `compile`, a layer, a step or a loop of the user's. What is no such sum, or cannot be tried out, is computed on
-the rows of all replicas, see `whole_metrics`.
+the rows of all replicas, see `global_batch_metrics`.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from tfdist.keras_repairs.coupling.declarations import Declared, declared_of
 from tfdist.keras_repairs.coupling.traced_calls import is_noting, known_update, note_update
 from tfdist.keras_repairs.coupling.trials.likeness import likeness_of
 from tfdist.keras_repairs.coupling.trials.steps.step_capture import capture_reading, without_readings
+from tfdist.keras_repairs.forward.global_batch_metrics import keep_full_state, update_on_global_batch
 from tfdist.keras_repairs.forward.metric_additivity import Merge, Verdict, try_out
 from tfdist.keras_repairs.forward.metric_arguments import is_written_down, likeness_of_arguments
 from tfdist.keras_repairs.forward.metric_results import noted, updating
 from tfdist.keras_repairs.forward.metric_scope import METRIC_SCOPE
-from tfdist.keras_repairs.forward.whole_metrics import make_whole, update_whole
 
 Function = Callable[..., Any]
 
@@ -220,8 +220,8 @@ def _update_one_of_several(metric: Any, update: Function, args: tuple[Any, ...],
         verdict = _decide(metric, args, kwargs, together=True)
     with changing(METRIC_SCOPE, is_known=True):
         if verdict.merge is Merge.GATHERED:
-            make_whole(metric, together=True)
-            return update_whole(metric, update, args, kwargs)
+            keep_full_state(metric, together=True)
+            return update_on_global_batch(metric, update, args, kwargs)
         _KNOWN.set(metric, replace(_known(metric), is_in_use=True))
         return update(*args, **kwargs)
 
@@ -236,7 +236,7 @@ def _holds(verdict: Verdict, arguments: Any) -> bool:
 def _decide(metric: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, together: bool) -> Verdict:
     """Tries a metric out, and says so where it is to be gathered; whether in a step, where all workers are together."""
     if declared_of(getattr(metric, "_fn", None)) is Declared.GATHERED:
-        make_whole(metric, together=together)
+        keep_full_state(metric, together=together)
         return declare_gathered(metric)
     verdict = _verdict_of_trial(metric, args, kwargs)
     is_hand_written = current_step() is None and not symbolic_scope.in_symbolic_scope()
@@ -255,7 +255,7 @@ def _decide(metric: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, toget
                 f"The metric {metric.name!r} ({type(metric).__qualname__}) {verdict.reason} where predictions have a "
                 "mask, and has been updated without one already. Put tfdist.gathered(metric) in its place."
             )
-        make_whole(metric, together=together)
+        keep_full_state(metric, together=together)
     _attach(metric, verdict)
     return verdict
 

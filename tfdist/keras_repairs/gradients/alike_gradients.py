@@ -24,7 +24,7 @@ _EAGERLY = "eagerly"
 
 def of_first_replica() -> contextlib.AbstractContextManager[None]:
     """Inside, in a step that all replicas run whole, optimizers are given the gradients of the first one."""
-    return changing(REPLICA_SCOPE, graph_of_whole_step=_here())
+    return changing(REPLICA_SCOPE, graph_of_global_batch_step=_here())
 
 
 def alike(grads: Sequence[Gradient]) -> list[Gradient]:
@@ -32,7 +32,7 @@ def alike(grads: Sequence[Gradient]) -> list[Gradient]:
 
     Elsewhere is also a branch or a function inside of the step, where TensorFlow lets no replicas meet.
     """
-    if REPLICA_SCOPE.get().graph_of_whole_step is not _here():
+    if REPLICA_SCOPE.get().graph_of_global_batch_step is not _here():
         return list(grads)
     given = [gradient for gradient in grads if gradient is not None]
     own = given if is_first_replica() else [_without_values(gradient) for gradient in given]

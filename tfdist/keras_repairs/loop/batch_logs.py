@@ -18,7 +18,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfdist.keras_repairs.base.fit_state import fit_state
-from tfdist.keras_repairs.forward.whole_metrics import adds_up
+from tfdist.keras_repairs.forward.global_batch_metrics import adds_up
 from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator
 from tfdist.keras_repairs.loop.fit_listeners import TrainerMethod
 from tfdist.keras_repairs.loop.step_logs import over_replicas

@@ -13,8 +13,8 @@ import keras
 import tensorflow as tf
 
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step
+from tfdist.keras_repairs.forward.global_batch_metrics import adds_up
 from tfdist.keras_repairs.forward.metric_results import is_by_metric
-from tfdist.keras_repairs.forward.whole_metrics import adds_up
 
 Function = Callable[..., Any]
 

@@ -14,8 +14,8 @@ from tfdist.keras_repairs.base.batch_rows import cut, has_rows, rows, without_st
 from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, alone, this_step
 from tfdist.keras_repairs.coupling.gather_rows import all_rows
+from tfdist.keras_repairs.coupling.global_batch_steps import on_global_batch_where
 from tfdist.keras_repairs.coupling.output_rows import axes_of_rows
-from tfdist.keras_repairs.coupling.whole_steps import whole_where_asked
 from tfdist.keras_repairs.loop.fit_listeners import FitListener, notifying
 from tfdist.runtime import random_state
 from tfdist.runtime.workers import worker_count, worker_rank
@@ -61,7 +61,7 @@ def of_samples(step_function: Function, predict_step: Function) -> Function:
     def step(data: Any) -> Any:
         replica = this_step()
         if replica.share.has_all_rows:
-            outputs = whole_where_asked(predict_step, lambda: True)(data)
+            outputs = on_global_batch_where(predict_step, lambda: True)(data)
             return tf.nest.map_structure(lambda leaf: _of_first_alone(leaf, replica), outputs)
         outputs = step_function(data)
         if not tf.executing_eagerly():

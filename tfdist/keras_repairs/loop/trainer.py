@@ -19,10 +19,10 @@ from tfdist.keras_repairs.base.model_optimizers import optimizers_of
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, replica_step
 from tfdist.keras_repairs.base.step_records import BatchShare, Mode, StepTrace
 from tfdist.keras_repairs.base.warn_once import warn_once
+from tfdist.keras_repairs.coupling.global_batch_steps import on_global_batch_where, rows_of_global_batch_where
 from tfdist.keras_repairs.coupling.own_predictions import eager_predictions, exact_predictions
 from tfdist.keras_repairs.coupling.own_steps import tried_out
 from tfdist.keras_repairs.coupling.trials.kept_tensors import KeptTensors, in_step_of
-from tfdist.keras_repairs.coupling.whole_steps import rows_of_whole_where, whole_where_asked
 from tfdist.keras_repairs.first_step.checked_step import CheckedStep, Sharing
 from tfdist.keras_repairs.inputs.data_adapters import given, replica_batch_of
 from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator, FetchedBatch
@@ -86,7 +86,7 @@ def make_function(original: Function, observer: Observer | None, listener: FitLi
         if not users:
             check_reductions(self)
         sharing = Sharing(new_streams(self, call))
-        step = _observed(whole_where_asked(step_function, lambda: sharing.is_whole), observer)
+        step = _observed(on_global_batch_where(step_function, lambda: sharing.on_global_batch), observer)
         logs = StepLogs(self) if users or is_overridden(self, "compute_metrics") else None
         step = step if logs is None else logs.of_step(step)
         step = tried_out(self, step_function, step) if users else step
@@ -118,7 +118,7 @@ def make_predict_function(original: Function, listener: FitListener) -> Function
         elif self.run_eagerly:
             step = eager_predictions(self, step)
         sharing = Sharing()
-        step = rows_of_whole_where(lambda: sharing.is_whole, self.predict_step, step)
+        step = rows_of_global_batch_where(lambda: sharing.on_global_batch, self.predict_step, step)
         step = predictions.of_samples(step, self.predict_step)
         of_replica = _Step(self, step, sharing, any_size_first=True)
         uncompiled = _Step(self, step, sharing, any_size_first=True, uncompiled=True)
@@ -224,7 +224,7 @@ class _Step:
         data = batch.data if has_all_rows else self._sizes.given(batch.data)
         share = _share_of(batch, data, self._strategy.num_replicas_in_sync)
         trace = StepTrace(compiles, self._draws_by_xla)
-        step = ReplicaStep(share, self._users, Mode(is_whole=has_all_rows), trace, data=data)
+        step = ReplicaStep(share, self._users, Mode(on_global_batch=has_all_rows), trace, data=data)
         if self._sharing.streams is not None:
             tensorflow_seeds.draw_by(self._sharing.streams.of_replica(_place_here(self._strategy)))
         with (

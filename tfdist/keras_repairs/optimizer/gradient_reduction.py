@@ -18,7 +18,7 @@ from keras.src import backend
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base import replica_copies
 from tfdist.keras_repairs.base.context_variables import changing
-from tfdist.keras_repairs.base.replica_step import current_step, is_one_of_several, replica_count, whole_step
+from tfdist.keras_repairs.base.replica_step import current_step, global_batch_step, is_one_of_several, replica_count
 from tfdist.keras_repairs.base.variables.variables_in_steps import outside_of_replicas
 from tfdist.keras_repairs.coupling.trials.steps.step_capture import captures_update
 from tfdist.keras_repairs.gradients.alike_gradients import alike
@@ -58,7 +58,7 @@ def apply(original: Function, observer: Observer | None = None) -> Function:
             if not is_one_of_several() and settings_of(self._distribution_strategy).offload is not None:
                 build_optimizer(self, None if trainable_variables is None else list(trainable_variables))
                 _apply_sharded(original, self, grads, trainable_variables, observer, None)
-            elif is_one_of_several() or whole_step() is not None:
+            elif is_one_of_several() or global_batch_step() is not None:
                 _apply(original, self, grads, trainable_variables, observer)
             else:
                 if observer is not None:
@@ -73,7 +73,7 @@ def _apply(
 ) -> None:
     variables = None if variables is None else list(variables)
     build_optimizer(optimizer, variables)
-    if whole_step() is None:
+    if global_batch_step() is None:
         _check_overwritten(variables or optimizer._trainable_variables)
     if _given_as_sums():
         grads = grads if APPLY_SCOPE.get().are_sums else alike(grads)
@@ -119,7 +119,8 @@ def _update(
 
 def _given_as_sums() -> bool:
     step = current_step()
-    return APPLY_SCOPE.get().are_sums or whole_step() is not None or (step is not None and step.mode.sums_at_tape)
+    sums_at_tape = step is not None and step.mode.sums_at_tape
+    return APPLY_SCOPE.get().are_sums or global_batch_step() is not None or sums_at_tape
 
 
 def _summands(grads: Sequence[Gradient]) -> list[Gradient]:
@@ -200,7 +201,7 @@ def _with_sums(optimizer: Any, grads: list[Gradient], variables: list[Any] | Non
     scope = APPLY_SCOPE.get()
     if scope.is_inside or scope.are_sums or tf.distribute.in_cross_replica_context():
         return apply(grads)
-    if whole_step() is None and not is_one_of_several():
+    if global_batch_step() is None and not is_one_of_several():
         return apply(grads)
     build_optimizer(optimizer, variables)
     grads = alike(grads) if _given_as_sums() else _sums_of(optimizer, grads, variables)

@@ -129,7 +129,7 @@ def initialize(original: Function) -> Function:
                 _assign_sum(variable._value, variable._value.values[0].read_value())
 
     def repaired(self: Any, value: Any) -> None:
-        # The first update of a metric that each replica updates with the rows of all: see `whole_metrics`.
+        # The first update of a metric that each replica updates with the rows of all: see `global_batch_metrics`.
         is_whole = is_alone() and not is_of_this_replica()
         outside_of_replicas(lambda: initialized(self, value, is_whole=is_whole))
 

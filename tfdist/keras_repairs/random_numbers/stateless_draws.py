@@ -17,8 +17,8 @@ import tensorflow as tf
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.replica_step import current_step, is_compiled_alone
+from tfdist.keras_repairs.coupling.gathered_batch import gathered_for_rows
 from tfdist.keras_repairs.coupling.traced_calls import is_noting
-from tfdist.keras_repairs.coupling.whole_batch import whole_batch_for_rows
 from tfdist.keras_repairs.random_numbers import draw_replay, philox_rows
 from tfdist.keras_repairs.random_numbers.draw_scope import DRAW_SCOPE, Decision
 from tfdist.keras_repairs.random_numbers.draw_sizes import check_for_xla, note_draw, sizes_of, slice_of_draw
@@ -182,7 +182,7 @@ def shuffled(shape: Any, value: tf.Tensor, shuffle: Callable[[tf.Tensor], tf.Ten
                 "here. Wrap the function that shuffles and selects in tfdist.gathered(function), or shuffle the rows "
                 "themselves."
             )
-        batch = whole_batch_for_rows(value)
+        batch = gathered_for_rows(value)
         step = current_step()
         with drawing(None):
             if step is None or not step.trace.draws_by_xla:

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, is_tried_out, whole_step
+from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, global_batch_step, is_tried_out
 from tfdist.keras_repairs.coupling.trials.noted_writes import note_write
 from tfdist.keras_repairs.writes.global_values import of_global_batch
 from tfdist.keras_repairs.writes.writing_replica import Where, has_part, nothing_written, of_all, writes
@@ -111,7 +111,7 @@ def _is_used(result: tf.Tensor) -> bool:
 
 
 def _note_results(what: str, results: Any) -> None:
-    step = current_step() or whole_step()
+    step = current_step() or global_batch_step()
     leaves = [leaf for leaf in tf.nest.flatten(results, expand_composites=True) if isinstance(leaf, tf.Tensor)]
     if step is not None and leaves and not is_tried_out() and not tf.executing_eagerly():
         step.noted.python_results.append((what, leaves))

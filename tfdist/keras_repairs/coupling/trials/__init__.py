@@ -3,7 +3,7 @@
 - `trial_scope`: where code is tried out, and leaves no trace; `trial_notes`: what is noted of it
 - `kept_state`: what the user's objects hold, as it was before; `likeness`: whether two of them are alike
 - `kept_tensors`: what they hold of a step, which each replica has for itself
-- `part_comparison`: what a whole batch gives, compared with what its parts give; `noted_writes`: what the code writes
+- `split_comparison`: what a batch gives, compared with what its parts give; `noted_writes`: what the code writes
   besides, where nothing is written, and what replicas can share out of it
 - `made_up_labels`, `loss_trial`: losses
 - `ways_of_calling`, `made_up_inputs`: calls of layers and models; `call_verdict`: what a trial shows of one

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tfdist.keras_repairs.base.loss_scope import Kind
 from tfdist.keras_repairs.coupling.trials.noted_writes import unshared_write
-from tfdist.keras_repairs.coupling.trials.part_comparison import comparable, is_of_own_rows, is_same, kinds
+from tfdist.keras_repairs.coupling.trials.split_comparison import comparable, is_of_own_rows, is_same, kinds
 from tfdist.keras_repairs.coupling.trials.trial_notes import Write
 from tfdist.text import safe_str
 

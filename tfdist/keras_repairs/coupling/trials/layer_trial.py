@@ -19,8 +19,8 @@ from tfdist.keras_repairs.coupling.trials.call_verdict import (
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState, value_of
 from tfdist.keras_repairs.coupling.trials.made_up_inputs import Inputs, made_up
 from tfdist.keras_repairs.coupling.trials.noted_writes import noting_writes
-from tfdist.keras_repairs.coupling.trials.part_comparison import PARTS, tolerance_of
 from tfdist.keras_repairs.coupling.trials.recorded_layers import Recording, RowsDiffer
+from tfdist.keras_repairs.coupling.trials.split_comparison import PARTS, tolerance_of
 from tfdist.keras_repairs.coupling.trials.trial_scope import in_trial
 
 Function = Callable[..., Any]

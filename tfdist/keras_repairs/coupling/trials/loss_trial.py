@@ -14,7 +14,7 @@ from tfdist.keras_repairs.base.loss_scope import Kind
 from tfdist.keras_repairs.coupling.trials import made_up_labels
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState, value_of
 from tfdist.keras_repairs.coupling.trials.noted_writes import noting_writes, unshared_write
-from tfdist.keras_repairs.coupling.trials.part_comparison import (
+from tfdist.keras_repairs.coupling.trials.split_comparison import (
     PARTS,
     TOLERANCE,
     gradient_is_that_of_parts,

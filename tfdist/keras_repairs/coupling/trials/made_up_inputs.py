@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tfdist.keras_repairs.base.replica_step import current_step
 from tfdist.keras_repairs.coupling.trials.made_up_labels import ignoring
-from tfdist.keras_repairs.coupling.trials.part_comparison import FREE_SIZE, ROWS
+from tfdist.keras_repairs.coupling.trials.split_comparison import FREE_SIZE, ROWS
 from tfdist.keras_repairs.coupling.trials.trial_scope import rows_on_trial
 
 

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 from numpy.typing import NDArray
 
-from tfdist.keras_repairs.coupling.trials.part_comparison import FREE_SIZE, ROWS
+from tfdist.keras_repairs.coupling.trials.split_comparison import FREE_SIZE, ROWS
 
 DRAWS = 4
 

@@ -24,8 +24,8 @@ from tfdist.keras_repairs.coupling.trials.call_verdict import (
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.coupling.trials.made_up_inputs import Inputs, Numbers, made_up
 from tfdist.keras_repairs.coupling.trials.noted_writes import noting_writes
-from tfdist.keras_repairs.coupling.trials.part_comparison import OF_NETWORKS, tolerance_of
 from tfdist.keras_repairs.coupling.trials.replica_trial import Assignments, OneAndTwo, on_one_and_two
+from tfdist.keras_repairs.coupling.trials.split_comparison import OF_NETWORKS, tolerance_of
 from tfdist.keras_repairs.coupling.trials.trial_scope import in_trial
 
 Function = Callable[..., Any]

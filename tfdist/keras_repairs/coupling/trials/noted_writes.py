@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfdist.keras_repairs.base.context_variables import changing
-from tfdist.keras_repairs.coupling.trials.part_comparison import UNEQUAL, Split, is_of_own_rows, is_same
+from tfdist.keras_repairs.coupling.trials.split_comparison import UNEQUAL, Split, is_of_own_rows, is_same
 from tfdist.keras_repairs.coupling.trials.trial_notes import TRIAL_SCOPE, Write
 
 

@@ -23,7 +23,7 @@ from tfdist.keras_repairs.base.step_records import BatchShare, Mode, StepTrace
 from tfdist.keras_repairs.coupling import collected_losses
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.coupling.trials.kept_tensors import KeptTensors
-from tfdist.keras_repairs.coupling.trials.part_comparison import UNEQUAL, Split
+from tfdist.keras_repairs.coupling.trials.split_comparison import UNEQUAL, Split
 from tfdist.keras_repairs.coupling.trials.trial_notes import TRIAL_SCOPE
 from tfdist.keras_repairs.coupling.trials.trial_scope import on_batch
 from tfdist.keras_repairs.random_numbers.draw_replay import recording_draws, replaying_draws

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfdist.keras_repairs.coupling.trials.part_comparison import ROWS
+from tfdist.keras_repairs.coupling.trials.split_comparison import ROWS
 
 
 @dataclass(frozen=True)

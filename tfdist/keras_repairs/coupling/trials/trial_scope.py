@@ -14,7 +14,7 @@ import tensorflow as tf
 from tfdist.keras_repairs.base import global_seeds, tensorflow_seeds, thread_attributes
 from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.replica_step import alone, tried_out
-from tfdist.keras_repairs.coupling.trials.part_comparison import ROWS
+from tfdist.keras_repairs.coupling.trials.split_comparison import ROWS
 from tfdist.keras_repairs.coupling.trials.steps.step_capture import not_capturing
 from tfdist.keras_repairs.coupling.trials.trial_notes import TRIAL_SCOPE
 from tfdist.keras_repairs.random_numbers import python_draws

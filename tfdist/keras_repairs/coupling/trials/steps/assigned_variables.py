@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from tfdist.keras_repairs.base.model_optimizers import optimizers_of
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState, value_of
-from tfdist.keras_repairs.coupling.trials.part_comparison import is_same
 from tfdist.keras_repairs.coupling.trials.replica_trial import Assignments
+from tfdist.keras_repairs.coupling.trials.split_comparison import is_same
 from tfdist.keras_repairs.coupling.trials.steps.step_verdict import Cause, StepVerdict
 from tfdist.runtime.workers import local_replicas
 

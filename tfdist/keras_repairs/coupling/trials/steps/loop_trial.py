@@ -10,8 +10,8 @@ import keras
 from tfdist.keras_repairs.base.replica_step import of_own_loop, replica_step
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.coupling.trials.made_up_inputs import Inputs, Numbers, made_up
-from tfdist.keras_repairs.coupling.trials.part_comparison import OF_NETWORKS, TOLERANCE, UNEQUAL
 from tfdist.keras_repairs.coupling.trials.replica_trial import Assignments, on_one_and_two
+from tfdist.keras_repairs.coupling.trials.split_comparison import OF_NETWORKS, TOLERANCE, UNEQUAL
 from tfdist.keras_repairs.coupling.trials.steps.step_capture import capturing
 from tfdist.keras_repairs.coupling.trials.steps.step_comparison import gradients_are_means
 from tfdist.keras_repairs.coupling.trials.trial_notes import Update

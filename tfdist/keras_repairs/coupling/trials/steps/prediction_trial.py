@@ -14,14 +14,14 @@ from tfdist.keras_repairs.base.loss_scope import Kind
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.coupling.trials.made_up_inputs import Inputs, Numbers, made_up
 from tfdist.keras_repairs.coupling.trials.noted_writes import noting_writes, unshared_write
-from tfdist.keras_repairs.coupling.trials.part_comparison import (
+from tfdist.keras_repairs.coupling.trials.replica_trial import Assignments, OneAndTwo, on_one_and_two
+from tfdist.keras_repairs.coupling.trials.split_comparison import (
     OF_NETWORKS,
     comparable,
     is_of_own_rows,
     kinds,
     tolerance_of,
 )
-from tfdist.keras_repairs.coupling.trials.replica_trial import Assignments, OneAndTwo, on_one_and_two
 from tfdist.keras_repairs.coupling.trials.steps.assigned_variables import Assigned, Before, of_assigned
 from tfdist.keras_repairs.coupling.trials.steps.step_capture import capturing
 from tfdist.keras_repairs.coupling.trials.steps.step_verdict import Cause, StepVerdict, failed

@@ -18,8 +18,8 @@ from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.coupling.trials.made_up_inputs import Inputs, Numbers, made_up
 from tfdist.keras_repairs.coupling.trials.made_up_labels import IGNORED
 from tfdist.keras_repairs.coupling.trials.noted_writes import noting_writes
-from tfdist.keras_repairs.coupling.trials.part_comparison import EQUAL, OF_NETWORKS, UNEQUAL, Split, tolerance_of
 from tfdist.keras_repairs.coupling.trials.replica_trial import Assignments, OneAndTwo, on_one_and_two
+from tfdist.keras_repairs.coupling.trials.split_comparison import EQUAL, OF_NETWORKS, UNEQUAL, Split, tolerance_of
 from tfdist.keras_repairs.coupling.trials.steps.assigned_variables import Before
 from tfdist.keras_repairs.coupling.trials.steps.step_capture import capturing
 from tfdist.keras_repairs.coupling.trials.steps.step_comparison import StepResults, compared, known_updates

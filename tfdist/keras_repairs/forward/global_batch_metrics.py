@@ -24,7 +24,7 @@ from tfdist.runtime.workers import worker_count
 _FIRST = tf.VariableAggregation.ONLY_FIRST_REPLICA
 
 
-def is_whole(variable: keras.Variable) -> bool:
+def has_full_state(variable: keras.Variable) -> bool:
     """Returns whether each replica holds all of a variable of a metric, and not its summand of it."""
     return getattr(variable._value, "aggregation", None) == _FIRST
 
@@ -32,12 +32,12 @@ def is_whole(variable: keras.Variable) -> bool:
 def adds_up(variable: keras.Variable) -> bool:
     """Returns whether the replicas' values of a variable are summands of it, as those of most metrics are."""
     value = variable._value
-    if not isinstance(value, tf.distribute.DistributedValues) or is_whole(variable):
+    if not isinstance(value, tf.distribute.DistributedValues) or has_full_state(variable):
         return False
     return bool(value.synchronization == tf.VariableSynchronization.ON_READ)
 
 
-def make_whole(metric: keras.metrics.Metric, *, together: bool = False) -> None:
+def keep_full_state(metric: keras.metrics.Metric, *, together: bool = False) -> None:
     """Lets each replica hold the whole state of a metric, as it is now; on every worker, before it is updated.
 
     Args:
@@ -69,7 +69,7 @@ def _state(distributed: Any, at_reset: np.ndarray) -> np.ndarray:
     return at_reset if is_reset else parts.sum(axis=0, dtype=parts.dtype)
 
 
-def update_whole(
+def update_on_global_batch(
     metric: keras.metrics.Metric, update: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
     """Updates a metric with the rows of all replicas, as one device would; all replicas call it together.

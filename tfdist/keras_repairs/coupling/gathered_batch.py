@@ -45,7 +45,7 @@ class Places:
 
 
 @dataclass(frozen=True)
-class WholeBatch:
+class GatheredBatch:
     """The rows of all replicas, and which of them are this replica's.
 
     Attributes:
@@ -112,7 +112,7 @@ class WholeBatch:
             return rows // self.total
 
 
-def whole_batch_for_scalar(value: Any, dtype: Any) -> Any:
+def gathered_for_scalar(value: Any, dtype: Any) -> Any:
     """Gathers a structure of tensors for a scalar that every replica computes from it, and computes alike.
 
     As every replica has the same gradient of the gathered rows, a replica takes that of its own rows without asking the
@@ -140,7 +140,7 @@ def whole_batch_for_scalar(value: Any, dtype: Any) -> Any:
     return _gathered(wide, own_gradient, [has_rows(leaf) for leaf in tf.nest.flatten(wide)])[0]
 
 
-def whole_batch_for_rows(value: Any, known: Sequence[bool] | None = None) -> WholeBatch:
+def gathered_for_rows(value: Any, known: Sequence[bool] | None = None) -> GatheredBatch:
     """Gathers a structure of tensors for outputs of which each replica then takes its own rows.
 
     The outputs of every replica may depend on the rows of all, so the gradients of all replicas are summed.
@@ -178,7 +178,7 @@ def whole_batch_for_rows(value: Any, known: Sequence[bool] | None = None) -> Who
             f"the samples. Received: {safe_repr(value)}"
         )
     values, places = _gathered(value, own_gradient, is_gathered)
-    return WholeBatch(
+    return GatheredBatch(
         values, places.starts[0], places.totals[0], held=batch_rows.rows(first), is_gathered=tuple(is_gathered)
     )
 

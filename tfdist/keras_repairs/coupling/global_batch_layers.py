@@ -7,11 +7,11 @@ from typing import Any
 
 from keras import ops
 
-from tfdist.keras_repairs.base.replica_copies import of_whole_batch
+from tfdist.keras_repairs.base.replica_copies import on_global_batch
 from tfdist.keras_repairs.base.replica_step import alone, current_step
 from tfdist.keras_repairs.coupling import collected_losses
 from tfdist.keras_repairs.coupling.call_scope import Losses
-from tfdist.keras_repairs.coupling.whole_batch import whole_batch_for_rows
+from tfdist.keras_repairs.coupling.gathered_batch import gathered_for_rows
 
 Function = Callable[..., Any]
 
@@ -32,14 +32,14 @@ def call_with_all_rows(call: Function, args: tuple[Any, ...], kwargs: dict[str, 
 
     def called(values: Any) -> Any:
         args, kwargs = values
-        with alone(), of_whole_batch():
+        with alone(), on_global_batch():
             if step is None:
                 return call(*args, **kwargs)
             with collected_losses.collecting() as losses:
                 calls.append(losses)
                 return call(*args, **kwargs)
 
-    outputs = whole_batch_for_rows((args, kwargs)).own_rows(called)
+    outputs = gathered_for_rows((args, kwargs)).own_rows(called)
     if step is not None:
         # Of the first call: a further one is a trace, which tells what the outputs are.
         for layer, terms in calls[0].items():
