@@ -1,4 +1,7 @@
-"""`keras.distribution`: data parallelism over all devices is what tfdist does anyway, all else is refused."""
+"""`keras.distribution` on the devices of one worker: data parallelism over all of them is what tfdist does anyway.
+
+`ModelParallel` shards weights between workers: `tests/workers/test_model_parallel.py`.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +72,7 @@ def model_parallel() -> keras.distribution.Distribution:
 
 
 REFUSED: dict[str, tuple[Callable[[], keras.distribution.Distribution], str]] = {
-    "weights": (model_parallel, "ModelParallel.*no weight would be sharded.*DataParallel\\(\\) over all devices"),
+    "weights": (model_parallel, "ModelParallel shards weights between workers.*--nproc 2"),
     "one device": (lambda: DataParallel(devices=["cpu:0"]), "\\['cpu:1'\\] train in this run"),
 }
 

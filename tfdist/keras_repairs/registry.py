@@ -9,6 +9,7 @@ import tensorflow as tf
 from keras.src import datasets
 from keras.src.backend.common import global_state
 from keras.src.backend.tensorflow import core, nn
+from keras.src.backend.tensorflow import distribution_lib as backend_distribution
 from keras.src.backend.tensorflow import optimizer as optimizer_module
 from keras.src.backend.tensorflow import trainer as trainer_module
 from keras.src.callbacks import callback_list as callback_list_module
@@ -36,6 +37,7 @@ from tensorflow.python.saved_model import load, save
 
 from tfdist.keras_repairs.base import (
     clear_session,
+    global_devices,
     global_seeds,
     strategy_reductions,
     thread_attributes,
@@ -167,6 +169,12 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
     return (
         Repair(layer_module.Layer, "__call__", _layer_call),
         Repair(core, "remat", recomputed_calls.remat),
+        Repair(backend_distribution, "list_devices", global_devices.list_devices),
+        Repair(backend_distribution, "get_device_count", global_devices.get_device_count),
+        Repair(backend_distribution, "num_processes", global_devices.num_processes),
+        Repair(backend_distribution, "process_id", global_devices.process_id),
+        Repair(backend_distribution, "initialize", global_devices.initialize),
+        Repair(backend_distribution, "distribute_tensor", global_devices.distribute_tensor),
         Repair(layer_module.Layer, "add_weight", cut_variable.add_weight, is_checked=False),
         Repair(layer_module.Layer, "add_loss", added_losses.add_loss),
         Repair(layer_module.Layer, "_get_own_losses", added_losses.get_own_losses),

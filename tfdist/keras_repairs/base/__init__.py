@@ -12,5 +12,6 @@
 - `variables` of a strategy: where they are made, what they begin with; `strategy_reductions`: sums that it takes
 - `size_origins`: where a size comes from, as the graph tells; `replica_copies`: each replica's copy of a variable
 - `context_variables`: records that hold for the code inside of a `with` block; `loss_scope`: that of a loss
+- `global_devices`: the devices of all workers, as `keras.distribution` lists them
 - `clear_session`, `warn_once`; `diverted_files`: where a run that is only rehearsed writes
 """

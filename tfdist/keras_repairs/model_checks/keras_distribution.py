@@ -6,12 +6,14 @@ import keras
 import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.base.global_devices import devices_of_all
 from tfdist.keras_repairs.base.warn_once import say_once
+from tfdist.keras_repairs.sharded_parameters.model_parallel import check_model_parallel
 from tfdist.runtime.workers import worker_count
 
 _INSTEAD = (
-    "Expected keras.distribution.DataParallel() over all devices, which is what `tfdist train` does anyway; or leave "
-    "keras.distribution out."
+    "Expected keras.distribution.DataParallel() over all devices, which is what `tfdist train` does anyway, or a "
+    "ModelParallel; or leave keras.distribution out."
 )
 
 
@@ -27,14 +29,16 @@ def check_distribution(strategy: tf.distribute.Strategy) -> None:
     distribution = keras.distribution.distribution()
     if distribution is None:
         return
+    if isinstance(distribution, keras.distribution.ModelParallel):
+        check_model_parallel(strategy)
+        return
     if type(distribution) is not keras.distribution.DataParallel:
         raise UnsupportedError(
-            f"The script sets keras.distribution.{type(distribution).__name__}, which does nothing on the TensorFlow "
-            "backend: no weight would be sharded. tfdist trains data-parallel: every replica holds all weights and "
-            f"takes its part of each batch. {_INSTEAD}"
+            f"The script sets a keras.distribution.{type(distribution).__name__}, a distribution of its own, which "
+            f"does nothing on the TensorFlow backend: no weight would be sharded. {_INSTEAD}"
         )
     named = {str(name).lower() for name in distribution.device_mesh.devices.flat}
-    missing = sorted(_names_of_replicas(strategy) - named)
+    missing = sorted({*devices_of_all(strategy)} - named)
     if missing:
         raise UnsupportedError(
             f"The script's keras.distribution.DataParallel spreads the batch over some devices only: {missing} train "
@@ -51,9 +55,3 @@ def check_distribution(strategy: tf.distribute.Strategy) -> None:
         f"keras.distribution.DataParallel is what this run does: {strategy.num_replicas_in_sync} replicas, each with "
         "its part of every batch."
     )
-
-
-def _names_of_replicas(strategy: tf.distribute.Strategy) -> set[str]:
-    """The devices of this worker's replicas, named as `keras.distribution.list_devices` does: "gpu:0"."""
-    specs = map(tf.DeviceSpec.from_string, strategy.extended.worker_devices)
-    return {f"{spec.device_type}:{spec.device_index}".lower() for spec in specs}

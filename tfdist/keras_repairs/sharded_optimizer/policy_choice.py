@@ -11,7 +11,6 @@ import tensorflow as tf
 from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable, row_view
 from tfdist.keras_repairs.sharded_optimizer.cut_kinds import is_of_keras, kind_of
 from tfdist.keras_repairs.sharded_optimizer.variable_policies import GatheredPolicy, TablePolicy, ZeroPolicy
-from tfdist.keras_repairs.sharded_parameters.flat_weights import FlatParameterShard
 from tfdist.keras_repairs.sharded_parameters.parameter_shard import ParameterShard
 from tfdist.keras_repairs.sharded_parameters.stored_policy import StoredPolicy
 from tfdist.keras_repairs.sharding.optimizer_policy import (
@@ -92,7 +91,7 @@ def _policy_for(variable: Any, kind: Granularity, cut: Cut, worker: int) -> Vari
     # It has no memory between steps.
     value = tf.Variable(tf.zeros([0] * len(shape), dtype), trainable=True, shape=[None] * len(shape))
     updated = _updated(variable, shape, value)
-    if isinstance(shard, FlatParameterShard):
+    if isinstance(shard, ParameterShard):
         return GatheredPolicy(variable, cut, worker, updated, shard)
     return ZeroPolicy(variable, cut, worker, updated)
 

@@ -13,7 +13,7 @@ from tfdist.keras_repairs.base.replica_copies import own_copy
 from tfdist.keras_repairs.sharded_embeddings.slice_exchange import own_slices, slices_for_owner
 from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
 from tfdist.keras_repairs.sharded_optimizer.cut_kinds import is_linear
-from tfdist.keras_repairs.sharded_parameters.flat_weights import FlatParameterShard
+from tfdist.keras_repairs.sharded_parameters.parameter_shard import ParameterShard
 from tfdist.keras_repairs.sharded_parameters.summed_gradients import is_full
 from tfdist.keras_repairs.sharding.shards import FlatShard, Shard
 from tfdist.keras_repairs.sharding.variable_policy import Exchange, Gradient, VariablePolicy
@@ -112,7 +112,7 @@ class ZeroPolicy(_CutPolicy):
 class GatheredPolicy(ZeroPolicy):
     """A variable of which each worker stores a shard, for an optimizer that needs all of it on one worker: ZeRO-3."""
 
-    stored_shard: FlatParameterShard
+    stored_shard: ParameterShard
 
     def reduction(self, gradient: Any, optimizer: Any) -> Exchange | None:
         """See `StoredPolicy`."""

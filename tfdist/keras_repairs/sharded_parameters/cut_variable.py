@@ -20,6 +20,7 @@ from tfdist.keras_repairs.base.variables.variables_in_steps import outside_of_re
 from tfdist.keras_repairs.files.arrays.late_arrays import LateArray
 from tfdist.keras_repairs.sharded_parameters.flat_weights import FlatParameterShard
 from tfdist.keras_repairs.sharded_parameters.gathered_reads import read
+from tfdist.keras_repairs.sharded_parameters.model_parallel import laid_out, model_parallel
 from tfdist.keras_repairs.sharded_parameters.parameter_shard import ParameterShard
 from tfdist.keras_repairs.sharding.shards import cuts_parameters
 from tfdist.runtime.local_variables import local_variables
@@ -104,7 +105,7 @@ def add_weight(original: Function) -> Function:
 
     def repaired(self: Any, *args: Any, **kwargs: Any) -> Any:
         variable = original(self, *args, **kwargs)
-        if cuts_parameters() and not isinstance(self, keras.metrics.Metric):
+        if (cuts_parameters() or model_parallel() is not None) and not isinstance(self, keras.metrics.Metric):
             if variable._value is None:
                 _IS_WEIGHT.set(variable, True)
             else:
@@ -127,14 +128,17 @@ def deferred_initialize(original: Function) -> Function:
 
 def _cut(variable: Any) -> None:
     strategy = tf.distribute.get_strategy()
-    shard = settings_of(strategy).shard
     value = variable._value
-    if shard is None or is_cut_variable(variable) or variable.overwrite_with_gradient:
-        return
     # What the chief makes for itself while it saves no other worker has.
     is_of_all = isinstance(value, tf.distribute.DistributedValues)
-    is_large = int(value.shape.num_elements()) >= shard.whole_below
-    if is_of_all and variable.trainable and value.dtype.is_floating and is_large:
+    is_shared = is_of_all and not is_cut_variable(variable) and not variable.overwrite_with_gradient
+    if not is_shared or not variable.trainable or not value.dtype.is_floating:
+        return
+    own = laid_out(variable, strategy)
+    shard = settings_of(strategy).shard
+    if own is not None:
+        store_shard(variable, own)
+    elif shard is not None and int(value.shape.num_elements()) >= shard.whole_below:
         cut_variable(variable, strategy)
 
 

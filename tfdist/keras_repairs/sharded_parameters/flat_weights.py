@@ -56,29 +56,44 @@ class FlatParameterShard(ParameterShard, FlatShard):
 
     def sum_of(self, gradient: Gradient) -> Gradient:
         if isinstance(gradient, tf.IndexedSlices):
-            (total,) = reduce_gradients([gradient])
-            assert isinstance(total, tf.IndexedSlices), "sparse ones stay sparse"
-            total = tf.IndexedSlices(_differentiated_once(total.values), total.indices, total.dense_shape)
-            rows = shard_collectives.rows_of_shard(total, self.cut, self.worker)
-            _TOTAL.set(rows.values, total)
-            return rows
+            return summed_slices(gradient, self.of_sum)
         (own,) = shard_collectives.reduce_scatter_gradients([gradient], [self.cut])
-        return _differentiated_once(tf.reshape(own, self.cut.shard_shape(self.worker)))
+        return differentiated_once(tf.reshape(own, self.cut.shard_shape(self.worker)))
 
     def full_sum(self, total: Gradient) -> Gradient:
         if isinstance(total, tf.Tensor):
             return shard_collectives.all_gather_one(total, self.cut)
-        found = _TOTAL.get(total.values)
-        if found is None:
-            raise UnsupportedError(
-                f"--shard zero3 cannot put together sparse gradients of {self.stored.name}, which is looked up "
-                "several times in a step, for an optimizer that updates whole variables. Train with --shard zero2."
-            )
-        return found
+        return full_slices(total, self.stored.name)
+
+
+def summed_slices(gradient: tf.IndexedSlices, own: Callable[[Gradient], Gradient]) -> tf.IndexedSlices:
+    """Returns this worker's shard of a sum of sparse gradients, which `own` takes from the sum."""
+    (total,) = reduce_gradients([gradient])
+    assert isinstance(total, tf.IndexedSlices), "sparse ones stay sparse"
+    total = tf.IndexedSlices(differentiated_once(total.values), total.indices, total.dense_shape)
+    rows = own(total)
+    assert isinstance(rows, tf.IndexedSlices), "of sparse ones as well"
+    _TOTAL.set(rows.values, total)
+    return rows
+
+
+def full_slices(rows: tf.IndexedSlices, name: str) -> tf.IndexedSlices:
+    """The full sum of sparse gradients, of which `summed_slices` has returned a shard.
+
+    Raises:
+        UnsupportedError: It is one of several sums of the variable of this name.
+    """
+    found = _TOTAL.get(rows.values)
+    if found is None:
+        raise UnsupportedError(
+            f"--shard zero3 cannot put together sparse gradients of {name}, which is looked up several times in a "
+            "step, for an optimizer that updates whole variables. Train with --shard zero2."
+        )
+    return found
 
 
 @tf.custom_gradient
-def _differentiated_once(total: tf.Tensor) -> tuple[tf.Tensor, Callable[..., Any]]:
+def differentiated_once(total: tf.Tensor) -> tuple[tf.Tensor, Callable[..., Any]]:
     def refuse(*_: Any) -> Any:
         raise UnsupportedError(
             "--shard zero3 sums the gradients of weights between the workers where they are taken, and has no gradient "

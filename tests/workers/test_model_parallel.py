@@ -1,0 +1,66 @@
+"""`keras.distribution.ModelParallel`: the numbers of one device, with a slice of each weight on each worker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from tests.helpers.cli_process import tfdist
+from tests.helpers.marks import slow
+
+SCRIPT = Path(__file__).with_name("laid_out_training.py")
+BOUND = 300
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, Any]]:
+    """Trains the script on workers of a mesh; returns what it has printed."""
+
+    def train(workers: int, groups: int, optimizer: str) -> dict[str, Any]:
+        place = tmp_path_factory.mktemp("trained")
+        done = tfdist(
+            *("train", "--nproc", workers, "--run-dir", place / "run", SCRIPT, groups, optimizer, place / "model"),
+            timeout=BOUND,
+        )
+        assert done.returncode == 0, done.stderr
+        said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        saved = keras.models.load_model(place / "model.keras")
+        said["saved"] = float(sum(np.abs(weight).sum() for weight in saved.get_weights()))
+        return said
+
+    return train
+
+
+@pytest.mark.bound(2 * BOUND + 60)
+@pytest.mark.parametrize(
+    ("workers", "groups", "optimizer"),
+    [
+        (2, 1, "adam"),
+        slow(2, 1, "sgd"),
+        slow(2, 1, "averages"),
+        slow(2, 1, "muon"),
+        slow(3, 1, "sgd"),
+        slow(4, 2, "adam"),
+        slow(4, 1, "averages"),
+    ],
+)
+def test_numbers_of_one_device(
+    workers: int, groups: int, optimizer: str, trained: Callable[..., dict[str, Any]]
+) -> None:
+    one, several = trained(1, 1, optimizer), trained(workers, groups, optimizer)
+    stored, alone = several.pop("stored"), one.pop("stored")
+    paths = keras.tree.flatten_with_path(one)
+    for (path, expected), (_, found) in zip(paths, keras.tree.flatten_with_path(several), strict=True):
+        np.testing.assert_allclose(found, expected, 1e-9, 1e-9, err_msg=str(path))
+    shares = workers // groups
+    kernel = next(path for path in stored if path.endswith("dense/kernel"))
+    assert stored["embedding/embeddings"] == [50 // shares, 12] and stored[kernel] == [5, 33 // shares]
+    assert stored["places/embeddings"] == [6, 12 // shares]
+    whole = [path for path in stored if "normalization" in path]
+    assert whole and all(stored[path] == alone[path] for path in whole)

@@ -1,0 +1,145 @@
+"""Weights that a script lays out by `keras.distribution.ModelParallel`: each worker stores a slice along an axis."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.base.global_devices import devices_of_all
+from tfdist.keras_repairs.base.warn_once import say_once
+from tfdist.keras_repairs.sharded_parameters.axis_weights import AxisParameterShard
+from tfdist.runtime.strategy_settings import settings_of, shares_of
+from tfdist.runtime.workers import worker_count
+from tfdist.sharding import Sharding
+from tfdist.sharding.axis_cut import AxisCut
+from tfdist.sharding.mesh import Mesh
+
+_NEVER = 1 << 62
+"""The elements from which on a weight without a layout is cut: none is."""
+
+
+def model_parallel() -> Any | None:
+    """The `ModelParallel` that a script has set; None where it has set none."""
+    found = keras.distribution.distribution()
+    return found if isinstance(found, keras.distribution.ModelParallel) else None
+
+
+def laid_out(variable: Any, strategy: tf.distribute.Strategy) -> AxisParameterShard | None:
+    """What this worker is to store of a weight, as the distribution in force says; None where it has all of it.
+
+    Args:
+        variable: A Keras variable, with its path and shape.
+        strategy: Of several replicas.
+
+    Raises:
+        UnsupportedError: The distribution, or the layout of the variable, is none that the workers can have.
+    """
+    distribution = model_parallel()
+    if distribution is None:
+        return None
+    _adopt(distribution, strategy)
+    axis = _cut_axis(variable, distribution)
+    if axis is None or settings_of(strategy).shard is None:
+        return None
+    shares, share = shares_of(strategy)
+    return AxisParameterShard(variable, AxisCut(tuple(variable.shape), axis, shares), share, strategy)
+
+
+def check_model_parallel(strategy: tf.distribute.Strategy) -> None:
+    """Accepts a `ModelParallel` that all workers of a run can follow.
+
+    Raises:
+        UnsupportedError: It is none.
+    """
+    distribution = model_parallel()
+    if distribution is not None:
+        _adopt(distribution, strategy)
+
+
+def _adopt(distribution: Any, strategy: tf.distribute.Strategy) -> None:
+    """Has the workers share weights along the mesh of a distribution, where they do not yet."""
+    mesh, settings = distribution.device_mesh, settings_of(strategy)
+    axes = Mesh.of(data=math.prod(mesh.shape[:-1]), shard=mesh.shape[-1])
+    _check_mesh(distribution, strategy)
+    if mesh.shape[-1] == 1:
+        return
+    wanted = Sharding("zero3", axes, whole_below=_NEVER)
+    if settings.shard == wanted:
+        return
+    if settings.shard is not None:
+        raise UnsupportedError(
+            "The script's keras.distribution.ModelParallel says how weights are sharded, and so does "
+            f"{_said(settings.shard)}. Expected one of them. Leave --shard out; or train every model of the script by "
+            "one mesh."
+        )
+    if settings.offload is not None or settings.shard_embeddings is not None:
+        raise UnsupportedError(
+            "The script's keras.distribution.ModelParallel cannot be combined with --offload and --shard-embeddings. "
+            "Expected one of them. Leave the option out; an embedding is sharded by a layout, too: "
+            'layout_map["embedding/embeddings"] = ("model", None).'
+        )
+    settings.shard = wanted
+    say_once(
+        f"keras.distribution.ModelParallel: each weight with a layout along {mesh.axis_names[-1]!r} is stored in "
+        f"{mesh.shape[-1]} slices, one a worker, with its optimizer state, and put together where a layer reads it. "
+        f"The batch is shared out to all {strategy.num_replicas_in_sync} workers."
+    )
+
+
+def _said(shard: Sharding) -> str:
+    return "an earlier mesh" if shard.whole_below == _NEVER else f"--shard {shard.mode}"
+
+
+def _check_mesh(distribution: Any, strategy: tf.distribute.Strategy) -> None:
+    mesh = distribution.device_mesh
+    if worker_count(strategy) < strategy.num_replicas_in_sync:
+        raise UnsupportedError(
+            "keras.distribution.ModelParallel shards weights between workers with one device each. Received: "
+            f"{worker_count(strategy)} workers with {strategy.num_replicas_in_sync} devices in all. Start a worker a "
+            f"device: tfdist train --nproc {strategy.num_replicas_in_sync} (on GPUs leave --nproc out)."
+        )
+    if len(mesh.shape) > 2 or (len(mesh.shape) == 2 and distribution.batch_dim_name != mesh.axis_names[0]):
+        raise UnsupportedError(
+            "Expected the mesh of keras.distribution.ModelParallel to have one axis, or the axis of the batch and one "
+            f"of the model, in this order. Received: {mesh}, whose batch is along {distribution.batch_dim_name!r}."
+        )
+    expected = devices_of_all(strategy)
+    if [str(name).lower() for name in np.ravel(mesh.devices)] != expected:
+        raise UnsupportedError(
+            "Expected the mesh of keras.distribution.ModelParallel to be of all devices of the run, in the order of "
+            f"keras.distribution.list_devices(): {expected}. Received: {[*np.ravel(mesh.devices)]}."
+        )
+    if not distribution.auto_shard_dataset:
+        raise UnsupportedError(
+            "The script's keras.distribution.ModelParallel has auto_shard_dataset=False: each worker's data would be "
+            "its own share. Expected the same data on every worker. Leave the argument out, or build the pipeline with "
+            "tfdist.data and sharding='none'."
+        )
+
+
+def _cut_axis(variable: Any, distribution: Any) -> int | None:
+    """The axis of a weight that its layout cuts; None where it cuts none.
+
+    Raises:
+        UnsupportedError: The layout does not fit the weight, or cuts it in a way that is not known.
+    """
+    layout = distribution.get_variable_layout(variable)
+    axes = () if layout is None else tuple(layout.axes)
+    if len(axes) > len(variable.shape):
+        raise UnsupportedError(
+            f"The layout {axes} of {variable.path} has {len(axes)} axes. Expected at most those of its shape, "
+            f"{tuple(variable.shape)}. Mend the pattern of the LayoutMap that matches it."
+        )
+    last = distribution.device_mesh.axis_names[-1]
+    places = [place for place, name in enumerate(axes) if name is not None]
+    if len(places) > 1 or any(axes[place] != last for place in places):
+        raise UnsupportedError(
+            f"The layout {axes} of {variable.path} is not supported. Expected one axis of the weight along {last!r}, "
+            "the last axis of the mesh, and None for the others."
+        )
+    return places[0] if places else None
