@@ -7,7 +7,7 @@ or where they are sent ahead for those of the layer before, and the backward pas
 - `cut_variable`: a Keras variable of which this worker holds a shard, and how weights of layers become ones
 - `parameter_shard`: what a worker stores of a weight; `flat_weights`: a range of its elements; `axis_weights`: a slice
   along an axis
-- `model_parallel`: the mesh and the layouts of a script's `keras.distribution.ModelParallel`, which say along which axis
+- `model_parallel`: the mesh and layouts of a script's `keras.distribution.ModelParallel`, which say along which axis
 - `stored_policy`: how an optimizer updates that
 - `gathered_reads`: the full weight where it is read, and its gradient
 - `full_reads`: which weights a graph reads, in their order, and what each of them waits for
