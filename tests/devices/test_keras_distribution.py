@@ -12,17 +12,13 @@ import keras
 import numpy as np
 import pytest
 
-from tests.exactness.later_classes import has
 from tests.exactness.table import classifier, numbers
 from tests.helpers.mirrored import mirrored
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.warn_once import say_once
 from tfdist.keras_repairs.model_checks import keras_distribution
 
-pytestmark = [
-    pytest.mark.usefixtures("repaired"),
-    pytest.mark.skipif(not has("distribution.DataParallel"), reason="it does not work with this Keras on TensorFlow"),
-]
+pytestmark = pytest.mark.usefixtures("repaired")
 
 DeviceMesh, DataParallel = keras.distribution.DeviceMesh, keras.distribution.DataParallel
 

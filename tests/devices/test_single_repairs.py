@@ -18,7 +18,6 @@ from tests.devices.test_coupled_losses import ReducesItself, fitted
 from tests.devices.test_random_seeds import masks
 from tests.devices.test_refusals import REFUSED, compiled
 from tests.exactness.cases import outcome
-from tests.exactness.later_classes import has
 from tests.exactness.table import classifier, numbers
 from tests.helpers.mirrored import mirrored
 from tfdist import keras_repairs
@@ -167,7 +166,7 @@ def test_a_loss_outside_of_the_replicas_is_divided(monkeypatch: pytest.MonkeyPat
         assert float(loss(zeros, ones)) == pytest.approx(1 / 3)
 
 
-@pytest.mark.parametrize("name", ["reduction=None", *["set_distribution"] * has("distribution.DataParallel")])
+@pytest.mark.parametrize("name", ["reduction=None", "set_distribution"])
 def test_models_are_not_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """`TensorFlowTrainer._maybe_symbolic_build` looks at the model first; nothing else would stop it."""
     keras_repairs.install()

@@ -111,7 +111,7 @@ def mean_with_sample_weight_of_zero_on_a_replica(samples: int) -> dict[str, Any]
     return fitted(classifier(), *numbers(samples), {"loss": loss}, sample_weight=weight, shuffle=False)
 
 
-@case("`keras.distribution.DataParallel` over all devices", needs="distribution.DataParallel")
+@case("`keras.distribution.DataParallel` over all devices")
 def data_parallel_of_keras(samples: int) -> dict[str, Any]:
     keras.distribution.set_distribution(keras.distribution.DataParallel())
     return fitted(classifier(), *numbers(samples), {"metrics": ["accuracy"]})

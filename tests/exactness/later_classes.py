@@ -19,7 +19,7 @@ SINCE: Mapping[str, str] = {
 }
 """Class, or call with an option -> the first version that has it."""
 
-WORKS_SINCE: Mapping[str, str] = {"distribution.DataParallel": "3.15", "optimizers.Muon": "3.13"}
+WORKS_SINCE: Mapping[str, str] = {"optimizers.Muon": "3.13"}
 """Class that an earlier version has, and that raises there -> the first version in which it works on TensorFlow."""
 
 
