@@ -115,9 +115,7 @@ class S3Requests:
     def endpoint(self) -> str:
         """Returns where the requests go, without what may be secret."""
         client = getattr(self._system, "_s3", None)
-        asked = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or "the store"
-        # There is no client while it looks for its credentials, which may take as long as a request.
-        found = urllib.parse.urlsplit(str(getattr(getattr(client, "meta", None), "endpoint_url", "") or asked))
+        found = urllib.parse.urlsplit(str(getattr(getattr(client, "meta", None), "endpoint_url", "") or "the store"))
         return found.path if not found.netloc else f"{found.scheme}://{found.netloc.rpartition('@')[2]}"
 
     def _repeated(self, url: str, request: Callable[[], Awaitable[T]]) -> T:

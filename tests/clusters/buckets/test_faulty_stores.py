@@ -76,7 +76,9 @@ def test_a_store_that_never_answers_is_waited_for_no_longer_than_the_bound(
     url = f"s3://{moto.new_bucket()}/run"
     proxy.decide = lambda method, path: Fault(seconds=30)
     begun = time.monotonic()
-    with pytest.raises(NoAnswerError, match="no answer from http://127.0.0.1.*Check AWS_ENDPOINT_URL") as caught:
+    # Where the machine is busy, the bound may end while the client is still made, which has no address yet.
+    said = "no answer from (http://127.0.0.1.*|the store) .*Check AWS_ENDPOINT_URL"
+    with pytest.raises(NoAnswerError, match=said) as caught:
         store.write(f"{url}/a", b"content")
     assert caught.value.errno == errno.ETIMEDOUT
     assert time.monotonic() - begun < 10
