@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import keras
 import numpy as np
@@ -17,6 +18,9 @@ from tests.helpers.mirrored import mirrored
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.warn_once import say_once
 from tfdist.keras_repairs.model_checks import keras_distribution
+from tfdist.keras_repairs.sharded_parameters import model_parallel as model_parallel_module
+from tfdist.runtime.strategy_settings import settings_of
+from tfdist.sharding import Mesh, Sharding
 
 pytestmark = pytest.mark.usefixtures("repaired")
 
@@ -96,3 +100,41 @@ def test_left_alone_on_one_replica(name: str) -> None:
         model.compile("sgd", "sparse_categorical_crossentropy")
         history = model.fit(x.astype("float32"), y, verbose=0)
     assert np.isfinite(history.history["loss"]).all()
+
+
+def mesh_of(shape: tuple[int, ...], names: list[str], devices: list[str] | None = None) -> keras.distribution.LayoutMap:
+    return keras.distribution.LayoutMap(DeviceMesh(shape, names, devices or ["cpu:0", "cpu:1"]))
+
+
+def laid_out(
+    layouts: keras.distribution.LayoutMap, kernel: tuple[str | None, ...] = (None, "model"), **given: Any
+) -> keras.distribution.Distribution:
+    layouts[".*kernel"] = kernel
+    return keras.distribution.ModelParallel(layout_map=layouts, **given)
+
+
+BATCH_AND_MODEL = ["batch", "model"]
+NOT_OF_THE_WORKERS: dict[str, tuple[Callable[[], keras.distribution.Distribution], str]] = {
+    "order": (lambda: laid_out(mesh_of((1, 2), BATCH_AND_MODEL, ["cpu:1", "cpu:0"])), "in the order of.*'cpu:0'"),
+    "model first": (lambda: laid_out(mesh_of((2, 1), ["model", "batch"]), batch_dim_name="batch"), "in this order"),
+    "three axes": (lambda: laid_out(mesh_of((1, 1, 2), ["batch", "x", "model"])), "one axis, or the axis of the batch"),
+    "own shares": (lambda: laid_out(mesh_of((1, 2), BATCH_AND_MODEL), auto_shard_dataset=False), "auto_shard_dataset"),
+    "more axes": (lambda: laid_out(mesh_of((1, 2), BATCH_AND_MODEL), (None, None, "model")), "has 3 axes.*\\(6, 8\\)"),
+    "two axes": (lambda: laid_out(mesh_of((1, 2), BATCH_AND_MODEL), ("batch", "model")), "is not supported.*'model'"),
+}
+
+
+@pytest.mark.parametrize("name", NOT_OF_THE_WORKERS)
+def test_what_workers_cannot_have_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_parallel_module, "worker_count", lambda strategy: strategy.num_replicas_in_sync)
+    monkeypatch.setattr(settings_of(mirrored(2)), "shard", None)
+    make, said = NOT_OF_THE_WORKERS[name]
+    with pytest.raises(UnsupportedError, match=said):
+        fit_under(make())
+
+
+def test_two_ways_to_shard_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_parallel_module, "worker_count", lambda strategy: strategy.num_replicas_in_sync)
+    monkeypatch.setattr(settings_of(mirrored(2)), "shard", Sharding("zero2", Mesh.of(shard=2)))
+    with pytest.raises(UnsupportedError, match="and so does --shard zero2.*Leave --shard out"):
+        fit_under(model_parallel())
