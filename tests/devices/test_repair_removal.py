@@ -32,6 +32,7 @@ SAMPLES = 65
 WORKERS = Path(__file__).parents[1] / "workers"
 
 SUMS = "CollectiveAllReduce"
+DISTRIBUTION = "keras.src.backend.tensorflow.distribution_lib"
 
 IN_OTHER_TESTS = {
     "keras.src.backend.common.global_state.clear_session": "test_a_cleared_session_forgets_the_strategy",
@@ -143,6 +144,10 @@ ON_WORKERS = {
             "tensorflow.python.saved_model.save.save",
         )
     },
+    **{
+        f"{DISTRIBUTION}.{name}": "test_model_parallel.test_numbers_of_one_device"
+        for name in ("list_devices", "get_device_count", "initialize", "distribute_tensor")
+    },
     "Layer.add_weight": "test_sharding.test_numbers_of_one_device",
     "Variable._deferred_initialize": "test_sharding.test_what_is_saved_is_what_one_device_saves",
     "BaseOptimizer.build": "test_sharding.test_what_is_saved_is_what_one_device_saves",
@@ -160,6 +165,8 @@ ON_WORKERS = {
 """What several devices of one process do not show, and the tests of `tests/workers` that do."""
 
 SAME_NUMBERS = {
+    f"{DISTRIBUTION}.num_processes": "Keras before 3.15 asks for it; see test_keras_distribution",
+    f"{DISTRIBUTION}.process_id": "as for num_processes",
     "BaseOptimizer.__init__": "only for optimizers with an `apply` of their own; see test_first_step",
     **{
         f"{kind}.{name}": "only where each replica makes a whole step; see test_first_step"

@@ -15,6 +15,8 @@ keras.config.set_floatx("float64")
 keras.utils.set_random_seed(3)
 if len(devices) > 1:
     keras.distribution.initialize()
+    if hasattr(keras.distribution, "get_device_count"):  # From Keras 3.13 on.
+        assert keras.distribution.get_device_count() == len(devices)
     mesh = keras.distribution.DeviceMesh((groups, len(devices) // groups), ["batch", "model"], devices)
     layout = keras.distribution.LayoutMap(mesh)
     layout[".*dense.*kernel"] = (None, "model")
