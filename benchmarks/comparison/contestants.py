@@ -21,7 +21,7 @@ from benchmarks.workers.loop_spec import LoopSpec
 from tfdist.cluster.discover import discover
 from tfdist.cluster.tf_config import tf_config_json
 from tfdist.launch.worker import environment_defaults
-from tfdist.net.port_lease import PortLease, lease_ports
+from tfdist.net.port_reservation import PortReservation, reserve_ports
 
 KERNELS = {"onednn": "1", "eigen": "0"}
 
@@ -153,8 +153,8 @@ def _apart(
 @contextlib.contextmanager
 def cluster_variables(workers: int) -> Iterator[Callable[[int], dict[str, str | None]]]:
     """The variables of each worker of a TensorFlow cluster on this machine, whose ports are held meanwhile."""
-    with PortLease() as lease:
-        cluster = lease_ports(discover(nproc=workers, environ={}), lease).cluster
+    with PortReservation() as reservation:
+        cluster = reserve_ports(discover(nproc=workers, environ={}), reservation).cluster
         if cluster is None:
             yield lambda index: {"TF_CONFIG": None}
         else:

@@ -28,8 +28,8 @@ from tfdist.net.connector import Connector
 from tfdist.net.dial_outcome import DialStatus
 from tfdist.net.handshake import AnswererSide, CallerSide, Introduction
 from tfdist.net.hello import Hello
+from tfdist.net.hello_listener import HelloListener
 from tfdist.net.line_socket import LineBuffer, LineError, LineSocket, Message
-from tfdist.net.listener import Listener
 from tfdist.net.shared_token import Token
 from tfdist.net.told_list import count_of, difference, have_same_workers
 
@@ -69,7 +69,7 @@ class Listening:
         [port] = free_ports(1)
         self.now = 0.0
         self.token, self.address = token, Address("127.0.0.1", port)
-        self.listener = Listener([port], Introduction(MINE, token), lambda: self.now)
+        self.listener = HelloListener([port], Introduction(MINE, token), lambda: self.now)
         self.listener.open()
 
     def meets(self, hello: Hello) -> bool:

@@ -18,7 +18,7 @@ from tfdist.launch.worker.process_sample import ProcessSample
 from tfdist.launch.worker.worker_handle import Worker
 from tfdist.net.line_socket import Message
 from tfdist.rundir.failure import Failure
-from tfdist.rundir.worker_state import State, WorkerState
+from tfdist.rundir.worker_state_record import State, WorkerState
 
 
 class Clock:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from tfdist.cluster.ports import FIRST_PORT, has_recent_connections, tcp_tables
 from tfdist.errors import PortTakenError
-from tfdist.net.port_lease import PortLease
+from tfdist.net.port_reservation import PortReservation
 
 FIRST, END, BLOCK = FIRST_PORT // 2, FIRST_PORT, 400
 
@@ -23,13 +23,13 @@ FIRST, END, BLOCK = FIRST_PORT // 2, FIRST_PORT, 400
 def free_ports(count: int) -> list[int]:
     """Ports that nobody has now, and that no test gets at the same time; others than the last time."""
     ports = itertools.islice(_block().ports, BLOCK)
-    with PortLease() as hold:
+    with PortReservation() as hold:
         found = list(itertools.islice((port for port in ports if _is_free(port, hold)), count))
     assert len(found) == count, "no free ports"
     return found
 
 
-def _is_free(port: int, hold: PortLease) -> bool:
+def _is_free(port: int, hold: PortReservation) -> bool:
     try:
         hold.take(port)
     except PortTakenError:

@@ -18,7 +18,7 @@ import pytest
 
 from tests.helpers.waiting import until
 from tests.workers.launcher_processes import REPOSITORY, left_behind, marked
-from tfdist.net.port_lease import PortLease
+from tfdist.net.port_reservation import PortReservation
 
 
 class Doctors:
@@ -112,7 +112,7 @@ def test_a_tensorflow_that_hangs_is_a_finding(doctors: Doctors) -> None:
 @pytest.mark.bound(120)
 def test_a_job_that_holds_the_port_is_named_by_its_process(doctors: Doctors, two_ports: tuple[int, int]) -> None:
     workers = ",".join(f"127.0.0.1:{port}" for port in two_ports)
-    with PortLease() as job:
+    with PortReservation() as job:
         job.take(two_ports[0])
         process = doctors.start("--json", "--workers", workers, "--index", "0", "--timeout", "12")
         report = told(process)

@@ -266,7 +266,7 @@ class Assignment(WorkerOptions):
             cluster = Cluster.parse(self.cluster)
             environ["TF_CONFIG"] = tf_config_json(cluster, self.index)
             environ.update(proxy_settings(environ, cluster))
-            # The launcher keeps the port bound while the worker runs (`net.port_lease`).
+            # The launcher keeps the port bound while the worker runs (`net.port_reservation`).
             environ["TF_GRPC_REUSE_PORT"] = "true"
         environ["PYTHONUNBUFFERED"] = "1"
         if self.num_workers > 1 and self.index != self.debug_worker:

@@ -38,7 +38,7 @@ from tfdist.launch.worker.config_handover import handed_over
 from tfdist.launch.worker.core_binding import CoreBinding
 from tfdist.launch.worker.generated_code_dir import generated_code_dir
 from tfdist.launch.worker.orphans import Orphans
-from tfdist.net.port_lease import PortLease, lease_ports
+from tfdist.net.port_reservation import PortReservation, reserve_ports
 from tfdist.rundir.bounded_disk import BoundedDisk
 from tfdist.rundir.completion import completion_text
 from tfdist.rundir.layout import RunDir
@@ -130,11 +130,11 @@ def _run_with_ports(
     with (
         contextlib.nullcontext(outer) if outer is not None else Signals() as signals,
         handed_over(spec.config, spec.document) as config_fd,
-        PortLease() as ports,
+        PortReservation() as ports,
         RunLock() as runs,
     ):
         try:
-            membership = lease_ports(membership, ports)
+            membership = reserve_ports(membership, ports)
             lifecycle.enter(JobPhase.FORMING)
             with formed_job(spec, membership, runs, signals) as formed:
                 if formed.location.completed:

@@ -16,7 +16,7 @@ from tfdist.doctor import examination, local_checks
 from tfdist.doctor.machine.kernel_speeds import UnknownSpeeds
 from tfdist.doctor.machine.nvidia_smi import NvidiaDriver
 from tfdist.doctor.machine.tensorflow_facts import BrokenTensorFlow, ProbeRequest, TensorFlowFacts
-from tfdist.net.port_lease import PortLease
+from tfdist.net.port_reservation import PortReservation
 
 FACTS = TensorFlowFacts(
     tensorflow="2.21.0",
@@ -135,7 +135,7 @@ def test_a_port_in_use_is_2_and_an_absent_host_is_3(asked: list[ProbeRequest]) -
     absent = run(workers)
     assert absent.exit_code == 3
     assert f"127.0.0.1:{second}  FAIL" in absent.stdout
-    with PortLease() as job:
+    with PortReservation() as job:
         job.take(first)
         taken = run(workers)
     assert taken.exit_code == 2

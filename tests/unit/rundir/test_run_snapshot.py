@@ -14,7 +14,7 @@ import pytest
 from tfdist.errors import RunDirError
 from tfdist.rundir import RunDir, State, WorkerState, create_run_dir
 from tfdist.rundir.failure import Failure
-from tfdist.rundir.job_state import JobState
+from tfdist.rundir.job_state_record import JobState
 from tfdist.rundir.ledger_lines import AttemptPhase, LedgerEvent, append_entry
 from tfdist.rundir.run_snapshot import read_run
 

@@ -14,7 +14,7 @@ from tfdist.doctor.mesh.mesh import Mesh
 from tfdist.doctor.mesh.pair import LEFT_ALONE, Pair
 from tfdist.errors import PortTakenError
 from tfdist.net.connection_attempts import Resolver, look_up
-from tfdist.net.port_lease import PortLease
+from tfdist.net.port_reservation import PortReservation
 from tfdist.net.shared_token import VARIABLE
 from tfdist.net.told_list import in_words
 
@@ -47,11 +47,11 @@ def check_connections(
     cluster = membership.cluster
     if cluster is None:
         return Connections((ok("connections", "one worker has none"),))
-    with PortLease() as lease:
+    with PortReservation() as reservation:
         taken: dict[int, str] = {}
         for index in membership.local:
             try:
-                lease.take(cluster.workers[index].port)
+                reservation.take(cluster.workers[index].port)
             except PortTakenError as error:
                 taken[index] = str(error)
         ports = [_port(index, cluster.workers[index].port, taken.get(index)) for index in membership.local]

@@ -20,8 +20,8 @@ from tfdist.doctor.mesh.pair import Pair, judge, occupied, unreached
 from tfdist.net.bounded_wait import wait_for
 from tfdist.net.connection_attempts import Resolver, look_up
 from tfdist.net.dial_outcome import DialStatus
+from tfdist.net.hello_listener import HelloListener
 from tfdist.net.line_socket import LineError, LineSocket
-from tfdist.net.listener import Listener
 
 SETTLE_SECONDS = 5.0
 """Seconds that a host may stay out of reach after its own doctor has called here."""
@@ -125,7 +125,7 @@ class Mesh:
         self._said = ""
         introduction = doctor_introduction(hello)
         ports = [cluster.workers[index].port for index in hello.local if index not in hello.taken]
-        self._listener = Listener(ports, introduction, clocks.steady)
+        self._listener = HelloListener(ports, introduction, clocks.steady)
         self._callers: dict[LineSocket, DoctorHello] = {}
         self._links = {
             index: DoctorLink(index, cluster.workers[index], introduction, clocks, resolver)

@@ -34,7 +34,7 @@ from tfdist.launch.worker.worker_handle import Worker, process_facts
 from tfdist.net.bounded_wait import Source
 from tfdist.net.line_socket import Message
 from tfdist.rundir.failure import Failure
-from tfdist.rundir.worker_state import State, WorkerState
+from tfdist.rundir.worker_state_record import State, WorkerState
 
 CHIEF = 0
 _TICK_SECONDS = 0.2

@@ -17,7 +17,7 @@ from tfdist.launch.worker.orphans import Orphans
 from tfdist.launch.worker.worker_handle import Worker
 from tfdist.net.bounded_wait import Source, wait_for
 from tfdist.rundir.failure import Failure
-from tfdist.rundir.worker_state import WorkerState
+from tfdist.rundir.worker_state_record import WorkerState
 
 StartWorker = Callable[[Assignment], Worker]
 DiagnoseExit = Callable[[Worker, int], Failure | None]

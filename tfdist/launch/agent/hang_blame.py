@@ -14,7 +14,7 @@ from tfdist.launch.peers.messages import WorkerStacks
 from tfdist.launch.worker.process_sample import SILENT, STOPPED
 from tfdist.launch.worker.worker_handle import Worker, process_facts
 from tfdist.rundir.failure import Failure
-from tfdist.rundir.worker_state import State, WorkerState
+from tfdist.rundir.worker_state_record import State, WorkerState
 
 _MAX_CHARACTERS = 2_000_000
 """Of the stacks of all workers to blame: they go to the other launchers in one message."""

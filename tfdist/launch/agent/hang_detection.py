@@ -23,7 +23,7 @@ from tfdist.launch.peers.messages import Beat, DumpStacks, Event, WorkerStacks
 from tfdist.launch.worker.process_sample import NATIVE, STOPPED, ProcessSample, why_silent
 from tfdist.launch.worker.worker_handle import Worker
 from tfdist.rundir.failure import Failure
-from tfdist.rundir.worker_state import State, WorkerState
+from tfdist.rundir.worker_state_record import State, WorkerState
 
 ANSWER_SECONDS = 4.0
 """Seconds for the workers to send their stacks; after half of it the silent ones get a signal to dump them."""

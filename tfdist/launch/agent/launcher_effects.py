@@ -38,7 +38,7 @@ from tfdist.launch.worker.worker_process import WorkerProcess
 from tfdist.rundir.bounded_disk import BoundedDisk
 from tfdist.rundir.failure import Failure
 from tfdist.rundir.regular_files import open_to_append
-from tfdist.rundir.worker_state import State, WorkerState
+from tfdist.rundir.worker_state_record import State, WorkerState
 
 
 class LauncherEffects:

@@ -16,8 +16,8 @@ from tfdist.launch.rendezvous.hello_agreement import disagreement
 from tfdist.net.bounded_wait import wait_for
 from tfdist.net.handshake import Introduction
 from tfdist.net.hello import Hello
+from tfdist.net.hello_listener import Caller, HelloListener
 from tfdist.net.line_socket import LineError, LineSocket, Message
-from tfdist.net.listener import Caller, Listener
 from tfdist.net.shared_token import Token
 
 BEAT_SECONDS = 5.0
@@ -87,7 +87,7 @@ class Gathering:
         self._clock = clock
         self._is_out = is_out
         port = membership.cluster.workers[CHIEF].port
-        self._listener = Listener([port], Introduction(self._hello, token), clock)
+        self._listener = HelloListener([port], Introduction(self._hello, token), clock)
         self._candidates: list[Candidate] = []
         self._rivals: list[Candidate] = []
         self.members: tuple[Candidate, ...] = ()

@@ -37,7 +37,7 @@ from tfdist.launch.run_dir.run_records import change_phase
 from tfdist.launch.run_result import RunResult
 from tfdist.launch.signals import LauncherStopped, Signals, describe_signal
 from tfdist.net.bounded_wait import wait_for
-from tfdist.net.port_lease import PortLease
+from tfdist.net.port_reservation import PortReservation
 from tfdist.rundir.bounded_disk import BoundedDisk
 from tfdist.rundir.failure import Failure
 from tfdist.rundir.layout import RunDir
@@ -78,7 +78,7 @@ class ElasticLeader:
 
     def run(self) -> int:
         code, why = FormingError.exit_code, "the chief's launcher has ended"
-        with PortLease() as ports, contextlib.closing(self._gathering) as gathering:
+        with PortReservation() as ports, contextlib.closing(self._gathering) as gathering:
             assert self._candidates.cluster is not None, "an elastic job has a list"
             ports.take(self._candidates.cluster.workers[CHIEF].port)
             # One that knocks, and one while a generation runs.
@@ -288,8 +288,8 @@ def _free_port(candidates: Membership) -> int:
         PortTakenError: There is none.
     """
     for port in chief_ports(candidates):
-        with contextlib.suppress(PortTakenError), PortLease() as lease:
-            lease.take(port)
+        with contextlib.suppress(PortTakenError), PortReservation() as reservation:
+            reservation.take(port)
             return port
     ports = chief_ports(candidates)
     raise PortTakenError(

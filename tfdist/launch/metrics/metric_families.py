@@ -9,7 +9,7 @@ from typing import Literal
 from tfdist.launch.job_phases import JobPhase
 from tfdist.launch.metrics.run_metrics import RunFacts
 from tfdist.rundir.ledger_lines import TimeKind
-from tfdist.rundir.worker_state import State, WorkerState
+from tfdist.rundir.worker_state_record import State, WorkerState
 
 WRITTEN_KINDS = tuple(kind.value for kind in TimeKind if kind not in (TimeKind.RESTART, TimeKind.REPLAY))
 """The kinds of time that the chief writes into its ledger."""

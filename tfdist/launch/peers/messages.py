@@ -10,7 +10,7 @@ from typing import Any
 from tfdist.errors import RunDirError
 from tfdist.net.line_socket import LineError, Message
 from tfdist.rundir.failure import Failure
-from tfdist.rundir.worker_state import WorkerState
+from tfdist.rundir.worker_state_record import WorkerState
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tfdist.errors import RunDirError
 from tfdist.rundir.layout import RunDir
-from tfdist.rundir.worker_state import WorkerState
+from tfdist.rundir.worker_state_record import WorkerState
 
 
 class RemoteStates:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfdist.launch.progress.run_progress import RunProgress
-from tfdist.rundir.worker_state import State
+from tfdist.rundir.worker_state_record import State
 from tfdist.text import format_bytes, format_countdown, printable
 
 MUCH = 0.05

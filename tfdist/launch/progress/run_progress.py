@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tfdist.rundir.json_record import JsonRecord, is_finite
-from tfdist.rundir.worker_state import State
+from tfdist.rundir.worker_state_record import State
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from tfdist.net.connector import Connector
 from tfdist.net.dial_outcome import DialOutcome
 from tfdist.net.handshake import Introduction
 from tfdist.net.hello import Hello
+from tfdist.net.hello_listener import HelloListener
 from tfdist.net.line_socket import LineSocket
-from tfdist.net.listener import Listener
 from tfdist.net.shared_token import Token
 
 
@@ -53,7 +53,7 @@ class PeerDiscovery:
         self.overview: Overview | None = None
         introduction = Introduction(self.hello, token)
         ports = [cluster.workers[index].port for index in membership.local]
-        self._listener = Listener(ports, introduction, clock, keeps=self.leads)
+        self._listener = HelloListener(ports, introduction, clock, keeps=self.leads)
         self.connectors = {
             index: Connector(index, cluster.workers[index], introduction, link=index == CHIEF, clock=clock)
             for index in whom_to_dial(membership)

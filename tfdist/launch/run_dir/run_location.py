@@ -32,7 +32,7 @@ from tfdist.rundir.ledger_lines import (
 )
 from tfdist.rundir.regular_files import read_json
 from tfdist.rundir.run_dir_creation import Resume, create_run_dir, join_run_dir, next_attempt
-from tfdist.rundir.worker_state import State, WorkerState
+from tfdist.rundir.worker_state_record import State, WorkerState
 
 _SEEDS = 2**31
 _END_OF_SEEDS = 2**63

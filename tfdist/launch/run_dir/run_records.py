@@ -15,12 +15,12 @@ from tfdist.launch.job_phases import JobPhase
 from tfdist.launch.run_dir.run_location import RunLocation
 from tfdist.rundir.atomic_files import write_json
 from tfdist.rundir.failure import Failure
-from tfdist.rundir.job_state import JobState
+from tfdist.rundir.job_state_record import JobState
 from tfdist.rundir.layout import RunDir
 from tfdist.rundir.process_presence import start_ticks
 from tfdist.rundir.regular_files import read_json
 from tfdist.rundir.temp_names import remove_abandoned
-from tfdist.rundir.worker_state import State, WorkerState
+from tfdist.rundir.worker_state_record import State, WorkerState
 
 
 def write_state(

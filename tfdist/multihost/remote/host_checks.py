@@ -16,7 +16,7 @@ from tfdist.cluster.ports import candidate_ports
 from tfdist.errors import ClusterError, PortTakenError, RunDirError, TfdistError, UsageError
 from tfdist.launch.requeues.run_starts import read_starts
 from tfdist.multihost.launching.protocol import HostFacts, HostSpec
-from tfdist.net.port_lease import PortLease
+from tfdist.net.port_reservation import PortReservation
 from tfdist.rundir.layout import RunDir
 from tfdist.versions import VERSION
 
@@ -82,7 +82,7 @@ def check_slots(spec: HostSpec, gpus: int) -> None:
         )
 
 
-def take_ports(count: int, lease: PortLease) -> tuple[int, ...]:
+def take_ports(count: int, reservation: PortReservation) -> tuple[int, ...]:
     """Takes free ports of those that tfdist chooses from.
 
     Raises:
@@ -93,19 +93,19 @@ def take_ports(count: int, lease: PortLease) -> tuple[int, ...]:
         if len(ports) == count:
             return tuple(ports)
         with contextlib.suppress(PortTakenError):
-            lease.take(port)
+            reservation.take(port)
             ports.append(port)
     raise ClusterError(f"has {len(ports)} free port(s) from 20000 to 31999. Expected {count}. End other jobs there")
 
 
-def take_again(ports: tuple[int, ...], lease: PortLease) -> tuple[int, ...]:
+def take_again(ports: tuple[int, ...], reservation: PortReservation) -> tuple[int, ...]:
     """Takes the ports that the workers of this host have had before.
 
     Raises:
         PortTakenError: Something has one of them: what ran there before may not have ended yet.
     """
     for port in ports:
-        lease.take(port)
+        reservation.take(port)
     return ports
 
 
@@ -130,12 +130,12 @@ def reachable_address(reached: str | None, own: tuple[str, ...]) -> str | None:
     return reached
 
 
-def find_facts(spec: HostSpec, lease: PortLease, reached: str | None) -> HostFacts:
+def find_facts(spec: HostSpec, reservation: PortReservation, reached: str | None) -> HostFacts:
     """Checks all of it.
 
     Args:
         spec: What is to run here.
-        lease: Holds the ports.
+        reservation: Holds the ports.
         reached: Where ssh reached this host.
 
     Raises:
@@ -146,7 +146,7 @@ def find_facts(spec: HostSpec, lease: PortLease, reached: str | None) -> HostFac
     check_target(spec)
     gpus = gpu_count()
     check_slots(spec, gpus)
-    ports = take_ports(spec.workers, lease) if spec.ports is None else take_again(spec.ports, lease)
+    ports = take_ports(spec.workers, reservation) if spec.ports is None else take_again(spec.ports, reservation)
     address = reachable_address(reached, own_addresses())
     done = steps_done(spec.run_dir)
     return HostFacts(socket.gethostname(), _boot_id(), address, ports, gpus, sys.executable, done)

@@ -27,7 +27,7 @@ from tfdist.multihost.remote.control_input import ControlInput
 from tfdist.multihost.remote.host_checks import find_facts, refusal
 from tfdist.multihost.remote.remote_child import RemoteChild
 from tfdist.net.bounded_wait import wait_for
-from tfdist.net.port_lease import PortLease
+from tfdist.net.port_reservation import PortReservation
 from tfdist.rundir.layout import RunDir
 from tfdist.rundir.regular_files import open_regular, read_json
 
@@ -54,7 +54,7 @@ class RemoteEnd:
 
     def run(self) -> int:
         """Sees the launch to its end; returns the exit code of `tfdist train`."""
-        with PortLease() as ports:
+        with PortReservation() as ports:
             spec = self._read_spec()
             if spec is None:
                 return _LOST

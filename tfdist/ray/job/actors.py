@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, cast
 from tfdist.cluster.ports import candidate_ports
 from tfdist.errors import PortTakenError, UsageError
 from tfdist.launch.environment import variables_added
-from tfdist.net.port_lease import PortLease
+from tfdist.net.port_reservation import PortReservation
 from tfdist.ray.job.driving import answers
 from tfdist.ray.job.layout import NodeWorkers
 from tfdist.ray.job.placement import Demand
@@ -46,7 +46,7 @@ class NodeActor:
     """Runs one launcher; its methods are called by several threads."""
 
     def __init__(self) -> None:
-        self._lease = PortLease()
+        self._lease = PortReservation()
         self._process: subprocess.Popen[bytes] | None = None
         self._output: queue.Queue[tuple[int, bytes] | None] = queue.Queue(_WAITING_BLOCKS)
         self._open = 2

@@ -22,14 +22,14 @@ from tfdist.launch.environment import Assignment, choose_kernels_here, enter_env
 from tfdist.launch.run_dir.run_location import create_run_location
 from tfdist.launch.worker.kernel_choice import Kernels
 from tfdist.launch.worker_options import WorkerOptions
-from tfdist.net.port_lease import PortLease
+from tfdist.net.port_reservation import PortReservation
 from tfdist.rundir import State
 from tfdist.versions import VERSION
 
 RUN_FOLDER = "tfdist"
 """The run directory, in the folder of Ray's experiment."""
 
-_lease = PortLease()
+_lease = PortReservation()
 """The port of this process, which TensorFlow's server shares as long as the process lives."""
 
 

@@ -13,7 +13,7 @@ from tfdist.launch.run_dir.epoch_metrics import EpochMetrics
 from tfdist.rundir.failure import Failure
 from tfdist.rundir.process_presence import Presence
 from tfdist.rundir.run_snapshot import Snapshot
-from tfdist.rundir.worker_state import State, WorkerState
+from tfdist.rundir.worker_state_record import State, WorkerState
 from tfdist.text import format_duration
 
 SILENT_SECONDS = 60.0

@@ -24,7 +24,7 @@ from tfdist.doctor.mesh.mesh import Mesh
 from tfdist.doctor.mesh.pair import Pair
 from tfdist.errors import PortTakenError
 from tfdist.net.connection_attempts import look_up
-from tfdist.net.port_lease import PortLease
+from tfdist.net.port_reservation import PortReservation
 
 CLOCKS = Clocks(time.monotonic, time.time)
 QUICK = Clocks(lambda: 5 * time.monotonic(), time.time)
@@ -87,7 +87,7 @@ def test_the_ports_are_free_afterwards(hosts: Hosts) -> None:
     cluster = on_loopback(2)
     found = [hosts.check(cluster, index) for index in range(2)]
     assert all(future.result() for future in found)
-    with PortLease() as hold:
+    with PortReservation() as hold:
         for address in cluster.workers:
             hold.take(address.port)
 
@@ -137,7 +137,7 @@ def test_a_doctor_with_another_list_is_named_on_both_sides(hosts: Hosts) -> None
 
 def test_a_port_in_use_is_reported_by_both_and_left_alone(hosts: Hosts) -> None:
     cluster = on_loopback(2)
-    with PortLease() as job, socket.socket() as listener:
+    with PortReservation() as job, socket.socket() as listener:
         job.take(cluster.workers[1].port)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         listener.bind(("127.0.0.1", cluster.workers[1].port))

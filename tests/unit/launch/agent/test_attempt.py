@@ -16,7 +16,7 @@ from tfdist.launch.environment import Assignment
 from tfdist.launch.peers.messages import AttemptEnded, Stop
 from tfdist.launch.run_result import RunResult
 from tfdist.launch.worker.worker_handle import Worker
-from tfdist.rundir.worker_state import State
+from tfdist.rundir.worker_state_record import State
 
 
 def test_the_progress_that_the_chief_tells_is_passed_on() -> None:

@@ -16,7 +16,7 @@ from tfdist.launch.peers.messages import AttemptEnded
 from tfdist.launch.run_result import RunResult
 from tfdist.launch.worker.process_sample import STOPPED
 from tfdist.rundir.failure import Failure
-from tfdist.rundir.worker_state import State
+from tfdist.rundir.worker_state_record import State
 
 
 def test_the_worker_that_holds_the_others_up_is_named() -> None:

@@ -7,7 +7,7 @@ from tfdist.launch.agent.hang_blame import explain_hang, laggards
 from tfdist.launch.peers.first_failure import is_consequence
 from tfdist.launch.peers.messages import WorkerStacks
 from tfdist.launch.worker.process_sample import SILENT, STOPPED
-from tfdist.rundir.worker_state import State, WorkerState
+from tfdist.rundir.worker_state_record import State, WorkerState
 
 
 @pytest.mark.parametrize(

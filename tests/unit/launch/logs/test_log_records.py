@@ -22,7 +22,7 @@ from tfdist.launch.run_dir.failure_report import failure_fields
 from tfdist.launch.run_result import RunResult
 from tfdist.launch.worker_options import WorkerOptions
 from tfdist.rundir.failure import Failure
-from tfdist.rundir.worker_state import State
+from tfdist.rundir.worker_state_record import State
 
 KNOWN = {"time": "2026-01-31T12:00:00.250Z", "run": "digits", "host": "h"}
 

@@ -10,7 +10,7 @@ from typing import Any
 from tfdist.launch.job_phases import JobPhase
 from tfdist.launch.metrics.metric_families import WRITTEN_KINDS, families
 from tfdist.launch.metrics.run_metrics import RunFacts
-from tfdist.rundir.worker_state import State, WorkerState
+from tfdist.rundir.worker_state_record import State, WorkerState
 
 DOCS = Path(__file__).parents[4] / "docs"
 NAMED = re.compile(r"\btfdist_[a-z_]+")

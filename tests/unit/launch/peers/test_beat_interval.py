@@ -10,7 +10,7 @@ from tests.helpers.launch_fakes import Clock, FakeCoordinator, state
 from tfdist.launch.agent.hang_detection import HangDetector
 from tfdist.launch.peers.beat_interval import beat_seconds, gather_seconds, observe_seconds, straggler_seconds
 from tfdist.launch.peers.messages import Beat
-from tfdist.rundir.worker_state import State
+from tfdist.rundir.worker_state_record import State
 
 
 @pytest.mark.parametrize(("workers", "seconds"), [(2, 0.0), (50, 0.0), (100, 2.0), (1000, 20.0), (10_000, 20.0)])

@@ -18,7 +18,7 @@ from tfdist.launch.rendezvous.join_barrier import FormedCluster
 from tfdist.launch.signals import Signals
 from tfdist.net.bounded_wait import wait_for
 from tfdist.net.hello import Hello
-from tfdist.net.port_lease import PortLease, lease_ports
+from tfdist.net.port_reservation import PortReservation, reserve_ports
 from tfdist.net.shared_token import Token
 
 GO = {"run_dir": "runs/x", "seed": 7}
@@ -38,8 +38,8 @@ class Launchers:
     """
 
     def __init__(self, size: int, stack: contextlib.ExitStack) -> None:
-        hold = stack.enter_context(PortLease())
-        held = lease_ports(discover(None, None, size, {}), hold)
+        hold = stack.enter_context(PortReservation())
+        held = reserve_ports(discover(None, None, size, {}), hold)
         assert held.cluster is not None
         self.cluster = held.cluster
         self.stack = stack

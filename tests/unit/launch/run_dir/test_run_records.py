@@ -10,7 +10,7 @@ from tfdist.launch.agent.failure_diagnosis import from_signal
 from tfdist.launch.run_dir.run_location import RunLocation
 from tfdist.launch.run_dir.run_records import close_state, read_failures, write_failure
 from tfdist.rundir.layout import RunDir
-from tfdist.rundir.worker_state import State, WorkerState
+from tfdist.rundir.worker_state_record import State, WorkerState
 
 
 @pytest.mark.parametrize("last", [State.FAILED, State.STOPPED])

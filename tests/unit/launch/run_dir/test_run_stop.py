@@ -18,7 +18,7 @@ from tfdist.errors import RunDirError, UsageError
 from tfdist.launch.run_dir import run_stop
 from tfdist.launch.run_dir.run_stop import StopMeans, stop_run
 from tfdist.rundir import RunDir, create_run_dir
-from tfdist.rundir.job_state import JobState
+from tfdist.rundir.job_state_record import JobState
 from tfdist.rundir.process_presence import start_ticks
 
 _OBEYS = "import signal, sys; print(flush=True); signal.sigwait([signal.SIGUSR1])"

@@ -17,7 +17,7 @@ from tfdist.multihost.remote.host_checks import (
     reachable_address,
     take_ports,
 )
-from tfdist.net.port_lease import PortLease
+from tfdist.net.port_reservation import PortReservation
 from tfdist.versions import VERSION
 
 
@@ -29,11 +29,11 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HostSpec:
 
 
 def test_a_host_that_can(spec: HostSpec) -> None:
-    with PortLease() as lease:
+    with PortReservation() as lease:
         facts = find_facts(dataclasses.replace(spec, workers=3), lease, "127.0.0.1")
         assert len(set(facts.ports)) == 3 and all(20_000 <= port < 32_000 for port in facts.ports)
         # They are held until the launcher takes them.
-        with PortLease() as other:
+        with PortReservation() as other:
             assert not set(take_ports(3, other)) & set(facts.ports)
     assert facts.address is None
 

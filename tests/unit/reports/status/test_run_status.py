@@ -7,7 +7,7 @@ import pytest
 from tests.unit.reports.status.moments import FAILURE, NOW, status, worker
 from tfdist.reports.status.run_status import SILENT_SECONDS, RunCondition
 from tfdist.rundir import State
-from tfdist.rundir.job_state import JobState
+from tfdist.rundir.job_state_record import JobState
 from tfdist.rundir.process_presence import Presence
 
 GONE, ELSEWHERE, ALIVE, STOPPED = Presence.GONE, Presence.ELSEWHERE, Presence.ALIVE, Presence.STOPPED

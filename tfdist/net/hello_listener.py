@@ -1,4 +1,4 @@
-"""Listener: accepts connections on this process's worker ports and exchanges introductions; never blocks."""
+"""HelloListener: accepts connections on this process's worker ports and exchanges introductions; never blocks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Generic
 from tfdist.errors import PortTakenError
 from tfdist.net.handshake import ONE_TOKEN, AnswererSide, HelloT, Introduction, Met, Reply
 from tfdist.net.line_socket import MAX_HELLO_BYTES, LineError, LineSocket
-from tfdist.net.port_lease import bind_reusable
+from tfdist.net.port_reservation import bind_reusable
 from tfdist.net.ready_set import ReadySet
 
 MAX_STRANGERS = 256
@@ -43,7 +43,7 @@ class _Stranger(Generic[HelloT]):
         return self.line.fileno()
 
 
-class Listener(Generic[HelloT]):
+class HelloListener(Generic[HelloT]):
     """Listens on worker ports and introduces itself to whoever does; strangers cost it little and learn nothing.
 
     Args:

@@ -1,4 +1,4 @@
-"""Lease of this machine's worker ports, from before the cluster forms until the workers are gone.
+"""Reservation of this machine's worker ports, from before the cluster forms until the workers are gone.
 
 Two things hold a port. An abstract unix socket, which the kernel gives to one process and frees at its death, keeps
 out a second tfdist job. A bound TCP socket that does not listen keeps out everybody else: with SO_REUSEPORT, and with
@@ -52,13 +52,13 @@ def bind_reusable(port: int) -> socket.socket:
     return bound
 
 
-class PortLease:
+class PortReservation:
     """Ports that this process holds; a context manager that frees them."""
 
     def __init__(self) -> None:
         self._sockets = contextlib.ExitStack()
 
-    def __enter__(self) -> PortLease:
+    def __enter__(self) -> PortReservation:
         return self
 
     def __exit__(
@@ -85,7 +85,7 @@ class PortLease:
             self._sockets.push(taken.pop_all())
 
 
-def lease_ports(membership: Membership, lease: PortLease) -> Membership:
+def reserve_ports(membership: Membership, reservation: PortReservation) -> Membership:
     """Takes the ports of the workers that are started here.
 
     Returns:
@@ -99,19 +99,19 @@ def lease_ports(membership: Membership, lease: PortLease) -> Membership:
         return membership
     if not membership.ports_chosen:
         for index in membership.local:
-            lease.take(cluster.workers[index].port)
+            reservation.take(cluster.workers[index].port)
         return membership
-    return replace(membership, cluster=_take_any(cluster, lease))
+    return replace(membership, cluster=_take_any(cluster, reservation))
 
 
-def _take_any(cluster: Cluster, lease: PortLease) -> Cluster:
+def _take_any(cluster: Cluster, reservation: PortReservation) -> Cluster:
     wanted = [address.port for address in cluster.workers]
     taken: list[int] = []
     for port in _unique([*wanted, *candidate_ports(random.randrange(1 << 30))]):
         if len(taken) == len(wanted):
             break
         with contextlib.suppress(PortTakenError):
-            lease.take(port)
+            reservation.take(port)
             taken.append(port)
     if len(taken) < len(wanted):
         raise PortTakenError(

@@ -17,8 +17,8 @@ from tfdist.cluster import Cluster
 from tfdist.errors import PortTakenError
 from tfdist.net.handshake import CallerSide, Introduction
 from tfdist.net.hello import Hello
+from tfdist.net.hello_listener import MAX_STRANGERS, Caller, HelloListener
 from tfdist.net.line_socket import LineError, LineSocket
-from tfdist.net.listener import MAX_STRANGERS, Caller, Listener
 from tfdist.net.shared_token import Seal, Token
 
 CLUSTER = Cluster.parse("a:20000,b:20000")
@@ -33,7 +33,7 @@ class Listening:
         [self._port] = free_ports(1)
         self._stack = stack
         self.now = 0.0
-        self.listener = Listener([self._port], introduction, lambda: self.now, **options)
+        self.listener = HelloListener([self._port], introduction, lambda: self.now, **options)
         self.listener.open()
         stack.callback(self.listener.close)
 
@@ -121,7 +121,7 @@ def test_a_port_that_cannot_be_listened_on_is_an_error(listening: Callable[..., 
         socket.create_server(("127.0.0.1", port)),
         pytest.raises(PortTakenError, match="This launcher cannot listen on its workers' ports"),
     ):
-        Listener([port], Introduction(MINE), lambda: 0.0).open()
+        HelloListener([port], Introduction(MINE), lambda: 0.0).open()
 
 
 def test_what_was_heard_of_a_call_cannot_be_said_again(listening: Callable[..., Listening]) -> None:
