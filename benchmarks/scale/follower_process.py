@@ -23,7 +23,7 @@ from benchmarks.scale.stepping_worker import BEAT_SECONDS, state_of
 from tfdist.cluster.cluster_spec import Cluster
 from tfdist.cluster.membership import Membership
 from tfdist.launch.agent.dependencies import Dependencies
-from tfdist.launch.agent.failure_diagnosis import from_signal
+from tfdist.launch.agent.exit_diagnosis import from_signal
 from tfdist.launch.agent.worker_group import WorkerGroup
 from tfdist.launch.environment import Assignment
 from tfdist.launch.job_phases import JobLifecycle, JobPhase

@@ -18,7 +18,7 @@ from tests.helpers.launch_fakes import beat, state
 from tests.helpers.scripted_attempt import run_attempt
 from tests.helpers.waiting import until
 from tfdist.errors import FormingError, RunDirError
-from tfdist.launch.agent.failure_diagnosis import from_signal
+from tfdist.launch.agent.exit_diagnosis import from_signal
 from tfdist.launch.peers.messages import (
     AttemptEnded,
     BatchesBegun,

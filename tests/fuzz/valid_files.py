@@ -18,7 +18,7 @@ import numpy as np
 from tests.helpers.ledger_lines import killed_once
 from tests.helpers.made_checkpoints import run_with
 from tfdist.data.random_access.crc32c import masked_crc32c
-from tfdist.launch.agent.failure_diagnosis import from_signal
+from tfdist.launch.agent.exit_diagnosis import from_signal
 from tfdist.rundir import RunDir, State, WorkerState, ledger_lines
 from tfdist.rundir.job_state_record import JobState
 

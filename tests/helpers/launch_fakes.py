@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from tfdist.launch.agent.dependencies import Dependencies
-from tfdist.launch.agent.failure_diagnosis import from_error, from_signal
+from tfdist.launch.agent.exit_diagnosis import from_error, from_signal
 from tfdist.launch.environment import Assignment
-from tfdist.launch.peers.first_failure import first_to_last
 from tfdist.launch.peers.messages import Event
+from tfdist.launch.peers.root_cause import root_cause_first
 from tfdist.launch.signals import Signals
 from tfdist.launch.worker.process_sample import ProcessSample
 from tfdist.launch.worker.worker_handle import Worker
@@ -152,7 +152,7 @@ class FakeCoordinator:
         self.told.append(event)
 
     def settle(self, failures: Sequence[Failure], timeout: float) -> tuple[Failure, ...]:
-        return first_to_last(failures)
+        return root_cause_first(failures)
 
     def keep(self, events: Sequence[Event]) -> None:
         self.script[:0] = [(self.clock.now, event) for event in events]

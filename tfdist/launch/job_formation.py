@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdist.cluster.membership import Membership
 from tfdist.errors import TfdistError
-from tfdist.launch.agent.failure_diagnosis import from_start
+from tfdist.launch.agent.exit_diagnosis import from_start
 from tfdist.launch.environment import read_token
 from tfdist.launch.job_spec import JobSpec
 from tfdist.launch.job_terms import JobTerms

@@ -1,4 +1,4 @@
-"""HelloListener: accepts connections on this process's worker ports and exchanges introductions; never blocks."""
+"""Hello listener: accepts connections on this process's worker ports and exchanges introductions; never blocks."""
 
 from __future__ import annotations
 

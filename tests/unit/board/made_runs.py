@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 
 from tests.helpers.ledger_lines import killed_once
-from tfdist.launch.agent.failure_diagnosis import from_signal
+from tfdist.launch.agent.exit_diagnosis import from_signal
 from tfdist.launch.run_dir.run_records import write_failure
 from tfdist.rundir import RunDir, State, WorkerState, create_run_dir, ledger_lines
 from tfdist.rundir.failure import Failure

@@ -17,7 +17,7 @@ from tfdist.board.list_answers import PAGE, compare_answer, list_answer
 from tfdist.board.run_answers import log_answer, run_answer
 from tfdist.cli.main import main
 from tfdist.errors import RunDirError
-from tfdist.launch.agent.failure_diagnosis import from_signal
+from tfdist.launch.agent.exit_diagnosis import from_signal
 from tfdist.launch.run_dir.run_records import write_failure
 from tfdist.rundir import RunDir, State, WorkerState
 

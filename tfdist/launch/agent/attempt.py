@@ -10,13 +10,12 @@ from dataclasses import replace
 from tfdist.errors import TfdistError
 from tfdist.launch.agent.coordinated_stop import CoordinatedStop
 from tfdist.launch.agent.dependencies import Dependencies
-from tfdist.launch.agent.exit_policy import ExitAction, ExitDecision, WorkerExit, decide_exit
-from tfdist.launch.agent.failure_diagnosis import from_exit, from_start
+from tfdist.launch.agent.exit_diagnosis import from_exit, from_start
+from tfdist.launch.agent.group_exit_policy import ExitAction, ExitDecision, WorkerExit, decide_exit
 from tfdist.launch.agent.hang_detection import HangDetector
 from tfdist.launch.agent.process_termination import SETTLE_SECONDS, end_all, kill_all, wait_until_left
 from tfdist.launch.environment import Assignment
 from tfdist.launch.peers.beat_interval import gather_seconds, observe_seconds
-from tfdist.launch.peers.first_failure import first_to_last, is_consequence
 from tfdist.launch.peers.messages import (
     AttemptEnded,
     Beat,
@@ -28,6 +27,7 @@ from tfdist.launch.peers.messages import (
     WorkerDone,
     outlives_attempt,
 )
+from tfdist.launch.peers.root_cause import is_consequence, root_cause_first
 from tfdist.launch.run_result import RunResult
 from tfdist.launch.signals import describe_signal
 from tfdist.launch.worker.worker_handle import Worker, process_facts
@@ -311,7 +311,7 @@ class GroupAttempt:
             worker.send({"release": True})
 
     def _end(self) -> None:
-        self._coordinator.tell(AttemptEnded(first_to_last(self._failures), self._stopping.stop, self._blamed))
+        self._coordinator.tell(AttemptEnded(root_cause_first(self._failures), self._stopping.stop, self._blamed))
         self._state = AttemptState.ENDING
 
     def _look_for_stalls(self) -> None:
@@ -347,7 +347,7 @@ class GroupAttempt:
         self._state = AttemptState.OVER
 
     def _result(self) -> RunResult:
-        failures = first_to_last(self._failures)
+        failures = root_cause_first(self._failures)
         step = max([self._step, *(failure.step or 0 for failure in failures)])
         stop = self._stopping.stop
         if stop is not None and self._code in (None, stop.code):

@@ -1,8 +1,8 @@
 """Hang detection: notices that the workers of an attempt make no progress, and asks each of them where it is.
 
 The leader decides, from the heartbeats of all workers; the other launchers forward those of their own. When no worker
-has made progress for longer than any of them may take, all are asked for their stacks. From the answers `hang_blame`
-tells the workers that hold the others up from those that only wait.
+has made progress for longer than any of them may take, all are asked for their stacks. From the answers
+`hang_diagnosis` tells the workers that hold the others up from those that only wait.
 
 Workers that wait for one whose script has ended, and so for ever: `fit`, `evaluate` and `predict` are for all.
 
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tfdist.errors import RunDirError
-from tfdist.launch.agent.hang_blame import explain_hang, explain_stall
+from tfdist.launch.agent.hang_diagnosis import explain_hang, explain_stall
 from tfdist.launch.peers.beat_interval import beat_seconds
 from tfdist.launch.peers.coordinator import Coordinator
 from tfdist.launch.peers.messages import Beat, DumpStacks, Event, WorkerStacks

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tfdist.errors import RunDirError
-from tfdist.launch.agent.failure_diagnosis import ExitDiagnosis
+from tfdist.launch.agent.exit_diagnosis import ExitDiagnosis
 from tfdist.launch.agent.stragglers import Stragglers
 from tfdist.launch.environment import Assignment
 from tfdist.launch.job_phases import JobPhase

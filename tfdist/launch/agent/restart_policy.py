@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tfdist.errors import StoreError
-from tfdist.launch.peers.first_failure import is_consequence
+from tfdist.launch.peers.root_cause import is_consequence
 from tfdist.rundir.failure import Failure
 
 FIRST_DELAY_SECONDS = 1.0

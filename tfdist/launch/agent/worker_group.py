@@ -11,8 +11,8 @@ from tfdist.launch.agent.process_termination import SETTLE_SECONDS
 from tfdist.launch.agent.restart_policy import RestartAfter, RestartPolicy
 from tfdist.launch.environment import Assignment
 from tfdist.launch.job_phases import JobLifecycle, JobPhase
-from tfdist.launch.peers.first_failure import first_to_last
 from tfdist.launch.peers.messages import AttemptEnded, Event, GiveUp, Hold, Restart, Stop, Stopped, StopRequested
+from tfdist.launch.peers.root_cause import root_cause_first
 from tfdist.launch.requeues.requeue_policy import REQUEUED
 from tfdist.launch.run_result import RunResult
 from tfdist.launch.signals import describe_signal
@@ -183,7 +183,7 @@ class WorkerGroup:
         return RunResult(stop.code, stop=stop)
 
     def _lost(self, failures: Sequence[Failure]) -> RunResult:
-        ordered = first_to_last(failures)
+        ordered = root_cause_first(failures)
         self._coordinator.tell(AttemptEnded(ordered))
         return RunResult(ordered[0].exit_code, ordered)
 

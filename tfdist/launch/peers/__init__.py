@@ -2,6 +2,6 @@
 
 `coordinator` is what the rest of a launcher sees of it: events come and go. `messages` are those events and their form
 on the line; `peer_links` are the lines, a star around the launcher that has the chief, and `silence` tells who says
-nothing any more. `first_failure` is the one of all workers from which the others follow. `remote_states` keeps what
+nothing any more. `root_cause` is the one of all workers from which the others follow. `remote_states` keeps what
 launchers say of their workers in the chief's run directory, and `beat_interval` says how often they do in large jobs.
 """

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from tfdist.launch.peers.first_failure import first_to_last
 from tfdist.launch.peers.messages import Event
+from tfdist.launch.peers.root_cause import root_cause_first
 from tfdist.net.bounded_wait import Source
 from tfdist.rundir.failure import Failure
 
@@ -70,7 +70,7 @@ class SoleLauncher:
         """There are no others."""
 
     def settle(self, failures: Sequence[Failure], timeout: float) -> tuple[Failure, ...]:
-        return first_to_last(failures)
+        return root_cause_first(failures)
 
     def keep(self, events: Sequence[Event]) -> None:
         """There are no others."""

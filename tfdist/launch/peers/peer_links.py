@@ -10,8 +10,8 @@ from typing import Any
 
 from tfdist.errors import RunDirError
 from tfdist.launch.peers import silence
-from tfdist.launch.peers.first_failure import first_to_last, is_consequence
 from tfdist.launch.peers.messages import AttemptEnded, Event, Released, from_message, outlives_attempt, to_message
+from tfdist.launch.peers.root_cause import is_consequence, root_cause_first
 from tfdist.launch.peers.silence import Silence
 from tfdist.net.bounded_wait import Source, wait_for
 from tfdist.net.line_socket import LineError, LineSocket, Message, encode
@@ -163,7 +163,7 @@ class PeerLinks:
         # A follower whose workers' collective broke off, and that hears nothing of the leader, has lost it.
         if self.leads or all(map(is_consequence, [*failures, *known])):
             known += [link.lost() for link in self._links if link not in self._settled]
-        all_failures = first_to_last([*failures, *known])
+        all_failures = root_cause_first([*failures, *known])
         if self.leads:
             self._send_settled(all_failures[:_MOST_SHARED])
         return all_failures
@@ -235,7 +235,7 @@ class PeerLinks:
                 self._send(to_message(event), [link for link in self._links if link is not source])
 
     def _send_settled(self, failures: Sequence[Failure]) -> None:
-        self._send({"settle": [failure.to_dict() for failure in first_to_last(failures)]}, self._links)
+        self._send({"settle": [failure.to_dict() for failure in root_cause_first(failures)]}, self._links)
 
     def _send(self, message: Message, links: Iterable[PeerLink]) -> None:
         body = encode(_stamped(message))

@@ -11,8 +11,8 @@ from tests.helpers.launch_fakes import beat
 from tests.helpers.scripted_attempt import ASKED, run_attempt, training
 from tfdist.launch.agent.hang_detection import ANSWER_SECONDS, ENDED_SECONDS, STALL_SECONDS
 from tfdist.launch.agent.process_termination import TERM_SECONDS
-from tfdist.launch.peers.first_failure import is_consequence
 from tfdist.launch.peers.messages import AttemptEnded
+from tfdist.launch.peers.root_cause import is_consequence
 from tfdist.launch.run_result import RunResult
 from tfdist.launch.worker.process_sample import STOPPED
 from tfdist.rundir.failure import Failure

@@ -8,7 +8,7 @@ import pytest
 
 from tests.helpers.launch_fakes import beat, state
 from tests.helpers.scripted_attempt import ABORT, DONE, HANGS, finished, holding, run_attempt, training
-from tfdist.launch.agent.failure_diagnosis import from_signal
+from tfdist.launch.agent.exit_diagnosis import from_signal
 from tfdist.launch.peers.messages import (
     AttemptEnded,
     BatchesBegun,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.launch_fakes import Stage, assignments, beat, stage
-from tfdist.launch.agent.failure_diagnosis import from_signal
+from tfdist.launch.agent.exit_diagnosis import from_signal
 from tfdist.launch.agent.worker_group import WorkerGroup
 from tfdist.launch.job_phases import JobLifecycle, JobPhase
 from tfdist.launch.peers.messages import AttemptEnded, GiveUp, Hold, Restart, Stop, Stopped, StopRequested, WorkerDone

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.launch_fakes import state
-from tfdist.launch.agent.failure_diagnosis import from_signal
+from tfdist.launch.agent.exit_diagnosis import from_signal
 from tfdist.launch.peers import messages
 from tfdist.launch.peers.messages import Event, from_message, to_message
 from tfdist.net.line_socket import LineError

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from tfdist.launch.agent.failure_diagnosis import from_signal
+from tfdist.launch.agent.exit_diagnosis import from_signal
 from tfdist.launch.peers import peer_links, silence
 from tfdist.launch.peers.messages import AttemptEnded, Event, GiveUp, Hold, Restart, Stop
 from tfdist.launch.peers.peer_links import PeerLink, PeerLinks, keep_alive

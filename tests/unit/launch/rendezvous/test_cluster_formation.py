@@ -16,7 +16,7 @@ import pytest
 from tests.unit.launch.rendezvous.launchers import GO, TWO_OF_THREE, Launchers, wait_for_events
 from tfdist.cluster import Address, Cluster
 from tfdist.errors import FormingError, RunDirError, TfdistError
-from tfdist.launch.agent.failure_diagnosis import from_signal
+from tfdist.launch.agent.exit_diagnosis import from_signal
 from tfdist.launch.peers.messages import AttemptEnded, Released, Stop, WorkerDone
 from tfdist.launch.rendezvous.join_barrier import LateError
 from tfdist.launch.rendezvous.peer_discovery import PeerDiscovery

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tfdist.launch.agent.failure_diagnosis import from_exit, from_signal
+from tfdist.launch.agent.exit_diagnosis import from_exit, from_signal
 from tfdist.launch.peers.messages import Stop
 from tfdist.launch.run_dir.failure_report import render_report
 from tfdist.launch.run_result import RunResult

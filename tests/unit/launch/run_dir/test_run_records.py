@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.launch_fakes import assignments, state
-from tfdist.launch.agent.failure_diagnosis import from_signal
+from tfdist.launch.agent.exit_diagnosis import from_signal
 from tfdist.launch.run_dir.run_location import RunLocation
 from tfdist.launch.run_dir.run_records import close_state, read_failures, write_failure
 from tfdist.rundir.layout import RunDir

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfdist.launch.agent.exit_policy import FOLLOW_SECONDS, GONE_SECONDS, ExitAction, WorkerExit, decide_exit
+from tfdist.launch.agent.group_exit_policy import FOLLOW_SECONDS, GONE_SECONDS, ExitAction, WorkerExit, decide_exit
 
 WAIT, RELEASE, END = ExitAction.WAIT, ExitAction.RELEASE, ExitAction.END
 NOW = 100.0

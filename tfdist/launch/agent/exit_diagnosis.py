@@ -1,4 +1,4 @@
-"""Failure diagnosis: what ended a worker, from its error file, its signal, its exit code or the error at its start.
+"""Diagnosis of an exit: what ended a worker, from its error file, its signal, its exit code or the error at its start.
 
 Detection of the kernel's out-of-memory kills, whose SIGKILL looks like anybody else's.
 """

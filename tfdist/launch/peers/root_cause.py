@@ -1,4 +1,4 @@
-"""The first failure: which of a job's failures is its cause, and which only followed from another worker's end."""
+"""Root cause: which of a job's failures came first, and which only followed from another worker's end."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def is_consequence(failure: Failure) -> bool:
     return failure.type.rpartition(".")[2] in _CONSEQUENCES
 
 
-def first_to_last(failures: Iterable[Failure]) -> tuple[Failure, ...]:
+def root_cause_first(failures: Iterable[Failure]) -> tuple[Failure, ...]:
     """The failures by time, one for each worker, with those that may be causes before mere consequences."""
     ordered = sorted(failures, key=lambda failure: (is_consequence(failure), failure.time, failure.index))
     seen: dict[int, Failure] = {}

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from tests.helpers.launch_fakes import state
-from tfdist.launch.agent.hang_blame import explain_hang, laggards
-from tfdist.launch.peers.first_failure import is_consequence
+from tfdist.launch.agent.hang_diagnosis import explain_hang, laggards
 from tfdist.launch.peers.messages import WorkerStacks
+from tfdist.launch.peers.root_cause import is_consequence
 from tfdist.launch.worker.process_sample import SILENT, STOPPED
 from tfdist.rundir.worker_state_record import State, WorkerState
 

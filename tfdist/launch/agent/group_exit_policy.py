@@ -1,4 +1,4 @@
-"""Exit policy: when a group of workers is done, and when it has failed. Decides from their exits, without effects."""
+"""Group exit policy: when a group of workers is done, and when it has failed; from their exits, without effects."""
 
 from __future__ import annotations
 

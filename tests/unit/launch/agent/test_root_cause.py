@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfdist.launch.peers.first_failure import first_to_last
+from tfdist.launch.peers.root_cause import root_cause_first
 from tfdist.rundir.failure import Failure
 
 
@@ -26,4 +26,4 @@ def failure(index: int, time: float, type: str = "ValueError") -> Failure:
     ],
 )
 def test_the_first_failure_is_found(failures: list[Failure], order: list[int]) -> None:
-    assert [each.index for each in first_to_last(failures)] == order
+    assert [each.index for each in root_cause_first(failures)] == order

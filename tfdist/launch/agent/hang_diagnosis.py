@@ -1,4 +1,4 @@
-"""Blame for a hang: which workers hold the others up, and which only wait for them.
+"""Diagnosis of a hang: which workers hold the others up, and which only wait for them.
 
 Decided from what the workers say of themselves, without any effect.
 """
@@ -9,8 +9,8 @@ import socket
 import time
 from collections.abc import Iterable, Mapping
 
-from tfdist.launch.peers.first_failure import WAITING
 from tfdist.launch.peers.messages import WorkerStacks
+from tfdist.launch.peers.root_cause import WAITING
 from tfdist.launch.worker.process_sample import SILENT, STOPPED
 from tfdist.launch.worker.worker_handle import Worker, process_facts
 from tfdist.rundir.failure import Failure

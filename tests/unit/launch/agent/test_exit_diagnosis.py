@@ -11,7 +11,7 @@ import pytest
 
 from tests.helpers.launch_fakes import Clock, FakeWorker
 from tfdist.errors import RunDirError
-from tfdist.launch.agent.failure_diagnosis import ExitDiagnosis, OomKillCount, from_error, from_signal, from_start
+from tfdist.launch.agent.exit_diagnosis import ExitDiagnosis, OomKillCount, from_error, from_signal, from_start
 from tfdist.rundir.bounded_disk import BoundedDisk
 from tfdist.rundir.failure import Failure
 from tfdist.rundir.layout import RunDir
