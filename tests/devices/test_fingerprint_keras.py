@@ -37,7 +37,7 @@ def test_what_relies_on_a_changed_function_is_named(
     monkeypatch.setattr(sys, "argv", ["fingerprint_keras.py"])
     with pytest.raises(SystemExit, match="1"):
         fingerprint_keras.main()
-    said = "keras.src.losses.loss.apply_mask\n  relied on by tfdist.keras_repairs.forward.losses\n"
+    said = "keras.src.losses.loss.apply_mask\n  relied on by tfdist.keras_repairs.forward.loss_reduction\n"
     assert capsys.readouterr().out == said
 
 

@@ -12,7 +12,7 @@ from tests.devices.repair_removal import take_out
 from tests.devices.wrong_sharings import Function, Patch, is_last, shared, wrong
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, replica_count
 from tfdist.keras_repairs.base.step_records import BatchShare
-from tfdist.keras_repairs.forward import activity_terms, batch_moments, losses, metrics
+from tfdist.keras_repairs.forward import activity_terms, batch_moments, loss_reduction, metrics
 from tfdist.keras_repairs.forward.metric_additivity import Merge, Verdict
 from tfdist.keras_repairs.loop import predictions
 
@@ -21,37 +21,37 @@ from tfdist.keras_repairs.loop import predictions
 
 @wrong("rich")
 def loss_divided_by_the_replicas(patch: Patch) -> None:
-    shared(patch, losses, "_summand", lambda summand, *args: summand(*args) / replica_count())
+    shared(patch, loss_reduction, "_summand", lambda summand, *args: summand(*args) / replica_count())
 
 
 @wrong("rich")
 def loss_of_own_samples(patch: Patch) -> None:
-    shared(patch, losses, "_global_size", lambda _, x: tf.cast(tf.size(x), x.dtype))
+    shared(patch, loss_reduction, "_global_size", lambda _, x: tf.cast(tf.size(x), x.dtype))
 
 
 @wrong("rich")
 def weights_of_samples_ignored(patch: Patch) -> None:
-    shared(patch, losses, "_summand", lambda summand, values, weight, *rest: summand(values, None, *rest))
+    shared(patch, loss_reduction, "_summand", lambda summand, values, weight, *rest: summand(values, None, *rest))
 
 
 @wrong("rich")
 def weights_of_other_samples(patch: Patch) -> None:
-    shared(patch, losses, "_summand", lambda summand, x, w, *rest: summand(x, ops.roll(w, 1, 0), *rest))
+    shared(patch, loss_reduction, "_summand", lambda summand, x, w, *rest: summand(x, ops.roll(w, 1, 0), *rest))
 
 
 @wrong("classes")
 def weights_of_classes_ignored(patch: Patch) -> None:
-    shared(patch, losses, "_summand", lambda summand, values, weight, *rest: summand(values, None, *rest))
+    shared(patch, loss_reduction, "_summand", lambda summand, values, weight, *rest: summand(values, None, *rest))
 
 
 @wrong("tokens")
 def mask_ignored(patch: Patch) -> None:
-    shared(patch, losses, "_summand", lambda summand, values, weight, _, how: summand(values, weight, None, how))
+    shared(patch, loss_reduction, "_summand", lambda summand, x, weight, _, how: summand(x, weight, None, how))
 
 
 @wrong("tokens")
 def mask_counted_on_each_replica(patch: Patch) -> None:
-    shared(patch, losses, "sum_over_replicas", lambda _, x: x)
+    shared(patch, loss_reduction, "sum_over_replicas", lambda _, x: x)
 
 
 @wrong("rich")
@@ -66,12 +66,12 @@ def regularizer_without_gradient(patch: Patch) -> None:
 
 @wrong("rich")
 def added_loss_of_each_replica(patch: Patch) -> None:
-    shared(patch, losses, "additional_loss", lambda _, loss: ops.sum(loss))
+    shared(patch, loss_reduction, "additional_loss", lambda _, loss: ops.sum(loss))
 
 
 @wrong("rich")
 def added_loss_left_out(patch: Patch) -> None:
-    shared(patch, losses, "additional_loss", lambda original, loss: 0.0 * original(loss))
+    shared(patch, loss_reduction, "additional_loss", lambda original, loss: 0.0 * original(loss))
 
 
 @wrong("rich")

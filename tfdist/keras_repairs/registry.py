@@ -52,9 +52,9 @@ from tfdist.keras_repairs.files import checkpoint_objects, downloads, loaded_fun
 from tfdist.keras_repairs.forward import (
     activity_terms,
     added_losses,
-    average_loss,
     batch_normalization,
-    losses,
+    custom_loop_losses,
+    loss_reduction,
     metrics,
     xla,
 )
@@ -179,11 +179,11 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
         Repair(layer_module.Layer, "add_loss", added_losses.add_loss),
         Repair(layer_module.Layer, "_get_own_losses", added_losses.get_own_losses),
         Repair(layer_module.Layer, "_clear_losses", added_losses.clear_losses),
-        Repair(base_trainer.Trainer, "compute_loss", losses.compute_loss),
-        Repair(loss_module.Loss, "__call__", losses.call),
-        Repair(loss_module, "reduce_weighted_values", losses.reduce_weighted_values),
-        Repair(loss_module, "scale_loss_for_distribution", losses.unless_whole),
-        Repair(loss_module, "unscale_loss_for_distribution", losses.unless_whole),
+        Repair(base_trainer.Trainer, "compute_loss", loss_reduction.compute_loss),
+        Repair(loss_module.Loss, "__call__", loss_reduction.call),
+        Repair(loss_module, "reduce_weighted_values", loss_reduction.reduce_weighted_values),
+        Repair(loss_module, "scale_loss_for_distribution", loss_reduction.undivided_loss),
+        Repair(loss_module, "unscale_loss_for_distribution", loss_reduction.undivided_loss),
         Repair(
             losses_module,
             "convert_binary_labels_to_hinge",
@@ -192,17 +192,17 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
         Repair(
             nn_impl_distribute,
             "compute_average_loss",
-            average_loss.compute_average_loss,
+            custom_loop_losses.compute_average_loss,
             _TF_NN,
         ),
         Repair(
             nn_impl_distribute,
             "scale_regularization_loss",
-            average_loss.scale_regularization_loss,
+            custom_loop_losses.scale_regularization_loss,
             _TF_NN,
         ),
         *(
-            Repair(counting, "num_replicas_in_sync", average_loss.num_replicas_in_sync, is_checked=False)
+            Repair(counting, "num_replicas_in_sync", custom_loop_losses.num_replicas_in_sync, is_checked=False)
             for counting in (distribute_lib.StrategyBase, distribute_lib.ReplicaContextBase)
         ),
         Repair(reduction_metrics.Mean, "update_state", metrics.of_scalar),

@@ -45,7 +45,7 @@ from tfdist.keras_repairs.forward import (
     batch_moments,
     batch_normalization,
     global_batch_metrics,
-    losses,
+    loss_reduction,
     metric_results,
     metrics,
 )
@@ -163,9 +163,9 @@ def _for_tensorflow_random() -> tuple[Reliance, ...]:
 def _for_losses() -> tuple[Reliance, ...]:
     """Returns what a loss of the batch is divided by, and of which terms it is the sum."""
     return (
-        *_of(losses, loss_module, "apply_mask", "reduce_values"),
-        *_of(losses, compile_utils.CompileLoss, "__call__", "call"),
-        *_of(losses, layer_module.Layer, "losses", "_get_regularization_losses"),
+        *_of(loss_reduction, loss_module, "apply_mask", "reduce_values"),
+        *_of(loss_reduction, compile_utils.CompileLoss, "__call__", "call"),
+        *_of(loss_reduction, layer_module.Layer, "losses", "_get_regularization_losses"),
         *_of(coupled_losses, losses_module.LossFunctionWrapper, "call"),
         *_of(coupled_losses, losses_module, "dice", "tversky"),
         *_of(tensor_attributes, nn, "_get_logits"),

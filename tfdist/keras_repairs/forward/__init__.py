@@ -1,9 +1,10 @@
-"""Layers, losses and metrics on a replica's piece of the global batch.
+"""Layers, losses and metrics on a replica's slice of the global batch.
 
 - `batch_normalization`, over `batch_moments`: statistics of the global batch
 - `xla`, `xla_loops`, `xla_logits`: the forward and backward pass compiled with XLA
 - `kernels`: what TensorFlow's libraries do not compute right
-- `added_losses`, `activity_terms`, `losses`, `average_loss`: each replica's summand of the loss of the global batch
+- `added_losses`, `activity_terms`, `loss_reduction`: each replica's summand of the loss of the global batch;
+  `custom_loop_losses`: the functions by which loops written by hand divide their losses
 - `metrics`, `metric_additivity`, `metric_draws`: metrics that are sums over samples, and how that is found out;
   `metric_scope`: what is known where a metric's code runs
 - `log_origins`: what a step logs, told by what it is computed from

@@ -235,7 +235,7 @@ def compute_loss(original: Function) -> Function:
     return repaired
 
 
-def unless_whole(original: Function) -> Function:
+def undivided_loss(original: Function) -> Function:
     """Repairs `(un)scale_loss_for_distribution`: no loss is divided by R here.
 
     Inside a repaired step it is already one of the global batch; outside of the replicas, where a script evaluates a

@@ -21,7 +21,7 @@ from tfdist.keras_repairs.base.replica_step import (
     is_one_of_several,
 )
 from tfdist.keras_repairs.coupling.declaring import summed
-from tfdist.keras_repairs.forward.losses import is_within_loss
+from tfdist.keras_repairs.forward.loss_reduction import is_within_loss
 from tfdist.runtime.transport import replica_sums
 
 Function = Callable[..., Any]
