@@ -37,8 +37,8 @@ from tfdist.sharding.cut import Cut
         cuts.evenly((100, 0), 2),
         cuts.evenly((5, 3), 1),
         cuts.rows_evenly((3, 2), 2),
-        cuts.whole((4, 3), 1, 3),
-        cuts.whole((), 1, 2),
+        cuts.uncut((4, 3), 1, 3),
+        cuts.uncut((), 1, 2),
     ],
 )
 def test_the_parts_are_the_array_and_no_more_is_read_than_rows_at_their_ends(
