@@ -228,6 +228,7 @@ IN_NO_STEP = {
     ("tensorflow.python.ops.script_ops._internal_py_func", "written_loss"): WRITES,
     ("tensorflow.python.ops.gen_data_flow_ops.queue_enqueue_v2", "queued_loss"): WRITES,
     ("tensorflow.python.ops.gen_lookup_ops.lookup_table_insert_v2", "counted_in_a_table"): WRITES,
+    ("Function.__call__", "decorated_steps"): "without it replicas wait for one another in a function's lock",
     **{
         (f"TensorFlowTrainer.{kind}_on_batch", "on_batch"): "makes the batch of which a first step is checked"
         for kind in ("train", "test", "predict")
