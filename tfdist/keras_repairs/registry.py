@@ -10,6 +10,7 @@ from keras.src import datasets
 from keras.src.backend.common import global_state
 from keras.src.backend.tensorflow import core, nn
 from keras.src.backend.tensorflow import distribution_lib as backend_distribution
+from keras.src.backend.tensorflow import numpy as numpy_functions
 from keras.src.backend.tensorflow import optimizer as optimizer_module
 from keras.src.backend.tensorflow import trainer as trainer_module
 from keras.src.callbacks import callback_list as callback_list_module
@@ -32,6 +33,7 @@ from tensorflow.python.distribute import cross_device_ops, distribute_lib, mirro
 from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
 from tensorflow.python.eager import backprop
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
+from tensorflow.python.framework.func_graph import FuncGraph
 from tensorflow.python.ops import gen_nn_ops, logging_ops, nn_impl_distribute, script_ops, summary_ops_v2
 from tensorflow.python.saved_model import load, save
 
@@ -88,6 +90,7 @@ from tfdist.keras_repairs.sharded_embeddings import embedding_layers
 from tfdist.keras_repairs.sharded_optimizer import slot_making
 from tfdist.keras_repairs.sharded_parameters import cut_variable, layer_scopes, second_gathers, summed_gradients
 from tfdist.keras_repairs.sharding import loaded_state
+from tfdist.keras_repairs.tensor_parallel import created_operations, products
 from tfdist.keras_repairs.writes import write_functions, write_operations
 
 try:
@@ -211,6 +214,13 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
         Repair(keras.layers.Embedding, "build", embedding_layers.build),
         Repair(keras.layers.Embedding, "call", embedding_layers.call),
         Repair(keras.layers.BatchNormalization, "_moments", batch_normalization.moments),
+        Repair(FuncGraph, "_create_op_internal", created_operations.create_operation, is_checked=False),
+        Repair(numpy_functions, "matmul", products.matmul),
+        Repair(numpy_functions, "einsum", products.einsum),
+        Repair(numpy_functions, "take", products.take),
+        Repair(numpy_functions, "repeat", products.repeat),
+        Repair(nn, "conv", products.conv),
+        Repair(nn, "silu", products.silu),
         Repair(nn, "_compute_moments_sync", batch_normalization.compute_moments_sync),
         Repair(gen_nn_ops, "conv2d_backprop_filter", strided_convolutions.filter_gradient, is_checked=False),
     )

@@ -7,12 +7,13 @@ the samples: one device has the sums of them. To optimizers that is not the same
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import tensorflow as tf
 
+from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, note_gathering
 from tfdist.keras_repairs.gradients.slice_origins import lookups
 from tfdist.runtime.transport import replica_sums
@@ -134,3 +135,17 @@ def _slices_of_samples(values: tf.Tensor, gradient: tf.IndexedSlices, step: Repl
         stop = tf.where(step.share.samples > 0, tf.size(indices), 0)
         values, indices = values[:stop], indices[:stop]
     return tf.IndexedSlices(values, indices, gradient.dense_shape)
+
+
+@tf.custom_gradient
+def differentiated_once(total: tf.Tensor) -> tuple[tf.Tensor, Callable[..., Any]]:
+    """A gradient that workers have exchanged where a weight is cut: a gradient of it is refused."""
+
+    def refuse(*_: Any) -> Any:
+        raise UnsupportedError(
+            "Where weights are sharded (--shard zero3, keras.distribution.ModelParallel), workers exchange gradients "
+            "where they are taken, and there is no gradient of that. Received: a gradient of a gradient by the weights "
+            "of a model. Train with --shard zero2, or without sharding."
+        )
+
+    return tf.identity(total), refuse

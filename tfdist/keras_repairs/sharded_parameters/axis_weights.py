@@ -10,12 +10,21 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from tfdist.keras_repairs.sharded_parameters.flat_weights import differentiated_once, full_slices, summed_slices
+from tfdist.keras_repairs.base.attached_value import AttachedValue
+from tfdist.keras_repairs.gradients.gradient_sums import differentiated_once
+from tfdist.keras_repairs.sharded_parameters.flat_weights import full_slices, summed_slices
+from tfdist.keras_repairs.sharded_parameters.gathered_reads import read, shard_of_sum
 from tfdist.keras_repairs.sharded_parameters.parameter_shard import Gradient, ParameterShard
+from tfdist.keras_repairs.sharded_parameters.second_gathers import is_gradient_taken
 from tfdist.keras_repairs.sharding.shards import FullOnDemand, Shard
+from tfdist.keras_repairs.tensor_parallel.sliced_tensors import SlicedWeight, computes_with_slices, standing_for
 from tfdist.runtime.collectives.array_all_gather import all_gather_array
-from tfdist.runtime.transport import shard_collectives
+from tfdist.runtime.strategy_settings import settings_of
+from tfdist.runtime.transport import shard_collectives, shard_groups
 from tfdist.sharding.axis_cut import AxisCut, AxisWriting
+
+_SLICED: AttachedValue[dict[tuple[ParameterShard, tf.DType], tf.Tensor]] = AttachedValue("weights_in_slices")
+"""Of a graph: what stands for each weight that it has read in a dtype."""
 
 
 @dataclass(eq=False)
@@ -97,6 +106,37 @@ class AxisParameterShard(AxisShard, ParameterShard):
             return tf.constant(self._joined(shard.numpy()))
         front = shard_collectives.all_gather_one(tf.transpose(shard, self.cut.to_front), self.cut.of_front)
         return tf.transpose(front, self.cut.from_front)
+
+    def in_slices(self, dtype: tf.DType) -> tf.Tensor | None:
+        bounds = self.cut.bounds
+        if not computes_with_slices() or any(start == stop for start, stop in zip(bounds, bounds[1:], strict=False)):
+            return None
+        made = _SLICED.get_or_make(tf.compat.v1.get_default_graph(), dict)
+        if (self, dtype) not in made:
+            stored = self.stored.read_value()
+            own = self._slice(stored, dtype)
+            weight = SlicedWeight(own, self.cut.axis, bounds, lambda: read(self, dtype), stored, self._summed_gradient)
+            made[self, dtype] = standing_for(weight, self.cut.shape)
+        return made[self, dtype]
+
+    def _slice(self, stored: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+        """This worker's slice, whose gradient has come of the rows of all workers that share the weight."""
+
+        @tf.custom_gradient
+        def sliced(stored: tf.Tensor) -> tuple[tf.Tensor, Callable[[Gradient], Gradient | None]]:
+            def gradient(upstream: Gradient) -> Gradient | None:
+                if not is_gradient_taken(self.stored):
+                    return None
+                own = tf.cast(tf.convert_to_tensor(upstream), self.stored.dtype)
+                (total,) = shard_groups.sum_between_groups([tf.reshape(own, [-1])], settings_of(self.strategy))
+                return differentiated_once(tf.reshape(total, self.cut.slice_shape(self.share)))
+
+            return tf.cast(stored, dtype), gradient
+
+        return sliced(stored)
+
+    def _summed_gradient(self, gradient: Gradient) -> Gradient | None:
+        return shard_of_sum(gradient, self) if is_gradient_taken(self.stored) else None
 
     def stored_of(self, full: tf.Tensor) -> tf.Tensor:
         return tf.identity(self.of(full))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.attached_value import AttachedValue
-from tfdist.keras_repairs.gradients.gradient_sums import reduce_gradients
+from tfdist.keras_repairs.gradients.gradient_sums import differentiated_once, reduce_gradients
 from tfdist.keras_repairs.sharded_parameters.parameter_shard import Gradient, ParameterShard
 from tfdist.keras_repairs.sharding.shards import FlatShard
 from tfdist.runtime.collectives.array_all_gather import all_gather_array
@@ -90,14 +90,3 @@ def full_slices(rows: tf.IndexedSlices, name: str) -> tf.IndexedSlices:
             "step, for an optimizer that updates whole variables. Train with --shard zero2."
         )
     return found
-
-
-@tf.custom_gradient
-def differentiated_once(total: tf.Tensor) -> tuple[tf.Tensor, Callable[..., Any]]:
-    def refuse(*_: Any) -> Any:
-        raise UnsupportedError(
-            "--shard zero3 sums the gradients of weights between the workers where they are taken, and has no gradient "
-            "of that. Received: a gradient of a gradient by the weights of a model. Train with --shard zero2, or none."
-        )
-
-    return tf.identity(total), refuse

@@ -58,8 +58,8 @@ def _read_in(scope: LayerScope, shard: ParameterShard, dtype: tf.DType) -> FullR
                     return None
                 sums = current_sums()
                 if sums is None:
-                    return _shard_of_sum(upstream, shard)
-                return sums.put_off(shard.stored, number, lambda: _shard_of_sum(upstream, shard))
+                    return shard_of_sum(upstream, shard)
+                return sums.put_off(shard.stored, number, lambda: shard_of_sum(upstream, shard))
 
             made.shard = tf.cast(stored, dtype)
             return shard.join(made.shard), gradient
@@ -85,7 +85,7 @@ def _noted(scope: LayerScope, read: FullRead) -> FullRead:
     return read
 
 
-def _shard_of_sum(gradient: Gradient, shard: ParameterShard) -> Gradient:
+def shard_of_sum(gradient: Gradient, shard: ParameterShard) -> Gradient:
     """This worker's shard of the sum of a weight's gradients over the workers, in the dtype of the weight."""
     gradient = _cast(gradient, shard.stored.dtype)
     if is_alone() or emulated_replica() is not None:

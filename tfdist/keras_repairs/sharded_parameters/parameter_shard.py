@@ -54,6 +54,10 @@ class ParameterShard(Shard):
             UnsupportedError: It is sparse, and one of several sums of a variable.
         """
 
+    def in_slices(self, dtype: tf.DType) -> tf.Tensor | None:
+        """What stands for the full weight where code is traced that computes with slices of it; None elsewhere."""
+        return None
+
     @property
     def description(self) -> str:
         return f"the weight {self.variable.path} is cut"

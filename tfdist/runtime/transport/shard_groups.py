@@ -25,6 +25,12 @@ def group_of(settings: StrategySettings) -> Workers:
     return settings.shard.mesh.group("shard", worker_rank(strategy))
 
 
+def memory_among(workers: Workers | None, settings: StrategySettings) -> MemoryOperations | None:
+    """Exchanges of some workers, or of all where None is given, in shared memory; None where they share none."""
+    strategy = tf.distribute.get_strategy()
+    return _memory_of(tuple(range(worker_count(strategy))) if workers is None else workers, settings)
+
+
 def memory_of_group(settings: StrategySettings) -> MemoryOperations | None:
     """Exchanges of those workers in shared memory; None where they share none."""
     return _memory_of(group_of(settings), settings)

@@ -1,0 +1,54 @@
+"""Repair of how TensorFlow creates operations of functions: with slices, or with full tensors, exchanged before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.framework.func_graph import FuncGraph
+
+from tfdist.keras_repairs.tensor_parallel.operation_rules import of_slices
+from tfdist.keras_repairs.tensor_parallel.sliced_tensors import (
+    SizesOfRows,
+    SlicedRows,
+    SlicedTensor,
+    known_in,
+    note,
+    place_of,
+)
+
+Function = Callable[..., Any]
+
+
+def create_operation(original: Function) -> Function:
+    """Repairs `FuncGraph._create_op_internal`, by which operations of functions are created; see the module."""
+
+    def repaired(self: FuncGraph, op_type: str, inputs: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+        known = known_in(self)
+        sliced = [known.get(place_of(each)) if _is_in(each, self) else None for each in inputs] if known else []
+        if not any(sliced):
+            return original(self, op_type, inputs, *args, **kwargs)
+        attributes = kwargs.get("attrs") or (args[3] if len(args) > 3 else None) or {}
+        given = list(zip(inputs, sliced, strict=True))
+        found = of_slices(op_type, given, attributes)
+        if found is not None:
+            operation = original(self, op_type, inputs, *args, **kwargs)
+            for output, each in zip(operation.outputs, found, strict=True):
+                note(output, each)
+            return operation
+        if op_type == "Shape" and isinstance(sliced[0], SlicedRows):
+            operation = original(self, op_type, [sliced[0].of_its_shape()], *args, **kwargs)
+            note(operation.outputs[0], SizesOfRows(sliced[0], operation.outputs[0]))
+            return operation
+        return original(self, op_type, [_full(*each) for each in given], *args, **kwargs)
+
+    return repaired
+
+
+def _full(tensor: tf.Tensor, part: SlicedTensor | SizesOfRows | None) -> tf.Tensor:
+    return tensor if part is None else part.full()
+
+
+def _is_in(tensor: Any, graph: Any) -> bool:
+    return getattr(tensor, "graph", None) is graph

@@ -1,0 +1,202 @@
+"""Tensors of which each worker of a group has a slice, in a graph where all code sees the full one.
+
+What stands for the full tensor is a placeholder, or follows from placeholders. Operations that compute with slices what
+follows from slices (`operation_rules`) run on the slices; where any other one is created, it is given the full tensor,
+which is exchanged just before. A placeholder that nothing replaces has no value: TensorFlow would refuse to run it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import tensorflow as tf
+from tensorflow.python import pywrap_tfe
+from tensorflow.python.ops.control_flow_v2_func_graphs import ControlFlowFuncGraph
+
+from tfdist.keras_repairs.base.attached_value import AttachedValue
+from tfdist.keras_repairs.base.replica_step import current_step, is_alone, is_tried_out
+from tfdist.keras_repairs.base.size_origins import sized_as
+from tfdist.keras_repairs.tensor_parallel.row_exchanges import gradient_of_slices, own_rows, place_in_group
+from tfdist.runtime.transport.emulated_replicas import emulated_replica
+
+
+@dataclass(eq=False)
+class SlicedTensor:
+    """A tensor of which this worker has a slice.
+
+    Attributes:
+        slice: The slice; of rows, that of the rows of all workers of the group.
+        axis: Along which the full tensor is cut.
+        bounds: The places along the axis where the slices begin, and where the last one ends.
+    """
+
+    slice: tf.Tensor
+    axis: int
+    bounds: tuple[int, ...]
+
+    def full(self) -> tf.Tensor:
+        """The full tensor; of rows, with this worker's rows."""
+        raise NotImplementedError
+
+    @property
+    def source(self) -> tf.Tensor:
+        """What the gradient of the full tensor is taken on to."""
+        raise NotImplementedError
+
+    def gradient(self, upstream: Any) -> Any:
+        """The gradient by `source`, of one by the full tensor."""
+        raise NotImplementedError
+
+    def is_cut_like(self, other: SlicedTensor) -> bool:
+        """Returns whether another tensor, whose axes are aligned with this one's at the end, is cut in the same way."""
+        from_end = (self.axis - self.slice.shape.rank, other.axis - other.slice.shape.rank)
+        return from_end[0] == from_end[1] and self.bounds == other.bounds
+
+
+@dataclass(eq=False)
+class SlicedWeight(SlicedTensor):
+    """A weight, or what follows from nothing but weights.
+
+    Attributes:
+        join: Puts the full tensor together.
+        stored: What the worker stores of the weight; None where this only follows from it.
+        summed: Sums gradients by the full weight into what this worker stores, likewise.
+    """
+
+    join: Callable[[], tf.Tensor]
+    stored: tf.Tensor | None = None
+    summed: Callable[[Any], Any] | None = None
+
+    def full(self) -> tf.Tensor:
+        return self.join()
+
+    @property
+    def source(self) -> tf.Tensor:
+        assert self.stored is not None, "of what follows from a weight the weight's has a gradient"
+        return self.stored
+
+    def gradient(self, upstream: Any) -> Any:
+        assert self.summed is not None, "as above"
+        return self.summed(upstream)
+
+
+@dataclass(eq=False)
+class SlicedRows(SlicedTensor):
+    """What a worker has computed of the rows of all workers of its group, cut along another axis than that of the rows.
+
+    Attributes:
+        counts: How many rows are of each worker, int64 `[workers]`.
+        origin: A tensor with this worker's rows, from which it follows.
+    """
+
+    counts: tf.Tensor
+    origin: tf.Tensor
+    _full: list[tf.Tensor] = field(default_factory=list)
+
+    def full(self) -> tf.Tensor:
+        if self._full:
+            return self._full[0]
+        rows = sized_as(own_rows(self.slice, self.axis, self.bounds, self.counts), self.origin)
+        # In a function whose gradient is its own, nothing is recorded: who reads it later needs another one.
+        if not pywrap_tfe.TFE_Py_TapeSetIsStopped():
+            self._full.append(rows)
+        return rows
+
+    @property
+    def source(self) -> tf.Tensor:
+        return self.slice
+
+    def gradient(self, upstream: Any) -> Any:
+        return gradient_of_slices(tf.convert_to_tensor(upstream), self.axis, self.bounds)
+
+    def of_its_shape(self) -> tf.Tensor:
+        """A tensor of the shape of the full one, of zeros."""
+        shape = tf.unstack(tf.shape(self.slice, tf.int64))
+        shape[0] = self.counts[place_in_group()]
+        shape[self.axis] = tf.constant(self.bounds[-1], tf.int64)
+        return sized_as(tf.ensure_shape(tf.zeros(tf.stack(shape), self.slice.dtype), self.shape), self.origin)
+
+    @property
+    def shape(self) -> tf.TensorShape:
+        """The static shape of the full tensor."""
+        sizes = [self.origin.shape[0], *self.slice.shape[1:]]
+        sizes[self.axis] = self.bounds[-1]
+        return tf.TensorShape(sizes)
+
+
+@dataclass(eq=False)
+class SizesOfRows:
+    """The sizes of rows of which each worker has a slice.
+
+    Attributes:
+        rows: The rows.
+        sizes: The sizes of the full tensor.
+    """
+
+    rows: SlicedRows
+    sizes: tf.Tensor
+
+    def full(self) -> tf.Tensor:
+        """The sizes of the full tensor."""
+        return self.sizes
+
+
+Place: TypeAlias = tuple[int, int]
+
+_SLICED: AttachedValue[dict[Place, SlicedTensor | SizesOfRows]] = AttachedValue("sliced_tensors")
+"""Of a graph: what stands for a full tensor in it, by the number of the operation and which output it is."""
+
+
+def computes_with_slices() -> bool:
+    """Returns whether the code that is traced computes with slices: that of a replica's step, outside of branches and
+    loops."""
+    step = current_step()
+    return (
+        step is not None
+        and not step.share.has_all_rows
+        and not tf.executing_eagerly()
+        and not isinstance(tf.compat.v1.get_default_graph(), ControlFlowFuncGraph)
+        and not (is_alone() or is_tried_out() or emulated_replica() is not None)
+    )
+
+
+def standing_for(sliced: SlicedTensor, shape: Any) -> tf.Tensor:
+    """Returns what stands for the full tensor, of this static shape, in the graph that is traced.
+
+    Where a gradient comes to it all the same, as it does behind a function with a gradient of its own, it goes on to
+    what the worker has.
+    """
+
+    @tf.custom_gradient
+    def stand_in(_: tf.Tensor) -> tuple[tf.Tensor, Callable[[Any], Any]]:
+        return tf.compat.v1.placeholder(sliced.slice.dtype, shape, name="tfdist_sliced"), sliced.gradient
+
+    made = stand_in(sliced.source)
+    note(made, sliced)
+    return made
+
+
+def sliced_of(tensor: Any) -> SlicedTensor | None:
+    """What this worker has of a tensor of the graph that is traced; None where it has all of it."""
+    graph = getattr(tensor, "graph", None)
+    if graph is None or graph is not tf.compat.v1.get_default_graph():
+        return None
+    found = known_in(graph).get(place_of(tensor))
+    return found if isinstance(found, SlicedTensor) else None
+
+
+def known_in(graph: Any) -> Mapping[Place, SlicedTensor | SizesOfRows]:
+    """What stands for full tensors in a graph, by their places."""
+    return _SLICED.get(graph) or {}
+
+
+def place_of(tensor: tf.Tensor) -> Place:
+    """The place of a tensor in its graph: the number of the operation, and which output it is."""
+    return tensor.op._id, tensor.value_index
+
+
+def note(tensor: tf.Tensor, sliced: SlicedTensor | SizesOfRows) -> None:
+    """Notes what this worker has of a tensor of a graph."""
+    _SLICED.get_or_make(tensor.graph, dict)[place_of(tensor)] = sliced
