@@ -23,7 +23,7 @@ if len(devices) > 1:
     layout[".*dense.*bias"] = ("model",)
     layout[".*embedding/embeddings"] = ("model", None)
     layout[".*places/embeddings"] = (None, "model")
-    layout[".*(query|key|value)/kernel"] = (None, "model", None)
+    layout[".*(query|key|value)/kernel"] = ("batch", "model", None) if groups == 1 else (None, "model", None)
     layout[".*conv.*kernel"] = (None, None, "model")
     layout[".*dense.*/output"] = (None, "model")
     keras.distribution.set_distribution(keras.distribution.ModelParallel(layout_map=layout, batch_dim_name="batch"))

@@ -135,8 +135,10 @@ def _cut_axis(variable: Any, distribution: Any) -> int | None:
             f"The layout {axes} of {variable.path} has {len(axes)} axes. Expected at most those of its shape, "
             f"{tuple(variable.shape)}. Mend the pattern of the LayoutMap that matches it."
         )
-    last = distribution.device_mesh.axis_names[-1]
-    places = [place for place, name in enumerate(axes) if name is not None]
+    mesh = distribution.device_mesh
+    sizes, last = dict(zip(mesh.axis_names, mesh.shape, strict=True)), mesh.axis_names[-1]
+    # An axis of one device cuts nothing: maps of KerasHub name the batch's, too, and run on a mesh of (1, N).
+    places = [place for place, name in enumerate(axes) if sizes.get(name, 1) > 1]
     if len(places) > 1 or any(axes[place] != last for place in places):
         raise UnsupportedError(
             f"The layout {axes} of {variable.path} is not supported. Expected one axis of the weight along {last!r}, "
