@@ -120,7 +120,7 @@ NOT_OF_THE_WORKERS: dict[str, tuple[Callable[[], keras.distribution.Distribution
     "three axes": (lambda: laid_out(mesh_of((1, 1, 2), ["batch", "x", "model"])), "one axis, or the axis of the batch"),
     "own shares": (lambda: laid_out(mesh_of((1, 2), BATCH_AND_MODEL), auto_shard_dataset=False), "auto_shard_dataset"),
     "more axes": (lambda: laid_out(mesh_of((1, 2), BATCH_AND_MODEL), (None, None, "model")), "has 3 axes.*\\(6, 8\\)"),
-    "two axes": (lambda: laid_out(mesh_of((1, 2), BATCH_AND_MODEL), ("model", "model")), "is not supported.*'model'"),
+    "twice": (lambda: laid_out(mesh_of((1, 2), BATCH_AND_MODEL), ("model", "model")), "'model' more than once"),
 }
 
 

@@ -38,7 +38,7 @@ def main() -> None:
         shard_collectives.reduce_scatter_gradients = own_parts
         del sys.argv[1]
     elif sys.argv[1] == "--apart":
-        shard_groups.sum_between_groups = lambda parts, settings: list(parts)
+        shard_groups.sum_between_groups = lambda parts, *_: list(parts)
         del sys.argv[1]
     del sys.argv[0]
     if sys.argv[0].endswith(".py"):

@@ -42,12 +42,16 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str,
 @pytest.mark.parametrize(
     ("workers", "groups", "optimizer"),
     [
-        (2, 1, "adam"),
+        (4, 2, "adam"),
+        slow(2, 1, "adam"),
         slow(2, 1, "sgd"),
         slow(2, 1, "averages"),
         slow(2, 1, "muon"),
         slow(3, 1, "sgd"),
-        slow(4, 2, "adam"),
+        slow(2, 2, "adam"),
+        slow(4, 2, "sgd"),
+        slow(4, 2, "averages"),
+        slow(4, 2, "muon"),
         slow(4, 1, "averages"),
     ],
 )
@@ -55,7 +59,7 @@ def test_numbers_of_one_device(
     workers: int, groups: int, optimizer: str, trained: Callable[..., dict[str, Any]]
 ) -> None:
     # One of the rows takes the paths of NCCL.
-    environ = {"TFDIST_EMULATE_GPUS": "nccl"} if optimizer == "adam" and groups == 1 else None
+    environ = {"TFDIST_EMULATE_GPUS": "nccl"} if optimizer == "adam" else None
     one, several = trained(1, 1, optimizer), trained(workers, groups, optimizer, environ)
     stored, alone = several.pop("stored"), one.pop("stored")
     paths = keras.tree.flatten_with_path(one)
@@ -63,7 +67,7 @@ def test_numbers_of_one_device(
         np.testing.assert_allclose(found, expected, 1e-9, 1e-9, err_msg=str(path))
     shares = workers // groups
     kernel = next(path for path in stored if path.endswith("dense/kernel"))
-    assert stored["embedding/embeddings"] == [50 // shares, 12] and stored[kernel] == [5, 33 // shares]
-    assert stored["places/embeddings"] == [6, 12 // shares]
+    assert stored["embedding/embeddings"] == [50 // shares, 12 // groups] and stored[kernel] == [5, 33 // shares]
+    assert stored["places/embeddings"] == [6 // groups, 12 // shares]
     whole = [path for path in stored if "normalization" in path]
     assert whole and all(stored[path] == alone[path] for path in whole)

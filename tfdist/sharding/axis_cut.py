@@ -1,7 +1,8 @@
-"""Axis cut: the slices along one axis of a tensor that several workers have, and who writes which bytes of a file."""
+"""Axis cut: the slices along an axis of a tensor that workers have, or blocks along two, and who writes which bytes."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -10,62 +11,120 @@ from tfdist.sharding.file_shards import SharedValue, Writing
 
 
 @dataclass(frozen=True)
-class AxisCut:
-    """The cut of a tensor into slices along one axis, as even as they can be. A slice may be empty.
+class BlockCut:
+    """The cut of a tensor into blocks along some of its axes, as even as they can be. A block may be empty.
 
     Attributes:
         shape: The tensor's.
-        axis: The axis that is cut, from 0 on.
-        shares: The number of workers that have a slice each.
+        axes: The axes that are cut, from 0 on. Blocks that follow one another differ along the last of these first.
+        parts: How many parts there are along each.
     """
 
     shape: tuple[int, ...]
-    axis: int
-    shares: int
+    axes: tuple[int, ...]
+    parts: tuple[int, ...]
 
     @property
-    def bounds(self) -> tuple[int, ...]:
-        """The places along the axis where the slices begin, and where the last one ends."""
-        size = self.shape[self.axis]
-        return tuple(size * share // self.shares for share in range(self.shares + 1))
+    def shares(self) -> int:
+        """The number of blocks: each worker of a group has one."""
+        return math.prod(self.parts)
+
+    def places(self, share: int) -> tuple[int, ...]:
+        """Where a block stands along each of the axes that are cut, from 0 on."""
+        found = []
+        for parts in reversed(self.parts):
+            share, place = divmod(share, parts)
+            found.append(place)
+        return tuple(reversed(found))
+
+    def bounds_along(self, axis: int) -> tuple[int, ...]:
+        """The places along an axis that is cut where the parts begin, and where the last one ends."""
+        size, parts = self.shape[axis], self.parts[self.axes.index(axis)]
+        return tuple(size * part // parts for part in range(parts + 1))
 
     def index(self, share: int) -> tuple[slice, ...]:
-        """The index that takes a slice of the tensor."""
-        own = slice(*self.bounds[share : share + 2])
-        return tuple(own if place == self.axis else slice(None) for place in range(len(self.shape)))
+        """The index that takes a block of the tensor."""
+        return self._index(self.axes, self.places(share))
 
     def slice_shape(self, share: int) -> tuple[int, ...]:
-        """The shape of a slice."""
-        start, stop = self.bounds[share : share + 2]
-        return (*self.shape[: self.axis], stop - start, *self.shape[self.axis + 1 :])
+        """The shape of a block."""
+        return self._shape_of(self.index(share))
+
+    @property
+    def flat(self) -> Cut:
+        """The same cut of the blocks' elements, one block after another."""
+        ends = itertools.accumulate((math.prod(self.slice_shape(share)) for share in range(self.shares)), initial=0)
+        return Cut((math.prod(self.shape),), tuple(ends), keeps_rank=False)
+
+    @property
+    def slabs(self) -> list[tuple[slice, ...]]:
+        """The indices that take the tensor apart along all axes that are cut but the last, in the order of the blocks.
+
+        The blocks of a slab are ranges of its elements where `to_front` permutes its axes.
+        """
+        places = itertools.product(*map(range, self.parts[:-1]))
+        return [self._index(self.axes[:-1], place) for place in places]
+
+    def slab_shape(self, slab: tuple[slice, ...]) -> tuple[int, ...]:
+        """The shape of one of `slabs`."""
+        return self._shape_of(slab)
 
     @property
     def to_front(self) -> tuple[int, ...]:
-        """The permutation of the axes that puts the one that is cut first, so that slices are ranges of elements."""
-        return (self.axis, *(place for place in range(len(self.shape)) if place != self.axis))
+        """The permutation of the axes that puts the last one that is cut first."""
+        first = self.axes[-1]
+        return (first, *(place for place in range(len(self.shape)) if place != first))
 
     @property
     def from_front(self) -> tuple[int, ...]:
         """The inverse of `to_front`."""
         return tuple(sorted(range(len(self.shape)), key=self.to_front.__getitem__))
 
+    def _index(self, axes: tuple[int, ...], places: tuple[int, ...]) -> tuple[slice, ...]:
+        found = [slice(0, size) for size in self.shape]
+        for axis, place in zip(axes, places, strict=True):
+            found[axis] = slice(*self.bounds_along(axis)[place : place + 2])
+        return tuple(found)
+
+    def _shape_of(self, index: tuple[slice, ...]) -> tuple[int, ...]:
+        return tuple(part.stop - part.start for part in index)
+
+
+class AxisCut(BlockCut):
+    """The cut of a tensor into slices along one axis.
+
+    Args:
+        shape: The tensor's.
+        axis: The axis that is cut, from 0 on.
+        shares: The number of workers that have a slice each.
+    """
+
+    def __init__(self, shape: tuple[int, ...], axis: int, shares: int) -> None:
+        super().__init__(shape, (axis,), (shares,))
+
     @property
-    def of_front(self) -> Cut:
-        """The same cut of the tensor whose axes are permuted by `to_front`."""
-        shape = tuple(self.shape[place] for place in self.to_front)
-        return Cut(shape, tuple(bound * math.prod(shape[1:]) for bound in self.bounds), keeps_rank=True)
+    def axis(self) -> int:
+        """As given."""
+        return self.axes[0]
+
+    @property
+    def bounds(self) -> tuple[int, ...]:
+        """The places along the axis where the slices begin, and where the last one ends."""
+        return self.bounds_along(self.axis)
 
 
 @dataclass(frozen=True)
-class AxisWriting(Writing):
-    """The writing of a tensor of which each worker of a group has a slice: those of the first group write theirs.
+class BlockWriting(Writing):
+    """The writing of a tensor of which each worker of a group has a block: those of one group write theirs.
 
     Attributes:
         cut: How the workers of a group share the tensor.
-        workers: Those of all groups.
+        writers: The workers of the group that writes, in their order.
+        workers: How many there are in all groups.
     """
 
-    cut: AxisCut
+    cut: BlockCut
+    writers: tuple[int, ...]
     workers: int
 
     @property
@@ -73,13 +132,34 @@ class AxisWriting(Writing):
         return self.cut.shape
 
     def span(self, worker: int) -> tuple[int, int]:
-        return 0, math.prod(self.cut.slice_shape(worker)) if worker < self.cut.shares else 0
+        if worker not in self.writers:
+            return 0, 0
+        return 0, math.prod(self.cut.slice_shape(self.writers.index(worker)))
 
     def values(self, begin: int, itemsize: int) -> list[SharedValue]:
-        """One for each index before the axis: the elements of a slice follow one another no longer than that."""
-        shape, axis = self.cut.shape, self.cut.axis
-        inner = math.prod(shape[axis + 1 :]) * itemsize
-        ends = [bound * inner for bound in self.cut.bounds]
-        bounds = (*ends, *[ends[-1]] * (self.workers - self.cut.shares))
-        size = shape[axis] * inner
-        return [SharedValue(begin + place * size, bounds) for place in range(math.prod(shape[:axis]))]
+        """One for each index before the last axis that is cut: the elements of a block follow one another no longer."""
+        cut, last = self.cut, max(self.cut.axes)
+        inner = math.prod(cut.shape[last + 1 :]) * itemsize
+        found, bounds = [], {}
+        for number, place in enumerate(itertools.product(*map(range, cut.shape[:last]))):
+            outer = tuple(_part_of(place[axis], cut.bounds_along(axis)) for axis in cut.axes if axis != last)
+            if outer not in bounds:
+                bounds[outer] = self._bounds(outer, last, inner)
+            found.append(SharedValue(begin + number * cut.shape[last] * inner, bounds[outer]))
+        return found
+
+    def _bounds(self, outer: tuple[int, ...], last: int, inner: int) -> tuple[int, ...]:
+        """Where the workers' ranges end of what has these places along the other axes that are cut."""
+        cut = self.cut
+        ends, number = cut.bounds_along(last), cut.axes.index(last)
+        found = [0]
+        for worker in range(self.workers):
+            places = cut.places(self.writers.index(worker)) if worker in self.writers else None
+            has_range = places is not None and (*places[:number], *places[number + 1 :]) == outer
+            found.append(ends[places[number] + 1] * inner if places is not None and has_range else found[-1])
+        return tuple(found)
+
+
+def _part_of(place: int, bounds: tuple[int, ...]) -> int:
+    """The part in which a place along an axis is."""
+    return next(part for part, end in enumerate(bounds[1:]) if place < end)

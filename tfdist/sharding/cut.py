@@ -78,9 +78,18 @@ class Cut:
             return self.shape
         return (size // max(1, self.row_size), *self.shape[1:])
 
-    def among(self, workers: int) -> Cut:
-        """The same shards with the first of so many workers; the others have none."""
-        return replace(self, bounds=(*self.bounds, *[self.size] * (workers - self.workers)))
+    def among(self, workers: int, members: Sequence[int] | None = None) -> Cut:
+        """The same shards with some of so many workers; the others have none.
+
+        Args:
+            workers: How many.
+            members: Who has a shard, ascending; None for the first ones.
+        """
+        having = range(self.workers) if members is None else members
+        bounds = [0]
+        for worker in range(workers):
+            bounds.append(self.bounds[having.index(worker) + 1] if worker in having else bounds[-1])
+        return replace(self, bounds=tuple(bounds))
 
     @property
     def largest_shard(self) -> int:

@@ -43,6 +43,23 @@ class Axis:
 
 
 @dataclass(frozen=True)
+class ShardGroup:
+    """The workers that share a tensor with one of them.
+
+    Attributes:
+        workers: Those of its group, ascending: each has the shard of its place among them.
+        share: Its own place.
+        alike: Those that have the same shard, one of each group.
+        first: The group of the first worker, which speaks for all where one is enough.
+    """
+
+    workers: tuple[int, ...]
+    share: int
+    alike: tuple[int, ...]
+    first: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Mesh:
     """The workers of a job along axes, from the outside in.
 
@@ -110,6 +127,17 @@ class Mesh:
         """All groups along an axis: each worker is in one."""
         firsts = (worker for worker in range(self.workers) if self.place(name, worker) == 0)
         return tuple(self.group(name, worker) for worker in firsts)
+
+    def shard_group(self, names: Sequence[AxisName], worker: int) -> ShardGroup:
+        """The workers that share a tensor with `worker` which is cut along one or both axes."""
+        if len(names) > 1:
+            everyone = tuple(range(self.workers))
+            return ShardGroup(everyone, worker, (worker,), everyone)
+        (name,) = names
+        (other,) = set(get_args(AxisName)) - {name}
+        return ShardGroup(
+            self.group(name, worker), self.place(name, worker), self.group(other, worker), self.group(name, 0)
+        )
 
     def __str__(self) -> str:
         """`data 2 x shard 4`, without axes that nobody shares."""

@@ -1,16 +1,25 @@
-"""Slices along an axis: all elements are in one of them, and a file's bytes are each written once."""
+"""Slices and blocks of tensors: all elements are in one of them, and a file's bytes are each written once."""
 
 from __future__ import annotations
+
+import itertools
 
 import numpy as np
 import pytest
 
-from tfdist.sharding.axis_cut import AxisCut, AxisWriting
+from tfdist.sharding.axis_cut import AxisCut, BlockCut, BlockWriting
+from tfdist.sharding.mesh import Mesh
 
-CUTS = [AxisCut((5, 4, 3), axis, shares) for axis in range(3) for shares in (1, 2, 3, 7)]
+SHAPE = (5, 4, 3)
+SLICES = [AxisCut(SHAPE, axis, shares) for axis in range(3) for shares in (1, 2, 3, 7)]
+BLOCKS = [
+    BlockCut(SHAPE, axes, parts)
+    for axes in itertools.permutations(range(3), 2)
+    for parts in ((1, 2), (2, 2), (2, 3), (3, 7))
+]
 
 
-@pytest.mark.parametrize("cut", CUTS, ids=str)
+@pytest.mark.parametrize("cut", SLICES, ids=str)
 def test_slices_are_all_of_it(cut: AxisCut) -> None:
     full = np.arange(60).reshape(cut.shape)
     slices = [full[cut.index(share)] for share in range(cut.shares)]
@@ -20,28 +29,52 @@ def test_slices_are_all_of_it(cut: AxisCut) -> None:
     assert max(sizes) - min(sizes) <= 1
 
 
-@pytest.mark.parametrize("cut", CUTS, ids=str)
-def test_slices_are_ranges_where_their_axis_is_first(cut: AxisCut) -> None:
-    full = np.arange(60).reshape(cut.shape)
-    front = full.transpose(cut.to_front)
-    assert front.shape == cut.of_front.shape and np.array_equal(front.transpose(cut.from_front), full)
+@pytest.mark.parametrize("cut", BLOCKS, ids=str)
+def test_blocks_are_all_of_it(cut: BlockCut) -> None:
+    seen = np.zeros(cut.shape, int)
     for share in range(cut.shares):
-        begin, end = cut.of_front.span(share)
-        own = front.reshape(-1)[begin:end].reshape(cut.of_front.shard_shape(share))
+        outer, inner = cut.places(share)
+        assert share == outer * cut.parts[1] + inner
+        index = cut.index(share)
+        assert seen[index].shape == cut.slice_shape(share)
+        for axis, place in zip(cut.axes, (outer, inner), strict=True):
+            assert (index[axis].start, index[axis].stop) == cut.bounds_along(axis)[place : place + 2]
+        seen[index] += 1
+    assert (seen == 1).all()
+
+
+@pytest.mark.parametrize("cut", [*SLICES, *BLOCKS], ids=str)
+def test_blocks_are_ranges_of_slabs(cut: BlockCut) -> None:
+    full = np.arange(60).reshape(cut.shape)
+    assert [full[slab].shape for slab in cut.slabs] == [cut.slab_shape(slab) for slab in cut.slabs]
+    flat = np.concatenate([full[slab].transpose(cut.to_front).reshape(-1) for slab in cut.slabs])
+    for share in range(cut.shares):
+        shape = [cut.slice_shape(share)[place] for place in cut.to_front]
+        own = flat[slice(*cut.flat.span(share))].reshape(shape)
         assert np.array_equal(own.transpose(cut.from_front), full[cut.index(share)])
 
 
-@pytest.mark.parametrize("groups", [1, 2])
-@pytest.mark.parametrize("cut", CUTS, ids=str)
-def test_a_file_is_what_the_workers_write(cut: AxisCut, groups: int) -> None:
+MESH = Mesh.of(data=2, shard=3)
+WRITINGS = {
+    "slices": (AxisCut(SHAPE, 1, 3), MESH.shard_group(["shard"], 0), 6),
+    "outer": (AxisCut(SHAPE, 1, 2), MESH.shard_group(["data"], 0), 6),
+    "both": (BlockCut(SHAPE, (0, 2), (2, 3)), MESH.shard_group(["data", "shard"], 0), 6),
+    "crossed": (BlockCut(SHAPE, (2, 1), (2, 3)), MESH.shard_group(["data", "shard"], 0), 6),
+    **{str(cut): (cut, Mesh.of(shard=cut.shares).shard_group(["shard"], 0), cut.shares) for cut in SLICES},
+}
+
+
+@pytest.mark.parametrize("name", WRITINGS)
+def test_a_file_is_what_the_workers_write(name: str) -> None:
+    cut, group, workers = WRITINGS[name]
     full = np.arange(60, dtype=np.int16).reshape(cut.shape)
-    writing = AxisWriting(cut, groups * cut.shares)
+    writing = BlockWriting(cut, group.first, workers)
     written = bytearray(b"head") + bytearray(full.nbytes)
-    taken = [0] * writing.workers
+    taken = [0] * workers
     for value in writing.values(4, full.itemsize):
-        for worker, (begin, end) in enumerate(zip(value.bounds, value.bounds[1:], strict=False)):
-            own = full[cut.index(worker)].tobytes() if worker < cut.shares else b""
+        for worker, (begin, end) in enumerate(itertools.pairwise(value.bounds)):
+            own = full[cut.index(group.first.index(worker))].tobytes() if worker in group.first else b""
             written[value.begin + begin : value.begin + end] = own[taken[worker] : taken[worker] + end - begin]
             taken[worker] += end - begin
     assert bytes(written) == b"head" + full.tobytes()
-    assert taken == [full.itemsize * writing.size(worker) for worker in range(writing.workers)]
+    assert taken == [full.itemsize * writing.size(worker) for worker in range(workers)]

@@ -66,6 +66,6 @@ def _squares(grads: Sequence[Gradient], policies: Sequence[VariablePolicy]) -> t
     sums = [policy.sum_over_shards for policy in policies]
     for sum_ in dict.fromkeys(sums):
         if sum_ is not None:
-            is_shard = tf.constant([each is sum_ for each in sums])
+            is_shard = tf.constant([each == sum_ for each in sums])
             squares = tf.where(is_shard, sum_(tf.where(is_shard, squares, tf.zeros_like(squares))), squares)
     return squares

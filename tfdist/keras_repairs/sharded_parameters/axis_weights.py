@@ -1,7 +1,8 @@
-"""Weights of which each worker stores a slice along an axis, as a `keras.distribution.LayoutMap` says."""
+"""Weights of which each worker stores a slice along an axis, or a block, as a `keras.distribution.LayoutMap` says."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -21,27 +22,33 @@ from tfdist.keras_repairs.tensor_parallel.sliced_tensors import SlicedWeight, co
 from tfdist.runtime.collectives.array_all_gather import all_gather_array
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport import shard_collectives, shard_groups
-from tfdist.sharding.axis_cut import AxisCut, AxisWriting
+from tfdist.sharding.axis_cut import AxisCut, BlockCut, BlockWriting
+from tfdist.sharding.mesh import ShardGroup
 
 _SLICED: AttachedValue[dict[tuple[ParameterShard, tf.DType], tf.Tensor]] = AttachedValue("weights_in_slices")
 """Of a graph: what stands for each weight that it has read in a dtype."""
 
 
 @dataclass(eq=False)
-class AxisShard(Shard):
-    """A worker's slice along an axis of a variable, which has that as its value.
+class BlockShard(Shard):
+    """A worker's block of a variable, which has that as its value.
 
     Attributes:
         variable: The Keras variable.
-        cut: How the workers share the full value.
-        share: This one's place among them.
+        cut: How a group of workers shares the full value.
+        group: This worker's group.
         strategy: Whose workers these are, also in threads in which it is not in force.
     """
 
     variable: Any
-    cut: AxisCut
-    share: int
+    cut: BlockCut
+    group: ShardGroup
     strategy: tf.distribute.Strategy
+
+    @property
+    def share(self) -> int:
+        """This worker's place in its group."""
+        return self.group.share
 
     @property
     def stored(self) -> Any:
@@ -69,17 +76,21 @@ class AxisShard(Shard):
     def read(self, source: Any) -> NDArray:
         return np.asarray(source[self.cut.index(self.share)])
 
-    def writing(self, workers: int) -> AxisWriting:
-        return AxisWriting(self.cut, workers)
+    def writing(self, workers: int) -> BlockWriting:
+        return BlockWriting(self.cut, self.group.first, workers)
 
     def _joined(self, own: NDArray) -> NDArray:
-        front = all_gather_array(own.transpose(self.cut.to_front), self.cut.of_front, self.strategy)
-        return np.ascontiguousarray(front.transpose(self.cut.from_front))
+        flat = self.cut.flat
+        blocks = all_gather_array(own, flat, self.strategy, self.group.first)
+        full = np.empty(self.cut.shape, own.dtype)
+        for share in range(self.cut.shares):
+            full[self.cut.index(share)] = blocks[slice(*flat.span(share))].reshape(self.cut.slice_shape(share))
+        return full
 
 
 @dataclass(eq=False)
-class AxisParameterShard(AxisShard, ParameterShard):
-    """A worker's slice along an axis of a weight."""
+class BlockParameterShard(BlockShard, ParameterShard):
+    """A worker's block of a weight."""
 
     @property
     def description(self) -> str:
@@ -87,25 +98,52 @@ class AxisParameterShard(AxisShard, ParameterShard):
 
     @property
     def sum_over_shards(self) -> Callable[[tf.Tensor], tf.Tensor]:
-        return shard_collectives.sum_small
+        return shard_collectives.SumOver(self.group)
 
-    def like(self, variable: Any) -> AxisShard:
-        return AxisShard(variable, self.cut, self.share, self.strategy)
+    def like(self, variable: Any) -> BlockShard:
+        return BlockShard(variable, self.cut, self.group, self.strategy)
 
     def of_sum(self, total: Gradient) -> Gradient:
         if not isinstance(total, tf.IndexedSlices):
             return self.of(total)
-        if self.cut.axis == 0:
-            return shard_collectives.rows_of_shard(total, self.cut.of_front, self.share)
-        shape = tf.constant(self.cut.slice_shape(self.share), tf.int64)
-        return tf.IndexedSlices(total.values[self.cut.index(self.share)], total.indices, shape)
+        (rows, *inner), shape = self.cut.index(self.share), self.cut.slice_shape(self.share)
+        values, indices = total.values[(slice(None), *inner)], total.indices
+        if 0 in self.cut.axes:
+            is_mine = tf.logical_and(indices >= rows.start, indices < rows.stop)
+            values, indices = tf.boolean_mask(values, is_mine), tf.boolean_mask(indices, is_mine) - rows.start
+        return tf.IndexedSlices(values, indices, tf.constant(shape, tf.int64))
 
     def join(self, shard: tf.Tensor) -> tf.Tensor:
         """In a function an operation of the graph, outside of one in host memory."""
         if tf.executing_eagerly():
             return tf.constant(self._joined(shard.numpy()))
-        front = shard_collectives.all_gather_one(tf.transpose(shard, self.cut.to_front), self.cut.of_front)
-        return tf.transpose(front, self.cut.from_front)
+        cut, front = self.cut, tf.transpose(shard, self.cut.to_front)
+        flat = shard_collectives.all_gather_one(front, cut.flat, self.group)
+        shapes = [cut.slab_shape(slab) for slab in cut.slabs]
+        parts = tf.split(flat, [int(np.prod(shape)) for shape in shapes]) if len(shapes) > 1 else [flat]
+        slabs = [_from_front(part, shape, cut) for part, shape in zip(parts, shapes, strict=True)]
+        return tf.concat(slabs, cut.axes[0]) if len(slabs) > 1 else slabs[0]
+
+    def stored_of(self, full: tf.Tensor) -> tf.Tensor:
+        return tf.identity(self.of(full))
+
+    def sum_of(self, gradient: Gradient) -> Gradient:
+        if isinstance(gradient, tf.IndexedSlices):
+            return summed_slices(gradient, self.of_sum)
+        cut = self.cut
+        slabs = [tf.reshape(tf.transpose(gradient[slab], cut.to_front), [-1]) for slab in cut.slabs]
+        flat = tf.concat(slabs, 0) if len(slabs) > 1 else slabs[0]
+        (own,) = shard_collectives.reduce_scatter_gradients([flat], [cut.flat], self.group)
+        return differentiated_once(_from_front(own, cut.slice_shape(self.share), cut))
+
+    def full_sum(self, total: Gradient) -> Gradient:
+        return self.join(total) if isinstance(total, tf.Tensor) else full_slices(total, self.stored.name)
+
+
+class AxisParameterShard(BlockParameterShard):
+    """A worker's slice of a weight along an axis of it, and along the last axis of the mesh."""
+
+    cut: AxisCut
 
     def in_slices(self, dtype: tf.DType) -> tf.Tensor | None:
         bounds = self.cut.bounds
@@ -115,7 +153,8 @@ class AxisParameterShard(AxisShard, ParameterShard):
         if (self, dtype) not in made:
             stored = self.stored.read_value()
             own = self._slice(stored, dtype)
-            weight = SlicedWeight(own, self.cut.axis, bounds, lambda: read(self, dtype), stored, self._summed_gradient)
+            join = functools.partial(read, self, dtype)
+            weight = SlicedWeight(own, self.cut.axis, bounds, self.group, join, stored, self._summed_gradient)
             made[self, dtype] = standing_for(weight, self.cut.shape)
         return made[self, dtype]
 
@@ -128,7 +167,8 @@ class AxisParameterShard(AxisShard, ParameterShard):
                 if not is_gradient_taken(self.stored):
                     return None
                 own = tf.cast(tf.convert_to_tensor(upstream), self.stored.dtype)
-                (total,) = shard_groups.sum_between_groups([tf.reshape(own, [-1])], settings_of(self.strategy))
+                settings = settings_of(self.strategy)
+                (total,) = shard_groups.sum_between_groups([tf.reshape(own, [-1])], settings, self.group)
                 return differentiated_once(tf.reshape(total, self.cut.slice_shape(self.share)))
 
             return tf.cast(stored, dtype), gradient
@@ -138,17 +178,8 @@ class AxisParameterShard(AxisShard, ParameterShard):
     def _summed_gradient(self, gradient: Gradient) -> Gradient | None:
         return shard_of_sum(gradient, self) if is_gradient_taken(self.stored) else None
 
-    def stored_of(self, full: tf.Tensor) -> tf.Tensor:
-        return tf.identity(self.of(full))
 
-    def sum_of(self, gradient: Gradient) -> Gradient:
-        if isinstance(gradient, tf.IndexedSlices):
-            return summed_slices(gradient, self.of_sum)
-        front = self.cut.of_front
-        (own,) = shard_collectives.reduce_scatter_gradients([tf.transpose(gradient, self.cut.to_front)], [front])
-        rows = self.cut.slice_shape(self.share)[self.cut.axis]
-        own = tf.reshape(own, (rows, *front.shape[1:]))
-        return differentiated_once(tf.transpose(own, self.cut.from_front))
-
-    def full_sum(self, total: Gradient) -> Gradient:
-        return self.join(total) if isinstance(total, tf.Tensor) else full_slices(total, self.stored.name)
+def _from_front(flat: tf.Tensor, shape: tuple[int, ...], cut: BlockCut) -> tf.Tensor:
+    """A part of a weight of some shape, whose elements come in the order of `to_front`."""
+    front = tf.reshape(flat, [shape[place] for place in cut.to_front])
+    return tf.transpose(front, cut.from_front)

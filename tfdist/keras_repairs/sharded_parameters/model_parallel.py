@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import keras
@@ -12,12 +11,12 @@ import tensorflow as tf
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.global_devices import devices_of_all
 from tfdist.keras_repairs.base.warn_once import say_once
-from tfdist.keras_repairs.sharded_parameters.axis_weights import AxisParameterShard
-from tfdist.runtime.strategy_settings import settings_of, shares_of
-from tfdist.runtime.workers import worker_count
+from tfdist.keras_repairs.sharded_parameters.axis_weights import AxisParameterShard, BlockParameterShard
+from tfdist.runtime.strategy_settings import settings_of
+from tfdist.runtime.workers import worker_count, worker_rank
 from tfdist.sharding import Sharding
-from tfdist.sharding.axis_cut import AxisCut
-from tfdist.sharding.mesh import Mesh
+from tfdist.sharding.axis_cut import AxisCut, BlockCut
+from tfdist.sharding.mesh import AxisName, Mesh
 
 _NEVER = 1 << 62
 """The elements from which on a weight without a layout is cut: none is."""
@@ -29,7 +28,7 @@ def model_parallel() -> Any | None:
     return found if isinstance(found, keras.distribution.ModelParallel) else None
 
 
-def laid_out(variable: Any, strategy: tf.distribute.Strategy) -> AxisParameterShard | None:
+def laid_out(variable: Any, strategy: tf.distribute.Strategy) -> BlockParameterShard | None:
     """What this worker is to store of a weight, as the distribution in force says; None where it has all of it.
 
     Args:
@@ -43,11 +42,14 @@ def laid_out(variable: Any, strategy: tf.distribute.Strategy) -> AxisParameterSh
     if distribution is None:
         return None
     _adopt(distribution, strategy)
-    axis = _cut_axis(variable, distribution)
-    if axis is None or settings_of(strategy).shard is None:
+    axes, shard = _cut_axes(variable, distribution), settings_of(strategy).shard
+    if not axes or shard is None:
         return None
-    shares, share = shares_of(strategy)
-    return AxisParameterShard(variable, AxisCut(tuple(variable.shape), axis, shares), share, strategy)
+    shape, group = tuple(variable.shape), shard.mesh.shard_group([*axes], worker_rank(strategy))
+    if [*axes] == ["shard"]:
+        return AxisParameterShard(variable, AxisCut(shape, axes["shard"], shard.shares), group, strategy)
+    parts = tuple(map(shard.mesh.size, axes))
+    return BlockParameterShard(variable, BlockCut(shape, tuple(axes.values()), parts), group, strategy)
 
 
 def check_model_parallel(strategy: tf.distribute.Strategy) -> None:
@@ -63,12 +65,12 @@ def check_model_parallel(strategy: tf.distribute.Strategy) -> None:
 
 def _adopt(distribution: Any, strategy: tf.distribute.Strategy) -> None:
     """Has the workers share weights along the mesh of a distribution, where they do not yet."""
-    mesh, settings = distribution.device_mesh, settings_of(strategy)
-    axes = Mesh.of(data=math.prod(mesh.shape[:-1]), shard=mesh.shape[-1])
+    settings = settings_of(strategy)
     _check_mesh(distribution, strategy)
-    if mesh.shape[-1] == 1:
+    axes = _axes_of(distribution)
+    if not axes:
         return
-    wanted = Sharding("zero3", axes, whole_below=_NEVER)
+    wanted = Sharding("zero3", Mesh.of(**{name: size for name, size in axes.values()}), whole_below=_NEVER)
     if settings.shard == wanted:
         return
     if settings.shard is not None:
@@ -85,8 +87,8 @@ def _adopt(distribution: Any, strategy: tf.distribute.Strategy) -> None:
         )
     settings.shard = wanted
     say_once(
-        f"keras.distribution.ModelParallel: each weight with a layout along {mesh.axis_names[-1]!r} is stored in "
-        f"{mesh.shape[-1]} slices, one a worker, with its optimizer state, and put together where a layer reads it. "
+        f"keras.distribution.ModelParallel: each weight with a layout along {' or '.join(map(repr, axes))} is stored "
+        "in slices, one a worker, with its optimizer state, and put together where a layer reads it. "
         f"The batch is shared out to all {strategy.num_replicas_in_sync} workers."
     )
 
@@ -122,26 +124,38 @@ def _check_mesh(distribution: Any, strategy: tf.distribute.Strategy) -> None:
         )
 
 
-def _cut_axis(variable: Any, distribution: Any) -> int | None:
-    """The axis of a weight that its layout cuts; None where it cuts none.
+def _axes_of(distribution: Any) -> dict[str, tuple[AxisName, int]]:
+    """What the axes of a mesh are to the workers, and their sizes: of those that cut something, in their order.
+
+    An axis of one device cuts nothing: maps of KerasHub name the batch's, too, and run on a mesh of (1, N).
+    """
+    mesh = distribution.device_mesh
+    sizes = {name: size for name, size in zip(mesh.axis_names, mesh.shape, strict=True) if size > 1}
+    named = {name for layout in distribution._layout_map.values() for name in layout.axes}
+    if [*sizes] == [distribution.batch_dim_name] and not named & {*sizes}:
+        return {}  # Data parallelism, and nothing else.
+    names: list[AxisName] = ["data", "shard"] if len(sizes) > 1 else ["shard"]
+    return {own: (name, sizes[own]) for own, name in zip(sizes, names, strict=False)}
+
+
+def _cut_axes(variable: Any, distribution: Any) -> dict[AxisName, int]:
+    """The axes of a weight that its layout cuts, by the axis of the workers' mesh that each is along, in their order.
 
     Raises:
-        UnsupportedError: The layout does not fit the weight, or cuts it in a way that is not known.
+        UnsupportedError: The layout does not fit the weight.
     """
     layout = distribution.get_variable_layout(variable)
-    axes = () if layout is None else tuple(layout.axes)
-    if len(axes) > len(variable.shape):
+    laid = () if layout is None else tuple(layout.axes)
+    if len(laid) > len(variable.shape):
         raise UnsupportedError(
-            f"The layout {axes} of {variable.path} has {len(axes)} axes. Expected at most those of its shape, "
+            f"The layout {laid} of {variable.path} has {len(laid)} axes. Expected at most those of its shape, "
             f"{tuple(variable.shape)}. Mend the pattern of the LayoutMap that matches it."
         )
-    mesh = distribution.device_mesh
-    sizes, last = dict(zip(mesh.axis_names, mesh.shape, strict=True)), mesh.axis_names[-1]
-    # An axis of one device cuts nothing: maps of KerasHub name the batch's, too, and run on a mesh of (1, N).
-    places = [place for place, name in enumerate(axes) if sizes.get(name, 1) > 1]
-    if len(places) > 1 or any(axes[place] != last for place in places):
+    axes = _axes_of(distribution)
+    twice = next((name for name in axes if laid.count(name) > 1), None)
+    if twice is not None:
         raise UnsupportedError(
-            f"The layout {axes} of {variable.path} is not supported. Expected one axis of the weight along {last!r}, "
-            "the last axis of the mesh, and None for the others."
+            f"The layout {laid} of {variable.path} has {twice!r} more than once. Expected each axis of the mesh on "
+            "one axis of the weight at most. Mend the pattern of the LayoutMap that matches it."
         )
-    return places[0] if places else None
+    return {name: laid.index(own) for own, (name, _) in axes.items() if own in laid}

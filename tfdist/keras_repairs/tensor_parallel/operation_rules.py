@@ -12,7 +12,7 @@ from tensorflow.python.eager import record
 from tensorflow.python.framework import op_def_registry, tensor_util
 
 from tfdist.keras_repairs.base.size_origins import depends_on_batch
-from tfdist.keras_repairs.tensor_parallel.row_exchanges import gathered, place_in_group, slices_of_all
+from tfdist.keras_repairs.tensor_parallel.row_exchanges import gathered, slices_of_all
 from tfdist.keras_repairs.tensor_parallel.sliced_tensors import SizesOfRows, SlicedRows, SlicedTensor, SlicedWeight
 
 Part: TypeAlias = SlicedTensor | SizesOfRows | None
@@ -80,8 +80,8 @@ def _fitting(tensor: tf.Tensor, part: Part, first: SlicedRows) -> Callable[[], t
             return None
         return lambda: tensor if size == 1 else _slice_of_shared(tensor, axis, first)
     if size == 1:
-        return lambda: gathered(tensor)[0]
-    return lambda: slices_of_all(tensor, axis, first.bounds)[0]
+        return lambda: gathered(tensor, first.group)[0]
+    return lambda: slices_of_all(tensor, axis, first.bounds, first.group)[0]
 
 
 def _has_rows(tensor: tf.Tensor, rank: int) -> bool:
@@ -91,7 +91,7 @@ def _has_rows(tensor: tf.Tensor, rank: int) -> bool:
 
 
 def _slice_of_shared(tensor: tf.Tensor, axis: int, first: SlicedRows) -> tf.Tensor:
-    start, stop = first.bounds[place_in_group() : place_in_group() + 2]
+    start, stop = first.bounds[first.group.share : first.group.share + 2]
     return tf.gather(tensor, tf.range(start, stop), axis=axis)
 
 
@@ -170,7 +170,12 @@ def _of_vector(part: Part, shape: tf.TensorShape) -> Result:
         return None
     own, place = [1] * shape.rank, places[0]
     own[place] = -1
-    return [SlicedWeight(tf.reshape(part.slice, own), place, part.bounds, lambda: tf.reshape(part.full(), shape))]
+    full = functools.partial(_reshaped, part, shape)
+    return [SlicedWeight(tf.reshape(part.slice, own), place, part.bounds, part.group, full)]
+
+
+def _reshaped(part: SlicedWeight, shape: tf.TensorShape) -> tf.Tensor:
+    return tf.reshape(part.full(), shape)
 
 
 def _squeezed(_: Compute, inputs: Sequence[Input], attributes: Mapping[str, Any]) -> Result:
@@ -204,7 +209,7 @@ def _einsum(compute: Compute, inputs: Sequence[Input], attributes: Mapping[str, 
     parts = [part for _, part in inputs if isinstance(part, SlicedRows)]
     given, _arrow, result = _value_of(attributes["equation"]).partition("->")
     terms = given.split(",")
-    if "." in given or len(parts) != len(inputs) or len({part.bounds for part in parts}) != 1:
+    if "." in given or len(parts) != len(inputs) or len({(part.bounds, part.group) for part in parts}) != 1:
         return None
     labels = {term[part.axis] for term, part in zip(terms, parts, strict=True)}
     rows = {term[0] for term in terms} | {result[:1]}
@@ -247,7 +252,7 @@ def _of_weight_alone(compute: Compute, inputs: Sequence[Input], axis: int) -> Re
     def with_weight(weight: tf.Tensor) -> tf.Tensor:
         return compute(*rest[:place], weight, *rest[place:])
 
-    return [SlicedWeight(with_weight(part.slice), axis, part.bounds, lambda: with_weight(part.full()))]
+    return [SlicedWeight(with_weight(part.slice), axis, part.bounds, part.group, lambda: with_weight(part.full()))]
 
 
 def _computed(op_type: str, attributes: Mapping[str, Any], *inputs: tf.Tensor) -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import string
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import keras
@@ -15,7 +16,6 @@ import tensorflow as tf
 from tfdist.keras_repairs.tensor_parallel.row_exchanges import (
     gathered,
     own_rows,
-    place_in_group,
     slices_of_all,
     summed,
 )
@@ -104,7 +104,7 @@ def repeat(original: Function) -> Function:
         if not isinstance(found, SlicedRows) or not isinstance(repeats, int) or axis not in _names_of(found.axis, x):
             return original(x, repeats, axis=axis)
         bounds = tuple(bound * repeats for bound in found.bounds)
-        repeated = SlicedRows(original(found.slice, repeats, axis=axis), found.axis, bounds, found.counts, found.origin)
+        repeated = replace(found, slice=original(found.slice, repeats, axis=axis), bounds=bounds, _full=[])
         return standing_for(repeated, repeated.shape)
 
     return _keeping(original, repaired)
@@ -181,22 +181,23 @@ def _product(
     if label in of_x:
         x, counts = _cut_rows(rows, of_x.index(label), weight)
     else:
-        x, counts = gathered(_full(rows))
+        x, counts = gathered(_full(rows), weight.group)
     result = multiply(x, weight.slice)
     if label not in of_result:
-        return summed(result, counts)
+        return summed(result, counts, weight.group)
     shape = [rows.shape[0], *result.shape[1:]]
     axis = of_result.index(label)
     shape[axis] = weight.bounds[-1]
-    return standing_for(SlicedRows(result, axis, weight.bounds, counts, rows), shape)
+    return standing_for(SlicedRows(result, axis, weight.bounds, weight.group, counts, rows), shape)
 
 
 def _cut_rows(rows: tf.Tensor, axis: int, weight: SlicedWeight) -> tuple[tf.Tensor, tf.Tensor]:
     """The rows of all workers, cut along an axis as a weight is: as they lie there already, or exchanged."""
     found = sliced_of(rows)
-    if isinstance(found, SlicedRows) and found.axis == axis and found.bounds == weight.bounds:
+    is_alike = found is not None and (found.bounds, found.group) == (weight.bounds, weight.group)
+    if isinstance(found, SlicedRows) and found.axis == axis and is_alike:
         return found.slice, found.counts
-    return slices_of_all(_full(rows), axis, weight.bounds)
+    return slices_of_all(_full(rows), axis, weight.bounds, weight.group)
 
 
 def _full(rows: tf.Tensor) -> tf.Tensor:
@@ -224,13 +225,13 @@ def _looked_up(table: SlicedWeight, shape: tf.TensorShape, ids: tf.Tensor) -> tf
 
 def _rows_by_ids(stored: tf.Tensor, ids: tf.Tensor, table: SlicedWeight, shape: tf.TensorShape) -> tf.Tensor:
     own = tf.cast(stored, table.slice.dtype)
-    asked, counts = gathered(_checked(ids, int(shape[0])))
+    asked, counts = gathered(_checked(ids, int(shape[0])), table.group)
     if table.axis == 1:
-        return own_rows(tf.gather(own, asked), asked.shape.rank, table.bounds, counts)
-    start, stop = table.bounds[place_in_group() : place_in_group() + 2]
+        return own_rows(tf.gather(own, asked), asked.shape.rank, table.bounds, counts, table.group)
+    start, stop = table.bounds[table.group.share : table.group.share + 2]
     is_here = tf.logical_and(asked >= start, asked < stop)
     found = tf.gather(own, tf.where(is_here, asked - start, tf.zeros_like(asked)))
-    return summed(tf.where(is_here[..., tf.newaxis], found, tf.zeros_like(found)), counts)
+    return summed(tf.where(is_here[..., tf.newaxis], found, tf.zeros_like(found)), counts, table.group)
 
 
 def _checked(ids: tf.Tensor, rows: int) -> tf.Tensor:

@@ -14,33 +14,32 @@ import tensorflow as tf
 
 from tfdist.keras_repairs.base.replica_step import current_step
 from tfdist.keras_repairs.gradients.gradient_sums import differentiated_once
-from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport.row_exchange import exchange_rows, gather_rows
-from tfdist.runtime.transport.shard_groups import group_of
-from tfdist.runtime.workers import worker_rank
+from tfdist.sharding.mesh import ShardGroup
 
 Bounds = Sequence[int]
 _Gradient = Callable[..., tf.Tensor]
 
 
-def gathered(own: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def gathered(own: tf.Tensor, group: ShardGroup) -> tuple[tf.Tensor, tf.Tensor]:
     """The rows of all workers of the group, and how many each of them has.
 
     Args:
         own: This worker's, `[rows, ...]`.
+        group: The workers that share weights.
     """
     noted: list[tf.Tensor] = []
 
     @tf.custom_gradient
     def exchange(own: tf.Tensor) -> tuple[tf.Tensor, _Gradient]:
-        rows, counts = gather_rows(own, _group())
+        rows, counts = gather_rows(own, group.workers)
         noted.append(counts)
-        return rows, lambda upstream: differentiated_once(_unweighted(_summed(upstream, counts)))
+        return rows, lambda upstream: differentiated_once(_unweighted(_summed(upstream, counts, group)))
 
     return exchange(own), noted[0]
 
 
-def summed(partial: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
+def summed(partial: tf.Tensor, counts: tf.Tensor, group: ShardGroup) -> tf.Tensor:
     """This worker's rows of the sum of what the workers of the group have of the rows of all.
 
     Args:
@@ -51,14 +50,14 @@ def summed(partial: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
     @tf.custom_gradient
     def exchange(partial: tf.Tensor) -> tuple[tf.Tensor, _Gradient]:
         def gradient(upstream: tf.Tensor) -> tf.Tensor:
-            return differentiated_once(gather_rows(_weighted(upstream), _group())[0])
+            return differentiated_once(gather_rows(_weighted(upstream), group.workers)[0])
 
-        return _summed(partial, counts), gradient
+        return _summed(partial, counts, group), gradient
 
     return exchange(partial)
 
 
-def slices_of_all(own: tf.Tensor, axis: int, bounds: Bounds) -> tuple[tf.Tensor, tf.Tensor]:
+def slices_of_all(own: tf.Tensor, axis: int, bounds: Bounds, group: ShardGroup) -> tuple[tf.Tensor, tf.Tensor]:
     """This worker's slice of the rows of all workers, and how many rows each of them has.
 
     Args:
@@ -70,53 +69,44 @@ def slices_of_all(own: tf.Tensor, axis: int, bounds: Bounds) -> tuple[tf.Tensor,
 
     @tf.custom_gradient
     def exchange(own: tf.Tensor) -> tuple[tf.Tensor, _Gradient]:
-        rows, counts = _dealt(own, axis, bounds)
+        rows, counts = _dealt(own, axis, bounds, group)
         noted.append(counts)
-        return rows, lambda upstream: differentiated_once(_unweighted(_joined(upstream, axis, bounds, counts)))
+        return rows, lambda upstream: differentiated_once(_unweighted(_joined(upstream, axis, bounds, counts, group)))
 
     return exchange(own), noted[0]
 
 
-def own_rows(slices: tf.Tensor, axis: int, bounds: Bounds, counts: tf.Tensor) -> tf.Tensor:
+def own_rows(slices: tf.Tensor, axis: int, bounds: Bounds, counts: tf.Tensor, group: ShardGroup) -> tf.Tensor:
     """This worker's rows with all of what is cut: the inverse of `slices_of_all`."""
 
     @tf.custom_gradient
     def exchange(slices: tf.Tensor) -> tuple[tf.Tensor, _Gradient]:
-        return _joined(slices, axis, bounds, counts), lambda upstream: gradient_of_slices(upstream, axis, bounds)
+        rows = _joined(slices, axis, bounds, counts, group)
+        return rows, lambda upstream: gradient_of_slices(upstream, axis, bounds, group)
 
     return exchange(slices)
 
 
-def gradient_of_slices(upstream: tf.Tensor, axis: int, bounds: Bounds) -> tf.Tensor:
+def gradient_of_slices(upstream: tf.Tensor, axis: int, bounds: Bounds, group: ShardGroup) -> tf.Tensor:
     """The gradient by this worker's slice of all rows, of those that each worker has by its own rows."""
-    return differentiated_once(_dealt(_weighted(upstream), axis, bounds)[0])
+    return differentiated_once(_dealt(_weighted(upstream), axis, bounds, group)[0])
 
 
-def place_in_group() -> int:
-    """This worker's place among those that share weights."""
-    group, strategy = _group(), tf.distribute.get_strategy()
-    return group.index(worker_rank(strategy))
-
-
-def _group() -> tuple[int, ...]:
-    return group_of(settings_of(tf.distribute.get_strategy()))
-
-
-def _summed(partial: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
+def _summed(partial: tf.Tensor, counts: tf.Tensor, group: ShardGroup) -> tf.Tensor:
     shape = tf.shape(partial, tf.int64)
-    flat, sizes = exchange_rows(tf.reshape(partial, [-1]), counts * tf.reduce_prod(shape[1:]), _group())
-    own = counts[place_in_group()]
+    flat, sizes = exchange_rows(tf.reshape(partial, [-1]), counts * tf.reduce_prod(shape[1:]), group.workers)
+    own = counts[group.share]
     parts = tf.reshape(flat, tf.concat([tf.shape(sizes, tf.int64), own[tf.newaxis], shape[1:]], 0))
     return tf.ensure_shape(tf.reduce_sum(parts, 0), [None, *partial.shape[1:]])
 
 
-def _dealt(own: tf.Tensor, axis: int, bounds: Bounds) -> tuple[tf.Tensor, tf.Tensor]:
+def _dealt(own: tf.Tensor, axis: int, bounds: Bounds, group: ShardGroup) -> tuple[tf.Tensor, tf.Tensor]:
     widths = _widths(bounds)
     shape = tf.shape(own, tf.int64)
     others = tf.reduce_prod(shape) // shape[axis]
     parts = [tf.reshape(part, [-1]) for part in tf.split(own, widths, axis)]
-    flat, sizes = exchange_rows(tf.concat(parts, 0), others * tf.constant(widths, tf.int64), _group())
-    width = widths[place_in_group()]
+    flat, sizes = exchange_rows(tf.concat(parts, 0), others * tf.constant(widths, tf.int64), group.workers)
+    width = widths[group.share]
     row = tf.maximum(tf.reduce_prod(shape[1:]) // shape[axis] * width, 1)
     counts = sizes // row
     sizes_of_slice = [tf.reduce_sum(counts), *(shape[place] for place in range(1, own.shape.rank))]
@@ -126,10 +116,10 @@ def _dealt(own: tf.Tensor, axis: int, bounds: Bounds) -> tuple[tf.Tensor, tf.Ten
     return tf.ensure_shape(tf.reshape(flat, tf.stack(sizes_of_slice)), [None, *trailing]), counts
 
 
-def _joined(slices: tf.Tensor, axis: int, bounds: Bounds, counts: tf.Tensor) -> tf.Tensor:
+def _joined(slices: tf.Tensor, axis: int, bounds: Bounds, counts: tf.Tensor, group: ShardGroup) -> tf.Tensor:
     widths, shape = _widths(bounds), tf.shape(slices, tf.int64)
-    flat, sizes = exchange_rows(tf.reshape(slices, [-1]), counts * tf.reduce_prod(shape[1:]), _group())
-    own = [counts[place_in_group()], *(shape[place] for place in range(1, slices.shape.rank))]
+    flat, sizes = exchange_rows(tf.reshape(slices, [-1]), counts * tf.reduce_prod(shape[1:]), group.workers)
+    own = [counts[group.share], *(shape[place] for place in range(1, slices.shape.rank))]
     parts = []
     for part, width in zip(tf.split(flat, sizes, num=len(widths)), widths, strict=True):
         own[axis] = tf.constant(width, tf.int64)

@@ -18,8 +18,9 @@ from tensorflow.python.ops.control_flow_v2_func_graphs import ControlFlowFuncGra
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.replica_step import current_step, is_alone, is_tried_out
 from tfdist.keras_repairs.base.size_origins import sized_as
-from tfdist.keras_repairs.tensor_parallel.row_exchanges import gradient_of_slices, own_rows, place_in_group
+from tfdist.keras_repairs.tensor_parallel.row_exchanges import gradient_of_slices, own_rows
 from tfdist.runtime.transport.emulated_replicas import emulated_replica
+from tfdist.sharding.mesh import ShardGroup
 
 
 @dataclass(eq=False)
@@ -30,11 +31,13 @@ class SlicedTensor:
         slice: The slice; of rows, that of the rows of all workers of the group.
         axis: Along which the full tensor is cut.
         bounds: The places along the axis where the slices begin, and where the last one ends.
+        group: The workers that have the slices.
     """
 
     slice: tf.Tensor
     axis: int
     bounds: tuple[int, ...]
+    group: ShardGroup
 
     def full(self) -> tf.Tensor:
         """The full tensor; of rows, with this worker's rows."""
@@ -52,7 +55,7 @@ class SlicedTensor:
     def is_cut_like(self, other: SlicedTensor) -> bool:
         """Returns whether another tensor, whose axes are aligned with this one's at the end, is cut in the same way."""
         from_end = (self.axis - self.slice.shape.rank, other.axis - other.slice.shape.rank)
-        return from_end[0] == from_end[1] and self.bounds == other.bounds
+        return from_end[0] == from_end[1] and self.bounds == other.bounds and self.group == other.group
 
 
 @dataclass(eq=False)
@@ -98,7 +101,7 @@ class SlicedRows(SlicedTensor):
     def full(self) -> tf.Tensor:
         if self._full:
             return self._full[0]
-        rows = sized_as(own_rows(self.slice, self.axis, self.bounds, self.counts), self.origin)
+        rows = sized_as(own_rows(self.slice, self.axis, self.bounds, self.counts, self.group), self.origin)
         # In a function whose gradient is its own, nothing is recorded: who reads it later needs another one.
         if not pywrap_tfe.TFE_Py_TapeSetIsStopped():
             self._full.append(rows)
@@ -109,12 +112,12 @@ class SlicedRows(SlicedTensor):
         return self.slice
 
     def gradient(self, upstream: Any) -> Any:
-        return gradient_of_slices(tf.convert_to_tensor(upstream), self.axis, self.bounds)
+        return gradient_of_slices(tf.convert_to_tensor(upstream), self.axis, self.bounds, self.group)
 
     def of_its_shape(self) -> tf.Tensor:
         """A tensor of the shape of the full one, of zeros."""
         shape = tf.unstack(tf.shape(self.slice, tf.int64))
-        shape[0] = self.counts[place_in_group()]
+        shape[0] = self.counts[self.group.share]
         shape[self.axis] = tf.constant(self.bounds[-1], tf.int64)
         return sized_as(tf.ensure_shape(tf.zeros(tf.stack(shape), self.slice.dtype), self.shape), self.origin)
 

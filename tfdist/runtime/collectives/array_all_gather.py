@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
@@ -13,16 +15,26 @@ from tfdist.runtime.workers import worker_count, worker_rank
 from tfdist.sharding.cut import Cut
 
 
-def all_gather_array(shard: NDArray, cut: Cut, strategy: tf.distribute.Strategy) -> NDArray:
-    """The full array, of the shape of the cut, of which each worker gives its shard; all workers call this together."""
+def all_gather_array(
+    shard: NDArray, cut: Cut, strategy: tf.distribute.Strategy, group: Sequence[int] | None = None
+) -> NDArray:
+    """The full array, of the shape of the cut, of which each worker gives its shard; all workers call this together.
+
+    Args:
+        shard: This worker's.
+        cut: How a group shares the array.
+        strategy: Of all workers.
+        group: One that has all shards, the same on all workers; None for the first workers.
+    """
     shard = np.ascontiguousarray(shard).reshape(-1)
     if cut.workers == 1:
         return shard.reshape(cut.shape)
     workers = worker_count(strategy)
     if cut.workers < workers:
-        # Groups of workers have the same; the first is that of the first workers.
-        shard = shard if worker_rank(strategy) < cut.workers else shard[:0]
-        cut = cut.among(workers)
+        # Groups of workers have the same.
+        group = range(cut.workers) if group is None else group
+        shard = shard if worker_rank(strategy) in group else shard[:0]
+        cut = cut.among(workers, group)
     memory = settings_of(strategy).memory
     if memory is not None:
         (full,) = memory.of_functions.all_gather([tf.constant(shard)], [cut.bounds])

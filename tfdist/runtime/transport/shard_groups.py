@@ -13,36 +13,54 @@ from tfdist.runtime.transport.shared_memory.memory_operations import MemoryOpera
 from tfdist.runtime.transport.shared_memory.shared_memory_sums import HostSums
 from tfdist.runtime.transport.worker_lane import channel_of
 from tfdist.runtime.workers import worker_count, worker_rank
+from tfdist.sharding.mesh import Mesh, ShardGroup
 
 Workers = tuple[int, ...]
 
 
-def group_of(settings: StrategySettings) -> Workers:
-    """The workers that share one copy of what is cut, in their order, this one among them."""
+def group_of(settings: StrategySettings) -> ShardGroup:
+    """The workers that share one copy of what `--shard` cuts with this one; all of them where it cuts nothing."""
     strategy = tf.distribute.get_strategy()
     if settings.shard is None:
-        return tuple(range(worker_count(strategy)))
-    return settings.shard.mesh.group("shard", worker_rank(strategy))
+        return all_workers(strategy)
+    return settings.shard.mesh.shard_group(["shard"], worker_rank(strategy))
+
+
+def all_workers(strategy: tf.distribute.Strategy) -> ShardGroup:
+    """The group of all workers."""
+    return Mesh.of(shard=worker_count(strategy)).shard_group(["shard"], worker_rank(strategy))
 
 
 def memory_among(workers: Workers | None, settings: StrategySettings) -> MemoryOperations | None:
     """Exchanges of some workers, or of all where None is given, in shared memory; None where they share none."""
     strategy = tf.distribute.get_strategy()
-    return _memory_of(tuple(range(worker_count(strategy))) if workers is None else workers, settings)
+    return _memory_of(all_workers(strategy).workers if workers is None else workers, settings)
 
 
-def memory_of_group(settings: StrategySettings) -> MemoryOperations | None:
-    """Exchanges of those workers in shared memory; None where they share none."""
-    return _memory_of(group_of(settings), settings)
+
+def memory_of_group(settings: StrategySettings, group: ShardGroup | None = None) -> MemoryOperations | None:
+    """Exchanges of a group in shared memory; None where they share none.
+
+    Args:
+        settings: Those of the run.
+        group: The group; None for that of `group_of`.
+    """
+    return _memory_of((group or group_of(settings)).workers, settings)
 
 
-def sum_between_groups(shards: Sequence[tf.Tensor], settings: StrategySettings) -> list[tf.Tensor]:
+def sum_between_groups(
+    shards: Sequence[tf.Tensor], settings: StrategySettings, group: ShardGroup | None = None
+) -> list[tf.Tensor]:
     """The sums of shards, flat and of one dtype, over the groups: between the workers that have the same shard.
 
     Call it in a function, on all workers.
+
+    Args:
+        shards: This worker's.
+        settings: Those of the run.
+        group: Who shares what they are of; None for those of `group_of`.
     """
-    assert settings.shard is not None, "a run that shards"
-    workers = settings.shard.mesh.group("data", worker_rank(tf.distribute.get_strategy()))
+    workers = (group or group_of(settings)).alike
     if len(workers) == 1:
         return list(shards)
     memory = _memory_of(workers, settings)
