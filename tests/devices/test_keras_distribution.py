@@ -1,17 +1,19 @@
 """`keras.distribution` on the devices of one worker: data parallelism over all of them is what tfdist does anyway.
 
-`ModelParallel` shards weights between workers: `tests/workers/test_model_parallel.py`.
+`ModelParallel` leaves weights whole there, and shards them between workers: `tests/workers/test_model_parallel.py`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.exactness.table import classifier, numbers
 from tests.helpers.mirrored import mirrored
@@ -33,12 +35,18 @@ def no_distribution_is_left() -> Iterator[None]:
     keras.distribution.set_distribution(None)
 
 
-def fit_under(distribution: keras.distribution.Distribution) -> None:
+def fit_under(
+    distribution: keras.distribution.Distribution, data: Callable[..., Sequence[Any]] = lambda *arrays: arrays
+) -> None:
     x, y = numbers(8)
     with mirrored(2).scope(), distribution.scope():
         model = classifier()
         model.compile("sgd", "sparse_categorical_crossentropy")
-        model.fit(x.astype("float32"), y, verbose=0)
+        model.fit(*data(x.astype("float32"), y), verbose=0)
+
+
+def in_dataset(*arrays: np.ndarray) -> list[tf.data.Dataset]:
+    return [tf.data.Dataset.from_tensor_slices(arrays).batch(8)]
 
 
 ALL: dict[str, Callable[[], keras.distribution.Distribution]] = {
@@ -72,7 +80,6 @@ def model_parallel() -> keras.distribution.Distribution:
 
 
 REFUSED: dict[str, tuple[Callable[[], keras.distribution.Distribution], str]] = {
-    "weights": (model_parallel, "ModelParallel shards weights between workers.*--nproc 2"),
     "one device": (lambda: DataParallel(devices=["cpu:0"]), "\\['cpu:1'\\] train in this run"),
 }
 
@@ -85,10 +92,37 @@ def test_what_would_be_something_else_is_refused(name: str) -> None:
 
 
 def test_shares_of_the_workers_own_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    fit_under(DataParallel(auto_shard_dataset=False))
+    fit_under(DataParallel(auto_shard_dataset=False), in_dataset)
     monkeypatch.setattr(keras_distribution, "worker_count", lambda strategy: 2)
-    with pytest.raises(UnsupportedError, match="auto_shard_dataset=False"):
-        fit_under(DataParallel(auto_shard_dataset=False))
+    fit_under(DataParallel(auto_shard_dataset=False))  # Workers compare arrays.
+    with pytest.raises(UnsupportedError, match="DataParallel has auto_shard_dataset=False"):
+        fit_under(DataParallel(auto_shard_dataset=False), in_dataset)
+    with pytest.raises(UnsupportedError, match="ModelParallel has auto_shard_dataset=False"):
+        fit_under(laid_out(mesh_of((1, 2), BATCH_AND_MODEL), auto_shard_dataset=False), in_dataset)
+
+
+MESHES = [((1, 2), (None, "model")), ((2, 1), ("batch", "model")), ((1, 3), ("batch", "model"))]
+
+
+@pytest.mark.parametrize(("shape", "kernel"), MESHES, ids=str)
+def test_logical_devices_have_weights_in_full(shape: tuple[int, int], kernel: tuple[str | None, ...]) -> None:
+    devices = [f"cpu:{device}" for device in range(shape[0] * shape[1])]
+    distribution = laid_out(mesh_of(shape, BATCH_AND_MODEL, devices), kernel)
+    alone, together = fitted(1), fitted(len(devices), distribution)
+    for expected, found in zip(alone, together, strict=True):
+        np.testing.assert_allclose(found, expected, 1e-5, 1e-6)
+
+
+def fitted(devices: int, distribution: keras.distribution.Distribution | None = None) -> list[np.ndarray]:
+    """The weights after training on so many devices, and what the model makes of its data then."""
+    keras.utils.set_random_seed(1)
+    keras.distribution.set_distribution(distribution)
+    x, y = numbers(13)
+    with mirrored(devices).scope() if devices > 1 else contextlib.nullcontext():
+        model = classifier()
+        model.compile("adam", "sparse_categorical_crossentropy")
+        model.fit(x.astype("float32"), y, batch_size=5, epochs=2, verbose=0)
+        return [*model.get_weights(), model.predict(x.astype("float32"), verbose=0)]
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -118,7 +152,6 @@ NOT_OF_THE_WORKERS: dict[str, tuple[Callable[[], keras.distribution.Distribution
     "order": (lambda: laid_out(mesh_of((1, 2), BATCH_AND_MODEL, ["cpu:1", "cpu:0"])), "in the order of.*'cpu:0'"),
     "model first": (lambda: laid_out(mesh_of((2, 1), ["model", "batch"]), batch_dim_name="batch"), "in this order"),
     "three axes": (lambda: laid_out(mesh_of((1, 1, 2), ["batch", "x", "model"])), "one axis, or the axis of the batch"),
-    "own shares": (lambda: laid_out(mesh_of((1, 2), BATCH_AND_MODEL), auto_shard_dataset=False), "auto_shard_dataset"),
     "more axes": (lambda: laid_out(mesh_of((1, 2), BATCH_AND_MODEL), (None, None, "model")), "has 3 axes.*\\(6, 8\\)"),
     "twice": (lambda: laid_out(mesh_of((1, 2), BATCH_AND_MODEL), ("model", "model")), "'model' more than once"),
 }

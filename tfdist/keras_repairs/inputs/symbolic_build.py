@@ -49,7 +49,7 @@ def maybe_symbolic_build(original: Function) -> Function:
             return
         if iterator is not None and settings_of(strategy).made_by_script:
             next(iter(whole_batches(iterator)), None)
-        refusals.check_model(self)
+        refusals.check_model(self, getattr(iterator, "data_adapter", None))
 
     return repaired
 

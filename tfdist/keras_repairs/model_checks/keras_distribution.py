@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import keras
 import tensorflow as tf
+from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.global_devices import devices_of_all
@@ -17,11 +20,12 @@ _INSTEAD = (
 )
 
 
-def check_distribution(strategy: tf.distribute.Strategy) -> None:
+def check_distribution(strategy: tf.distribute.Strategy, adapter: Any = None) -> None:
     """Accepts the distribution that a script has set where it means what `strategy` does, and logs that once.
 
     Args:
         strategy: That of several replicas.
+        adapter: Keras's adapter of the data that is trained on; None where it is given batch by batch.
 
     Raises:
         UnsupportedError: It would shard weights, leave devices out or keep the workers' data apart.
@@ -29,6 +33,7 @@ def check_distribution(strategy: tf.distribute.Strategy) -> None:
     distribution = keras.distribution.distribution()
     if distribution is None:
         return
+    _check_data(distribution, strategy, adapter)
     if isinstance(distribution, keras.distribution.ModelParallel):
         check_model_parallel(strategy)
         return
@@ -44,14 +49,23 @@ def check_distribution(strategy: tf.distribute.Strategy) -> None:
             f"The script's keras.distribution.DataParallel spreads the batch over some devices only: {missing} train "
             f"in this run, too. Received: {distribution.device_mesh}. {_INSTEAD} `--devices` chooses the devices."
         )
-    if not distribution.auto_shard_dataset and worker_count(strategy) > 1:
-        raise UnsupportedError(
-            "The script's keras.distribution.DataParallel has auto_shard_dataset=False: each worker's data would be "
-            "its own share, and tfdist would cut it once more. Expected the same data on every worker. Give each "
-            "worker the whole dataset and leave the argument out, or build the pipeline with tfdist.data and "
-            "sharding='none'."
-        )
     say_once(
         f"keras.distribution.DataParallel is what this run does: {strategy.num_replicas_in_sync} replicas, each with "
         "its part of every batch."
+    )
+
+
+def _check_data(distribution: Any, strategy: tf.distribute.Strategy, adapter: Any) -> None:
+    """Refuses data of which each worker may have a share of its own.
+
+    Arrays are the same on all workers, which compare them as training begins.
+    """
+    is_same = isinstance(adapter, ArrayDataAdapter)
+    if distribution.auto_shard_dataset or worker_count(strategy) == 1 or is_same:
+        return
+    raise UnsupportedError(
+        f"The script's keras.distribution.{type(distribution).__name__} has auto_shard_dataset=False: each worker's "
+        "data would be its own share, and tfdist would cut it once more. Expected arrays, or a dataset that is the "
+        "same on every worker. Give each worker the whole dataset and leave the argument out, or build the pipeline "
+        "with tfdist.data and sharding='none'."
     )

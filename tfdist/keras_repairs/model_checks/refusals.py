@@ -15,11 +15,16 @@ from tfdist.runtime.strategy_settings import settings_of
 _ONE_DEVICE = "or train on one device (`tfdist train` without --workers, --nproc and --logical-devices)."
 
 
-def check_model(model: Any) -> None:
-    """Raises UnsupportedError when `model`, as compiled, would not give the numbers of one replica."""
+def check_model(model: Any, adapter: Any = None) -> None:
+    """Raises UnsupportedError when `model`, as compiled, would not give the numbers of one replica.
+
+    Args:
+        model: Compiled.
+        adapter: Keras's adapter of the data that is trained on; None where it is given batch by batch.
+    """
     _check_losses(model)
     _check_layers(model)
-    check_distribution(model.distribute_strategy)
+    check_distribution(model.distribute_strategy, adapter)
     _warn_of_batch_statistics(model)
 
 

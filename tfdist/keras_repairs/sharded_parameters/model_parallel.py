@@ -43,7 +43,7 @@ def laid_out(variable: Any, strategy: tf.distribute.Strategy) -> BlockParameterS
         return None
     _adopt(distribution, strategy)
     axes, shard = _cut_axes(variable, distribution), settings_of(strategy).shard
-    if not axes or shard is None:
+    if not axes or shard is None or _is_of_logical_devices(strategy):
         return None
     shape, group = tuple(variable.shape), shard.mesh.shard_group([*axes], worker_rank(strategy))
     if [*axes] == ["shard"]:
@@ -69,6 +69,13 @@ def _adopt(distribution: Any, strategy: tf.distribute.Strategy) -> None:
     _check_mesh(distribution, strategy)
     axes = _axes_of(distribution)
     if not axes:
+        return
+    if _is_of_logical_devices(strategy):
+        say_once(
+            "keras.distribution.ModelParallel: the logical devices of one worker share its memory, so that each has "
+            "every weight in full, and its part of every batch. Workers store slices: tfdist train --nproc "
+            f"{strategy.num_replicas_in_sync}."
+        )
         return
     wanted = Sharding("zero3", Mesh.of(**{name: size for name, size in axes.values()}), whole_below=_NEVER)
     if settings.shard == wanted:
@@ -97,9 +104,16 @@ def _said(shard: Sharding) -> str:
     return "an earlier mesh" if shard.whole_below == _NEVER else f"--shard {shard.mode}"
 
 
+def _is_of_logical_devices(strategy: tf.distribute.Strategy) -> bool:
+    """Returns whether one worker trains on several CPU devices, which are parts of one."""
+    devices = map(tf.DeviceSpec.from_string, strategy.extended.worker_devices)
+    is_one_worker = worker_count(strategy) == 1 < strategy.num_replicas_in_sync
+    return is_one_worker and all(device.device_type == "CPU" for device in devices)
+
+
 def _check_mesh(distribution: Any, strategy: tf.distribute.Strategy) -> None:
-    mesh = distribution.device_mesh
-    if worker_count(strategy) < strategy.num_replicas_in_sync:
+    mesh, is_of_workers = distribution.device_mesh, worker_count(strategy) == strategy.num_replicas_in_sync
+    if not is_of_workers and not _is_of_logical_devices(strategy):
         raise UnsupportedError(
             "keras.distribution.ModelParallel shards weights between workers with one device each. Received: "
             f"{worker_count(strategy)} workers with {strategy.num_replicas_in_sync} devices in all. Start a worker a "
@@ -115,12 +129,6 @@ def _check_mesh(distribution: Any, strategy: tf.distribute.Strategy) -> None:
         raise UnsupportedError(
             "Expected the mesh of keras.distribution.ModelParallel to be of all devices of the run, in the order of "
             f"keras.distribution.list_devices(): {expected}. Received: {[*np.ravel(mesh.devices)]}."
-        )
-    if not distribution.auto_shard_dataset:
-        raise UnsupportedError(
-            "The script's keras.distribution.ModelParallel has auto_shard_dataset=False: each worker's data would be "
-            "its own share. Expected the same data on every worker. Leave the argument out, or build the pipeline with "
-            "tfdist.data and sharding='none'."
         )
 
 
