@@ -41,8 +41,10 @@ def laid_out(variable: Any, strategy: tf.distribute.Strategy) -> BlockParameterS
     distribution = model_parallel()
     if distribution is None:
         return None
-    _adopt(distribution, strategy)
-    axes, shard = _cut_axes(variable, distribution), settings_of(strategy).shard
+    _check_mesh(distribution, strategy)
+    axes = _cut_axes(variable, distribution)
+    _adopt(distribution, strategy, is_cut=bool(axes))
+    shard = settings_of(strategy).shard
     if not axes or shard is None or _is_of_logical_devices(strategy):
         return None
     shape, group = tuple(variable.shape), shard.mesh.shard_group([*axes], worker_rank(strategy))
@@ -60,15 +62,20 @@ def check_model_parallel(strategy: tf.distribute.Strategy) -> None:
     """
     distribution = model_parallel()
     if distribution is not None:
-        _adopt(distribution, strategy)
+        _check_mesh(distribution, strategy)
+        _adopt(distribution, strategy, is_cut=False)
 
 
-def _adopt(distribution: Any, strategy: tf.distribute.Strategy) -> None:
-    """Has the workers share weights along the mesh of a distribution, where they do not yet."""
-    settings = settings_of(strategy)
-    _check_mesh(distribution, strategy)
-    axes = _axes_of(distribution)
-    if not axes:
+def _adopt(distribution: Any, strategy: tf.distribute.Strategy, *, is_cut: bool) -> None:
+    """Has the workers share weights along the mesh of a distribution, where they do not yet.
+
+    Args:
+        distribution: Of this mesh.
+        strategy: Of the workers.
+        is_cut: Whether a weight is known to be cut. Along the batch's axis alone most scripts cut none.
+    """
+    settings, axes = settings_of(strategy), _axes_of(distribution)
+    if not axes or ([*axes] == [distribution.batch_dim_name] and not is_cut):
         return
     if _is_of_logical_devices(strategy):
         say_once(
@@ -139,9 +146,6 @@ def _axes_of(distribution: Any) -> dict[str, tuple[AxisName, int]]:
     """
     mesh = distribution.device_mesh
     sizes = {name: size for name, size in zip(mesh.axis_names, mesh.shape, strict=True) if size > 1}
-    named = {name for layout in distribution._layout_map.values() for name in layout.axes}
-    if [*sizes] == [distribution.batch_dim_name] and not named & {*sizes}:
-        return {}  # Data parallelism, and nothing else.
     names: list[AxisName] = ["data", "shard"] if len(sizes) > 1 else ["shard"]
     return {own: (name, sizes[own]) for own, name in zip(sizes, names, strict=False)}
 
