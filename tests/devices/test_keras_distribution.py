@@ -58,18 +58,33 @@ ALL: dict[str, Callable[[], keras.distribution.Distribution]] = {
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_data_parallel_over_all_devices(name: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_data_parallel_over_all_devices(name: str, log: pytest.LogCaptureFixture) -> None:
+    fit_under(ALL[name]())
+    fit_under(ALL[name]())
+    said = [record.getMessage() for record in log.records if "DataParallel" in record.getMessage()]
+    assert len(set(said)) == 1 and "2 replicas" in said[0]
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    """What the run says, for information too."""
     say_once.cache_clear()
     logger = logging.getLogger("tfdist")
     logger.addHandler(caplog.handler)
     try:
         with caplog.at_level(logging.INFO, "tfdist"):
-            fit_under(ALL[name]())
-            fit_under(ALL[name]())
+            yield caplog
     finally:
         logger.removeHandler(caplog.handler)
-    said = [record.getMessage() for record in caplog.records if "DataParallel" in record.getMessage()]
-    assert len(set(said)) == 1 and "2 replicas" in said[0]
+
+
+def test_patterns_that_match_no_weight_are_named(log: pytest.LogCaptureFixture) -> None:
+    distribution = model_parallel()
+    distribution._layout_map["convolution/kernel"] = (None, "model")
+    distribution._layout_map[".*/output"] = (None, "model")
+    fit_under(distribution)
+    (said,) = {record.getMessage() for record in log.records if "LayoutMap" in record.getMessage()}
+    assert "no weight matches 'convolution/kernel': nothing" in said
 
 
 def model_parallel() -> keras.distribution.Distribution:

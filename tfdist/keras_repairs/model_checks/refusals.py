@@ -24,7 +24,7 @@ def check_model(model: Any, adapter: Any = None) -> None:
     """
     _check_losses(model)
     _check_layers(model)
-    check_distribution(model.distribute_strategy, adapter)
+    check_distribution(model, adapter)
     _warn_of_batch_statistics(model)
 
 
