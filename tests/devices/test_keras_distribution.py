@@ -181,6 +181,12 @@ def test_what_workers_cannot_have_is_refused(name: str, monkeypatch: pytest.Monk
         fit_under(make())
 
 
+def test_several_gpus_of_one_worker_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_parallel_module, "_is_of_logical_devices", lambda strategy: False)
+    with pytest.raises(UnsupportedError, match="ModelParallel shards weights between workers.*--nproc 2"):
+        fit_under(model_parallel())
+
+
 def test_two_ways_to_shard_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_parallel_module, "worker_count", lambda strategy: strategy.num_replicas_in_sync)
     monkeypatch.setattr(settings_of(mirrored(2)), "shard", Sharding("zero2", Mesh.of(shard=2)))
