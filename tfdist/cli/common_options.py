@@ -301,12 +301,22 @@ _offload = click.option(
 )
 
 
+_tensor = click.option(
+    "--tensor",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Have each N workers of consecutive indices, with one device each, share every large weight: each has a slice "
+    "of it, as the model's own layout map says or a derived one.",
+    show_default="the config's, or 1",
+)
+
+
 def sharding(command: Callable[..., Any]) -> Callable[..., Any]:
     """Returns what several workers hold together, or keep elsewhere: `--shard` and the options beside it."""
-    return _shard(_shard_over(_shard_embeddings(_offload(command))))
+    return _shard(_shard_over(_shard_embeddings(_offload(_tensor(command)))))
 
 
-OF_CONFIGS = ("batch_norm", "jit", "kernels", "shard", "shard_over", "shard_embeddings", "offload")
+OF_CONFIGS = ("batch_norm", "jit", "kernels", "shard", "shard_over", "shard_embeddings", "offload", "tensor")
 """Options that a config has, too: its own holds unless they are given."""
 
 

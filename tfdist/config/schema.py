@@ -102,6 +102,8 @@ class RunConfig(Section):
             ones each has some rows. All are whole where it is null.
         offload: Where the optimizer's state, or a worker's part of it, is kept and updated instead of on the device: in
             the host's memory (optimizer), or on the disk of the run directory (optimizer:disk).
+        tensor: How many workers share each large weight, as a layout says: the model's own, or one that is derived. 1
+            for whole weights.
         gather: Whether losses and layers that take a sample by the others of its batch are called with the samples of
             all replicas, as on one device, where nothing says so.
         checkpoint: When checkpoints are saved, and which are kept.
@@ -138,6 +140,7 @@ class RunConfig(Section):
     shard_over: Literal["all", "host"] | GroupSize = "all"
     shard_embeddings: PositiveInt | None = None
     offload: Literal["none", "optimizer", "optimizer:disk"] = "none"
+    tensor: PositiveInt = 1
     gather: bool = True
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
 

@@ -66,12 +66,12 @@ def formed_job(spec: JobSpec, membership: Membership, runs: RunLock, signals: Si
     Raises:
         FormingError: The launchers did not find one another in time, or do not agree.
         RunDirError: The run directory cannot be used.
-        UsageError: The workers cannot share what is cut as `--shard-over` says.
+        UsageError: The workers cannot share what is cut as `--shard-over` or `--tensor` says.
         TfdistError: What `spec.preflight` raises.
         LauncherStopped: A signal came.
     """
-    if membership.cluster is not None:
-        spec.sharding([address.host for address in membership.cluster.workers])
+    cluster = membership.cluster
+    spec.sharding([""] if cluster is None else [address.host for address in cluster.workers])
     disk = BoundedDisk(spec.run_dir or DEFAULT_PARENT, _START_SECONDS)
 
     def create() -> RunLocation:

@@ -18,6 +18,7 @@ from tfdist.rundir.run_dir_creation import Resume
 from tfdist.sharding import Sharding, sharding_of
 from tfdist.sharding.shard_groups import check_over
 from tfdist.sharding.sharding_mode import Offload, ShardMode, check_devices, check_rows
+from tfdist.sharding.tensor_option import check_tensor, check_workers
 
 if TYPE_CHECKING:
     from tfdist.config import RunConfig
@@ -39,7 +40,7 @@ _CHOICES = {
     "resume": Resume,
     "shard": ShardMode,
 }
-SHARED_MODEL = ("shard", "shard_over", "shard_embeddings", "offload")
+SHARED_MODEL = ("shard", "shard_over", "shard_embeddings", "offload", "tensor")
 """Say what several workers hold together, or keep elsewhere than on their devices."""
 
 OF_CONFIGS = ("batch_norm", "kernels", *SHARED_MODEL)
@@ -76,6 +77,7 @@ class WorkerOptions:
         shard_over: Which workers share one copy of what is cut: `"all"`, those of each `"host"`, or so many neighbors.
         shard_embeddings: The most rows of an embedding that each worker has whole; None where all are whole.
         offload: What is kept in the host's memory or on its disk, and updated there; "none" for nothing.
+        tensor: How many workers share each weight that a layout cuts; 1 where none is cut.
         first_step_timeout: Seconds that the first step of a `fit`, `evaluate` or `predict` may take, and any one call
             into TensorFlow outside of them.
         step_timeout: Seconds without a step, a callback or a batch after which the worker hangs.
@@ -115,6 +117,7 @@ class WorkerOptions:
     shard_over: str | int = "all"
     shard_embeddings: int | None = None
     offload: Offload = "none"
+    tensor: int = 1
     first_step_timeout: float = 1800.0
     step_timeout: float = 600.0
     grace: float = 30.0
@@ -143,13 +146,24 @@ class WorkerOptions:
         check_over(self.shard_over, self.shard_embeddings)
         devices, which = self.logical_devices or 1, f"--logical-devices {self.logical_devices}"
         check_devices(self.shard, devices, which, self.shard_embeddings, self.offload)
+        self.check_tensor(devices, which)
 
     def worker_options(self) -> dict[str, Any]:
         """These options by name, as arguments for another object that has them."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(WorkerOptions)}
 
+    def check_tensor(self, devices: int, which: str) -> None:
+        """Refuses `--tensor` in a worker with several devices, and what else cuts weights; see `check_tensor`."""
+        beside = {_option(name): getattr(self, name) for name in ("shard", "shard_embeddings", "offload")}
+        check_tensor(self.tensor, beside, devices, which)
+
     def sharding(self, hosts: Sequence[str]) -> Sharding | None:
-        """Returns how workers on these hosts shard, in the order of the cluster; see `sharding_of`."""
+        """Returns how workers on these hosts shard, in the order of the cluster; see `sharding_of`.
+
+        Raises:
+            UsageError: They cannot be put into the groups of `--shard-over`, or into those of `--tensor`.
+        """
+        check_workers(self.tensor, len(hosts))
         return sharding_of(self.shard, self.shard_over, hosts)
 
     def options_in_common(self) -> dict[str, str]:

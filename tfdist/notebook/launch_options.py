@@ -27,6 +27,7 @@ _COUNTS = {
     "metrics_port": 1,
     "seed": 0,
     "shard_embeddings": 1,
+    "tensor": 1,
 }
 """Option -> its least value; whole numbers."""
 

@@ -55,6 +55,8 @@ class StrategySettings:
         shard: What each worker holds a part of; None where all of them hold all.
         shard_embeddings: The most rows of an embedding that every worker has whole; None where all are whole.
         offload: Where optimizers keep their state instead of on this worker's device; None for there.
+        tensor: How many workers share each weight that a layout cuts; 1 where none is cut, or the script says it.
+        model_parallel: The distribution that `tensor` stands for, once a weight was made; None before that.
         has_tables: Whether an embedding was made of which each worker has some rows.
         emulates_xla: Whether Keras's `jit_compile="auto"` is on CPUs what it is on one GPU.
         gather: Whether losses and layers that need the samples of all replicas get them without being asked to.
@@ -80,6 +82,8 @@ class StrategySettings:
     shard: Sharding | None = None
     shard_embeddings: int | None = None
     offload: Offloading | None = None
+    tensor: int = 1
+    model_parallel: Any = None
     has_tables: bool = False
     emulates_xla: bool = False
     gather: bool = True

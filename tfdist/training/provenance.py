@@ -36,6 +36,7 @@ def write_script(session: LaunchedSession, assignment: Assignment) -> None:
         "shard_over": assignment.shard_over,
         "shard_embeddings": settings.shard_embeddings,
         "offload": assignment.offload,
+        "tensor": assignment.tensor,
         "versions": versions(),
     }
     atomic_files.write_text(session.run.config_file, yaml.dump(content, Dumper=Dumper, sort_keys=False), durable=False)

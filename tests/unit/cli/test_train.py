@@ -78,6 +78,7 @@ def test_the_flags_are_a_contract() -> None:
         "--shard",
         "--shard-over",
         "--shard-embeddings",
+        "--tensor",
         "--offload",
         "--strict",
         "--run-dir",
@@ -293,6 +294,22 @@ def test_embeddings_of_which_workers_have_some_rows(arguments: str, rows: int | 
     assert job.config is None or job.config.shard_embeddings == rows
 
 
+@pytest.mark.parametrize(
+    ("arguments", "chosen"),
+    [
+        ("--nproc 2 train.py", 1),
+        ("--nproc 2 --tensor 2 train.py", 2),
+        ("digits.yaml --set devices.logical=1 --set tensor=2", 2),
+        ("digits.yaml --set devices.logical=1 --set tensor=2 --tensor 1", 1),
+    ],
+)
+def test_workers_that_share_each_weight(arguments: str, chosen: int, jobs: list[JobSpec]) -> None:
+    run(arguments)
+    [job] = jobs
+    assert job.tensor == chosen
+    assert job.config is None or job.config.tensor == chosen
+
+
 def test_options_after_a_config_count_before_it(jobs: list[JobSpec]) -> None:
     run("digits.yaml --set seed=8 --set name=other --logical-devices 3 --overwrite --step-timeout 5 --verbose")
     [job] = jobs
@@ -341,6 +358,9 @@ def test_a_public_address_is_warned_of_once(jobs: list[JobSpec], monkeypatch: py
         ("--shard zero4 train.py", "'zero4' is not one of 'none', 'zero1', 'zero2', 'zero3'"),
         ("--shard zero1 --logical-devices 3 train.py", "Received: --shard zero1 with --logical-devices 3"),
         ("--shard zero1 digits.yaml", "gives a GPU to each. Received: --shard zero1 with --logical-devices 2"),
+        ("--tensor 0 train.py", "0 is not in the range x>=1"),
+        ("--tensor 2 --shard zero2 train.py", "Received: --tensor 2 with --shard zero2. Leave one of them out"),
+        ("--tensor 2 digits.yaml", "Received: --tensor 2 with --logical-devices 2"),
         ("--shard-embeddings 0 train.py", "expected a number of rows of 1 or more, such as 1e6. Received: 0"),
         ("--shard-embeddings 1.5 train.py", "Received: 1.5"),
         ("--shard-embeddings many train.py", "'many' is not a valid float"),

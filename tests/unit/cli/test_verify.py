@@ -86,6 +86,7 @@ def test_the_flags_are_a_contract() -> None:
         "--shard",
         "--shard-embeddings",
         "--shard-over",
+        "--tensor",
         "--offload",
         "--set",
         "--start-timeout",
@@ -207,7 +208,7 @@ def test_how_gradients_are_sent(
     assert (job.compression, job.communication) == ("bfloat16", "ring")
     options = json.loads(Path("report.json").read_text())["options"]
     sent = {"communication": "ring", "compression": "bfloat16"}
-    unsharded = {"shard": "none", "shard_over": "all", "shard_embeddings": None, "offload": "none"}
+    unsharded = {"shard": "none", "shard_over": "all", "shard_embeddings": None, "offload": "none", "tensor": 1}
     assert options == {"batch_norm": "synchronized", **unsharded, **sent}
 
 
@@ -254,7 +255,7 @@ def test_groups_of_workers(asked: list[VerifySpec], tmp_path: Path, target: str)
     assert str(json.loads(Path("report.json").read_text())["options"]["shard_over"]) == "2"
 
 
-@pytest.mark.parametrize("option", ["--shard zero1", "--shard-embeddings 9", "--offload optimizer"])
+@pytest.mark.parametrize("option", ["--shard zero1", "--shard-embeddings 9", "--offload optimizer", "--tensor 2"])
 def test_shards_need_workers(option: str, asked: list[VerifySpec]) -> None:
     result = run(f"{option} train.py")
     assert result.exit_code == 2 and "Expected --nproc N, too" in result.output

@@ -11,7 +11,7 @@ from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.global_devices import devices_of_all
 from tfdist.keras_repairs.base.warn_once import say_once
-from tfdist.keras_repairs.sharded_parameters.model_parallel import check_model_parallel
+from tfdist.keras_repairs.sharded_parameters.model_parallel import check_model_parallel, model_parallel
 from tfdist.runtime.workers import worker_count
 
 _INSTEAD = (
@@ -31,11 +31,12 @@ def check_distribution(model: Any, adapter: Any = None) -> None:
         UnsupportedError: It would shard weights, leave devices out or keep the workers' data apart.
     """
     distribution, strategy = keras.distribution.distribution(), model.distribute_strategy
+    if model_parallel() is not None:
+        check_model_parallel(strategy)
     if distribution is None:
         return
     _check_data(distribution, strategy, adapter)
     if isinstance(distribution, keras.distribution.ModelParallel):
-        check_model_parallel(strategy)
         _say_unmatched(distribution, model)
         return
     if type(distribution) is not keras.distribution.DataParallel:

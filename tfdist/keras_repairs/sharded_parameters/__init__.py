@@ -8,6 +8,7 @@ or where they are sent ahead for those of the layer before, and the backward pas
 - `parameter_shard`: what a worker stores of a weight; `flat_weights`: a range of its elements; `axis_weights`: a slice
   along an axis
 - `model_parallel`: the mesh and layouts of a script's `keras.distribution.ModelParallel`, which say along which axis
+- `tensor_layouts`: those that `--tensor` makes, where a script has none
 - `stored_policy`: how an optimizer updates that
 - `gathered_reads`: the full weight where it is read, and its gradient
 - `full_reads`: which weights a graph reads, in their order, and what each of them waits for

@@ -20,7 +20,7 @@ from tfdist.keras_repairs.base.variables.variables_in_steps import outside_of_re
 from tfdist.keras_repairs.files.arrays.late_arrays import LateArray
 from tfdist.keras_repairs.sharded_parameters.flat_weights import FlatParameterShard
 from tfdist.keras_repairs.sharded_parameters.gathered_reads import read
-from tfdist.keras_repairs.sharded_parameters.model_parallel import laid_out, model_parallel
+from tfdist.keras_repairs.sharded_parameters.model_parallel import laid_out, lay_out, model_parallel
 from tfdist.keras_repairs.sharded_parameters.parameter_shard import ParameterShard
 from tfdist.keras_repairs.sharding.shards import cuts_parameters
 from tfdist.runtime.local_variables import local_variables
@@ -108,6 +108,7 @@ def add_weight(original: Function) -> Function:
     def repaired(self: Any, *args: Any, **kwargs: Any) -> Any:
         variable = original(self, *args, **kwargs)
         if (cuts_parameters() or model_parallel() is not None) and not isinstance(self, keras.metrics.Metric):
+            lay_out(variable, self)
             if variable._value is None:
                 _IS_WEIGHT.set(variable, True)
             else:

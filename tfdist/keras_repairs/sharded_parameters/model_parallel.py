@@ -12,6 +12,7 @@ from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.global_devices import devices_of_all
 from tfdist.keras_repairs.base.warn_once import say_once
 from tfdist.keras_repairs.sharded_parameters.axis_weights import AxisParameterShard, BlockParameterShard
+from tfdist.keras_repairs.sharded_parameters.tensor_layouts import tensor_parallel
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.workers import worker_count, worker_rank
 from tfdist.sharding import Sharding
@@ -23,9 +24,29 @@ _NEVER = 1 << 62
 
 
 def model_parallel() -> Any | None:
-    """The `ModelParallel` that a script has set; None where it has set none."""
+    """The `ModelParallel` that a script has set, or that of `--tensor`; None without both.
+
+    Raises:
+        UnsupportedError: There are both.
+    """
     found = keras.distribution.distribution()
-    return found if isinstance(found, keras.distribution.ModelParallel) else None
+    of_option = tensor_parallel(tf.distribute.get_strategy())
+    if not isinstance(found, keras.distribution.ModelParallel):
+        return of_option
+    if of_option is not None:
+        raise UnsupportedError(
+            "The script sets a keras.distribution.ModelParallel, and --tensor makes another. Expected one of them. "
+            f"Received: --tensor {of_option.shares} and {found.device_mesh}. Leave --tensor out to train by the "
+            "layouts of the script."
+        )
+    return found
+
+
+def lay_out(variable: Any, layer: Any) -> None:
+    """Gives a weight that a layer has just made its layout by `--tensor`, in a run with that."""
+    found = tensor_parallel(tf.distribute.get_strategy())
+    if found is not None:
+        found.lay_out(variable, layer)
 
 
 def laid_out(variable: Any, strategy: tf.distribute.Strategy) -> BlockParameterShard | None:
@@ -48,7 +69,8 @@ def laid_out(variable: Any, strategy: tf.distribute.Strategy) -> BlockParameterS
     if not axes or shard is None or _is_of_logical_devices(strategy):
         return None
     shape, group = tuple(variable.shape), shard.mesh.shard_group([*axes], worker_rank(strategy))
-    if [*axes] == ["shard"]:
+    is_of_model = _axes_of(distribution).get(distribution.batch_dim_name, ("data", 1))[0] == "data"
+    if [*axes] == ["shard"] and is_of_model:
         return AxisParameterShard(variable, AxisCut(shape, axes["shard"], shard.shares), group, strategy)
     parts = tuple(map(shard.mesh.size, axes))
     return BlockParameterShard(variable, BlockCut(shape, tuple(axes.values()), parts), group, strategy)
@@ -100,9 +122,10 @@ def _adopt(distribution: Any, strategy: tf.distribute.Strategy, *, is_cut: bool)
             'layout_map["embedding/embeddings"] = ("model", None).'
         )
     settings.shard = wanted
+    name = "keras.distribution.ModelParallel" if settings.tensor == 1 else f"--tensor {settings.tensor}"
     say_once(
-        f"keras.distribution.ModelParallel: each weight with a layout along {' or '.join(map(repr, axes))} is stored "
-        "in slices, one a worker, with its optimizer state, and put together where a layer reads it. "
+        f"{name}: each weight with a layout along {' or '.join(map(repr, axes))} is stored in slices, one a worker, "
+        "with its optimizer state. Products compute with slices; what cannot reads the full weight, put together. "
         f"The batch is shared out to all {strategy.num_replicas_in_sync} workers."
     )
 

@@ -39,6 +39,8 @@ def describe(session: Described) -> str:
     shards = [] if settings.shard is None else [str(settings.shard)]
     if settings.shard_embeddings is not None:
         shards.append(f"embeddings of more than {settings.shard_embeddings} rows sharded")
+    if settings.tensor > 1:
+        shards.append(f"tensor over {settings.tensor} workers")
     if settings.offload is not None:
         shards.append(f"optimizer {settings.offload}")
     how = ", ".join([strategy, session.choice.communication, *kernels, *shards])

@@ -181,6 +181,7 @@ def _make_strategy(context: WorkerContext, request: devices.DeviceRequest, link:
     which = f"{len(names)} devices in one worker: {', '.join(names)}"
     options = context.options
     check_devices(options.shard, len(names), which, options.shard_embeddings, options.offload)
+    options.check_tensor(len(names), which)
     choice = strategies.choose(
         names,
         workers=context.num_workers,
@@ -209,7 +210,7 @@ def _make_strategy(context: WorkerContext, request: devices.DeviceRequest, link:
     settings.emulates_xla = read_gpu_emulation().xla
     settings.batch_norm, settings.jit = options.batch_norm, options.jit
     settings.strict, settings.check = options.strict, options.check
-    settings.shard = options.sharding(context.hosts)
+    settings.shard, settings.tensor = options.sharding(context.hosts), options.tensor
     settings.shard_embeddings = options.shard_embeddings if several else None
     settings.offload = offloading_of(options.offload, context.scratch_folder)
     if several and options.compression != "none":

@@ -50,6 +50,11 @@ class VerifySpec(TargetSpec):
                 "--shard-embeddings gives each of several workers some rows, and there is one worker. Expected --nproc "
                 f"N, too. Received: --shard-embeddings {self.shard_embeddings} without --nproc"
             )
+        if self.tensor != 1 and self.nproc is None:
+            raise UsageError(
+                "--tensor cuts weights between workers, and there is one worker. Expected --nproc N, too. Received: "
+                f"--tensor {self.tensor} without --nproc"
+            )
         if self.offload != "none" and self.nproc is None:
             raise UsageError(
                 "--offload is compared on several workers with one device that offloads nothing. Expected --nproc N, "

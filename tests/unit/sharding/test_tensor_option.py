@@ -1,0 +1,44 @@
+from typing import Any
+
+import pytest
+
+from tfdist.errors import UsageError
+from tfdist.launch.worker_options import WorkerOptions
+
+
+@pytest.mark.parametrize(("tensor", "workers"), [(1, 1), (1, 3), (2, 2), (2, 6), (3, 3)])
+def test_workers_that_fill_groups(tensor: int, workers: int) -> None:
+    assert WorkerOptions(tensor=tensor).sharding(["h1"] * workers) is None
+
+
+@pytest.mark.parametrize(
+    ("tensor", "workers", "message"),
+    [
+        (2, 1, "that it divides. Received: 1 worker. Start as many: --nproc 2, or --workers"),
+        (2, 3, "Received: 3 workers. Start as many: --nproc 4"),
+        (3, 2, "--tensor 3 makes groups of 3 workers"),
+    ],
+)
+def test_workers_that_do_not(tensor: int, workers: int, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        WorkerOptions(tensor=tensor).sharding(["h1"] * workers)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tensor": 0}, "--tensor expects a number of workers of 1 or more. Received: 0"),
+        ({"tensor": 2, "shard": "zero2"}, "Received: --tensor 2 with --shard zero2. Leave one of them out"),
+        ({"tensor": 2, "offload": "optimizer"}, "Received: --tensor 2 with --offload optimizer"),
+        ({"tensor": 2, "shard_embeddings": 9}, "Received: --tensor 2 with --shard-embeddings 9"),
+        ({"tensor": 2, "logical_devices": 2}, "one device each: --nproc N .* Received: --tensor 2 with --logical-dev"),
+    ],
+)
+def test_what_does_not_go_together(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        WorkerOptions(**options)
+
+
+def test_one_is_as_without_it() -> None:
+    assert WorkerOptions(tensor=1, shard="zero2", logical_devices=None).tensor == 1
+    assert WorkerOptions(tensor=1, logical_devices=2).logical_devices == 2
