@@ -20,7 +20,9 @@ from tests.helpers.mirrored import mirrored
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.warn_once import say_once
 from tfdist.keras_repairs.model_checks import keras_distribution
+from tfdist.keras_repairs.model_checks.described_layouts import findings_of
 from tfdist.keras_repairs.sharded_parameters import model_parallel as model_parallel_module
+from tfdist.keras_repairs.sharded_parameters.tensor_layouts import TensorParallel
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.sharding import Mesh, Sharding
 
@@ -192,3 +194,33 @@ def test_two_ways_to_shard_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings_of(mirrored(2)), "shard", Sharding("zero2", Mesh.of(shard=2)))
     with pytest.raises(UnsupportedError, match="and so does --shard zero2.*Leave --shard out"):
         fit_under(model_parallel())
+
+
+def test_layouts_of_a_script_beside_those_of_the_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = settings_of(tf.distribute.get_strategy())
+    monkeypatch.setattr(settings, "tensor", 2)
+    monkeypatch.setattr(settings, "model_parallel", TensorParallel(["cpu:0", "cpu:1"], 2))
+    layer = keras.layers.Dense(256)
+    layer.build((None, 128))
+    assert [weight._layout.axes for weight in layer.weights] == [(None, "model"), ("model",)]
+    keras.utils.clear_session()
+    layout = keras.distribution.LayoutMap(DeviceMesh((1, 2), ["batch", "model"], ["cpu:0", "cpu:1"]))
+    with (
+        keras.distribution.ModelParallel(layout_map=layout, batch_dim_name="batch").scope(),
+        pytest.raises(UnsupportedError, match="--tensor makes another. .* Received: --tensor 2 .* Leave --tensor out"),
+    ):
+        keras.layers.Dense(3).build((None, 2))
+
+
+def test_what_of_a_layout_map_is_of_no_use() -> None:
+    layout = keras.distribution.LayoutMap(DeviceMesh((1, 2), ["batch", "model"], ["cpu:0", "cpu:1"]))
+    layout[".*first/kernel"] = (None, "model")
+    layout[".*first/output"] = (None, "model")
+    layout[".*fist/bias"] = ("model",)
+    layout[".*last/kernel"] = (None, "model")
+    with keras.distribution.ModelParallel(layout_map=layout, batch_dim_name="batch").scope():
+        inputs = keras.Input((3,))
+        hidden = keras.layers.Dense(4, name="first")(inputs)
+        unmatched, short = findings_of(keras.Model(inputs, keras.layers.Dense(1, name="last")(hidden)))
+    assert "'.*fist/bias' of the layout map matches no weight and no output" in unmatched
+    assert "an axis of 1 element for 2 workers" in short and "last/kernel" in short

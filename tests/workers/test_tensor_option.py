@@ -12,34 +12,41 @@ import numpy as np
 import pytest
 
 from tests.helpers.cli_process import tfdist
+from tests.helpers.marks import slow
 
-SCRIPT = Path(__file__).with_name("tensor_training.py")
+SCRIPTS = Path(__file__).parent
+CONFIG = Path(__file__).parents[2] / "configs" / "digits.yaml"
 BOUND = 300
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, Any]]:
-    """Trains the script with options; returns what it has printed."""
+    """Trains a script with options; returns what it has printed."""
 
-    def train(*options: object) -> dict[str, Any]:
+    def train(*options: object, script: str = "tensor_training.py", argument: str = "") -> dict[str, Any]:
         place = tmp_path_factory.mktemp("trained")
-        done = tfdist("train", *options, "--run-dir", place / "run", SCRIPT, place / "model", timeout=BOUND)
+        target = (SCRIPTS / script, argument or place / "model")
+        done = tfdist("train", *options, "--run-dir", place / "run", *target, timeout=BOUND)
         assert done.returncode == 0, done.stderr
         said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-        saved = keras.models.load_model(place / "model.keras")
-        said["saved"] = float(sum(np.abs(weight).sum() for weight in saved.get_weights()))
+        for saved in place.glob("*.keras"):
+            said["saved"] = float(sum(np.abs(weight).sum() for weight in keras.models.load_model(saved).get_weights()))
         return said
 
     return train
+
+
+def assert_same(one: dict[str, Any], several: dict[str, Any], relative: float, absolute: float) -> None:
+    paths = keras.tree.flatten_with_path(one)
+    for (path, expected), (_, found) in zip(paths, keras.tree.flatten_with_path(several), strict=True):
+        np.testing.assert_allclose(found, expected, relative, absolute, err_msg=str(path))
 
 
 @pytest.mark.bound(2 * BOUND + 60)
 def test_numbers_of_one_device(trained: Callable[..., dict[str, Any]]) -> None:
     one, several = trained(), trained("--nproc", 2, "--tensor", 2)
     stored, alone = several.pop("stored"), one.pop("stored")
-    paths = keras.tree.flatten_with_path(one)
-    for (path, expected), (_, found) in zip(paths, keras.tree.flatten_with_path(several), strict=True):
-        np.testing.assert_allclose(found, expected, 1e-9, 1e-9, err_msg=str(path))
+    assert_same(one, several, 1e-9, 1e-9)
     assert {path: shape for path, shape in stored.items() if shape != alone[path]} == {
         "embedding/embeddings": [1000, 64],
         "attention/query/kernel": [64, 1, 96],
@@ -55,3 +62,32 @@ def test_numbers_of_one_device(trained: Callable[..., dict[str, Any]]) -> None:
         "words/kernel": [64, 1000],
         "words/bias": [1000],
     }
+
+
+@pytest.mark.bound(2 * BOUND + 60)
+def test_numbers_of_one_device_from_a_config(tmp_path: Path) -> None:
+    sizes = ("--set", "model.args.hidden=[512,64]", "--set", "fit.epochs=1")
+    histories, saved = [], []
+    for options in ((), ("--nproc", 2, "--set", "tensor=2")):
+        run = tmp_path / f"run{len(options)}"
+        done = tfdist("train", CONFIG, *options, *sizes, "--run-dir", run, timeout=BOUND)
+        assert done.returncode == 0, done.stderr
+        histories.append(json.loads((run / "history.json").read_text()))
+        saved.append(keras.models.load_model(run / "model.keras").get_weights())
+    assert "tensor: 2" in (run / "config.yaml").read_text() and "tensor over 2 workers" in done.stdout
+    keras.tree.map_structure(lambda one, two: np.testing.assert_allclose(two, one, 2e-5, 1e-6), *histories)
+    for one, two in zip(*saved, strict=True):
+        np.testing.assert_allclose(two, one, 2e-5, 2e-5)
+
+
+@pytest.mark.bound(2 * BOUND + 60)
+@pytest.mark.parametrize("name", [slow(name) for name in ("gpt2", "llama", "gemma", "bert")])
+def test_models_of_keras_hub(name: str, trained: Callable[..., dict[str, Any]]) -> None:
+    """Llama and Gemma by the maps of their classes, the others by derived layouts."""
+    pytest.importorskip("keras_hub", reason="KerasHub is not installed; pip install keras-hub")
+    runs = [(), ("--nproc", 2, "--tensor", 2)]
+    one, several = (trained(*options, script="tensor_hub_training.py", argument=name) for options in runs)
+    stored, alone = several.pop("stored"), one.pop("stored")
+    # Gemma normalizes in float32.
+    assert_same(one, several, *((1e-5, 1e-7) if name == "gemma" else (1e-9, 1e-9)))
+    assert sum(stored[path] != alone[path] for path in stored) >= 6

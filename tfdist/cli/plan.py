@@ -95,7 +95,7 @@ _TRACE_SECONDS = 300
     show_default="this machine's GPUs, as on every host",
     help="Plan for R replicas in all, equally many on each worker.",
 )
-@click.option("--memory", is_flag=True, help="And what a device will hold, in each mode of --shard.")
+@click.option("--memory", is_flag=True, help="And what a device will hold: in each mode of --shard, or by --tensor.")
 @shared.count("--device-memory", "With --memory: MiB that each device has.", "this machine's")
 @shared.seconds(
     "--timeout",
@@ -172,7 +172,9 @@ def _of_config(
     shares = ["devices.share_gpu=true"] if share_gpu else []
     config = load_config(path, shared.with_chosen([*overrides, *split, *shares], **chosen))
     with tf_lines_hidden():  # what a generator's function imports
-        made = plan_run(config, _layout(workers, nproc, replicas, config.devices, devices))
+        size = _layout(workers, nproc, replicas, config.devices, devices)
+        _check_tensor(config, size)
+        made = plan_run(config, size)
     held = _memory(config, made, device_memory, timeout) if memory else None
     if as_json:
         from tfdist.plan.memory.memory_json import memory_to_json
@@ -185,6 +187,15 @@ def _of_config(
         from tfdist.plan.memory.memory_table import render_memory
 
         click.echo(f"\n{render_memory(held)}")
+
+
+def _check_tensor(config: RunConfig, size: ClusterSize) -> None:
+    """Refuses `--tensor` where a run would."""
+    from tfdist.sharding.tensor_option import check_tensor, check_workers
+
+    beside = {"--shard": config.shard, "--shard-embeddings": config.shard_embeddings, "--offload": config.offload}
+    check_tensor(config.tensor, beside, size.per_worker, f"{size.per_worker} devices in each worker")
+    check_workers(config.tensor, size.workers)
 
 
 def _check_of_script(ctx: click.Context) -> None:
@@ -207,7 +218,7 @@ def _memory(config: RunConfig, made: DataPlan, device_memory: int | None, second
     gpus = _count_gpus().count
     known, device = _device_memory(made.layout, device_memory)
     sizes = StepSizes.from_json(ask_step_sizes(config, made.train.batch.largest, seconds))
-    return plan_memory(made, sizes, known, device, gpus > 0, config.offload, config.shard_over)
+    return plan_memory(made, sizes, known, device, gpus > 0, config.offload, config.shard_over, config.tensor)
 
 
 def _device_memory(layout: ClusterSize, given: int | None) -> tuple[int | None, str]:

@@ -92,7 +92,7 @@ def derived_layout(weight: MadeWeight, shares: int) -> DerivedLayout:
     if len(weight.shape) < 2:
         return DerivedLayout(None, "a vector")
     if weight.size < WHOLE_BELOW:
-        return DerivedLayout(None, f"small: fewer than {WHOLE_BELOW:,} elements")
+        return DerivedLayout(None, "small")
     if weight.name.startswith("lora_"):
         return DerivedLayout(None, "of a low rank")
     rule = next((_RULES[kind] for kind in weight.kinds if kind in _RULES), _unknown)
@@ -139,7 +139,7 @@ def _letters(weight: MadeWeight) -> tuple[str, str, str]:
 
 def _bias(weight: MadeWeight, kernel: CutKernel) -> DerivedLayout:
     """A bias is cut as the outputs are, where its kernel cuts these."""
-    whole = DerivedLayout(None, "added to outputs that are whole")
+    whole = DerivedLayout(None, "for whole outputs")
     if kernel.axis is None:
         return whole
     if "EinsumDense" in weight.kinds:
@@ -156,7 +156,7 @@ def _bias(weight: MadeWeight, kernel: CutKernel) -> DerivedLayout:
 def _embedding(weight: MadeWeight, shares: int) -> DerivedLayout:
     axis = 1 if weight.name == "reverse_embeddings" else 0
     if weight.shape[axis] < FEW_ROWS:
-        return DerivedLayout(None, f"few rows: fewer than {FEW_ROWS:,}")
+        return DerivedLayout(None, "few rows")
     return DerivedLayout(axis, "by vocabulary")
 
 
@@ -172,9 +172,9 @@ def _transposed_convolution(weight: MadeWeight, shares: int) -> DerivedLayout:
 
 def _unknown(weight: MadeWeight, shares: int) -> DerivedLayout:
     if weight.size < LARGE:
-        return DerivedLayout(None, "of a layer that is not known")
+        return DerivedLayout(None, "layer not known")
     axis = max(range(len(weight.shape)), key=weight.shape.__getitem__)
-    return DerivedLayout(axis, "large, along its longest axis")
+    return DerivedLayout(axis, "large, longest axis")
 
 
 def _whole(reason: str) -> Callable[[MadeWeight, int], DerivedLayout]:

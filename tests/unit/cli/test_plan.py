@@ -135,6 +135,7 @@ def test_memory_is_planned_by_the_sizes_that_another_process_tells(monkeypatch: 
     value = {"shape": (100, 10), "itemsize": 4}
     weight = {"path": "kernel", "value": value, "gradient": 4000, "slots": [value, value]}
     weight |= {"by_rows": False, "recomputed_in": None}
+    weight |= {"slices": (1, 2), "layout": "by columns", "computed": "gathered"}
     sizes = StepSizes.from_json(
         {
             "weights": [weight],
@@ -163,6 +164,24 @@ def test_memory_is_planned_by_the_sizes_that_another_process_tells(monkeypatch: 
     shown = run("plan digits.yaml --nproc 2 --memory --device-memory 110")
     assert "the device has 110 MiB: no mode fits." in shown.stdout
     assert "memory" not in json.loads(run("plan digits.yaml --json").stdout)
+    cut = run("plan digits.yaml --nproc 4 --tensor 2 --memory --device-memory 200")
+    assert "axis 1 in 2: by columns" in cut.stdout and "it fits without --tensor" in cut.stdout
+    found = json.loads(run("plan digits.yaml --nproc 2 --tensor 2 --memory --json").stdout)
+    assert found["memory"]["modes"]["2"]["optimizer"] == found["memory"]["layouts"]["state"]["optimizer"] == 4000
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--nproc 3 --tensor 2", "Received: 3 workers. Start as many: --nproc 4"),
+        ("--tensor 2", "Received: 1 worker."),
+        ("--nproc 2 --tensor 2 --set shard=zero2", "Received: --tensor 2 with --shard zero2"),
+        ("--nproc 2 --replicas 4 --tensor 2", "--tensor 2 with 2 devices in each worker"),
+    ],
+)
+def test_layouts_that_no_workers_can_have(options: str, message: str) -> None:
+    refused = run(f"plan digits.yaml {options}")
+    assert refused.exit_code == 2 and message in " ".join(refused.stderr.split())
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from keras.src.trainers.data_adapters import data_adapter_utils
 from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.inputs.epoch_iterator import whole_batches
 from tfdist.keras_repairs.model_checks import refusals
+from tfdist.keras_repairs.model_checks.described_layouts import warn_of_layouts
 from tfdist.keras_repairs.model_checks.user_overrides import is_overridden
 from tfdist.keras_repairs.optimizer.first_averages import is_to_be_built_first, warn_of_plain_keras
 from tfdist.keras_repairs.random_numbers.seeds import not_advancing
@@ -50,6 +51,7 @@ def maybe_symbolic_build(original: Function) -> Function:
         if iterator is not None and settings_of(strategy).made_by_script:
             next(iter(whole_batches(iterator)), None)
         refusals.check_model(self, getattr(iterator, "data_adapter", None))
+        warn_of_layouts(self)
 
     return repaired
 

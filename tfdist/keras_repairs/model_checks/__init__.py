@@ -1,6 +1,7 @@
 """Checks what in a model, and in the script around it, decides whether and how replicas give the numbers of one.
 
 - `refusals`: models that are refused, with `keras_distribution`: what a script says by `keras.distribution`
+- `described_layouts`: layouts of weights in words and numbers, for plans and for the log
 - `own_loops`: loops with `strategy.run` in which replicas take means over their own samples
 - `batch_norm_choice`: which BatchNormalization takes the statistics of the global batch
 - `user_overrides`: the user's own code in a model's steps

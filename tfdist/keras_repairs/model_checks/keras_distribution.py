@@ -37,7 +37,6 @@ def check_distribution(model: Any, adapter: Any = None) -> None:
         return
     _check_data(distribution, strategy, adapter)
     if isinstance(distribution, keras.distribution.ModelParallel):
-        _say_unmatched(distribution, model)
         return
     if type(distribution) is not keras.distribution.DataParallel:
         raise UnsupportedError(
@@ -71,27 +70,3 @@ def _check_data(distribution: Any, strategy: tf.distribute.Strategy, adapter: An
         "same on every worker. Give each worker the whole dataset and leave the argument out, or build the pipeline "
         "with tfdist.data and sharding='none'."
     )
-
-
-def _say_unmatched(distribution: Any, model: Any) -> None:
-    """Logs the patterns that match no weight of a model, and so lay out nothing; in Keras nobody would notice."""
-    layouts = dict(distribution._layout_map)
-    unmatched = [
-        # Those of outputs match paths that a call alone makes.
-        pattern
-        for pattern, layout in layouts.items()
-        if not pattern.endswith("output") and not _matches(pattern, layout, model)
-    ]
-    if model.built and unmatched and not any(layer for layer in model._flatten_layers() if not layer.built):
-        say_once(
-            f"keras.distribution.LayoutMap: of {model.name!r} no weight matches {', '.join(map(repr, unmatched))}: "
-            "nothing is laid out by that. A path is such as "
-            f"{next((variable.path for variable in model.weights), 'layer/kernel')!r}."
-        )
-
-
-def _matches(pattern: str, layout: Any, model: Any) -> bool:
-    """Returns whether a pattern matches the path of a weight, as this version of Keras matches them."""
-    alone = keras.distribution.LayoutMap(None)
-    alone[pattern] = layout
-    return any(alone[variable.path] is not None for variable in model.weights)

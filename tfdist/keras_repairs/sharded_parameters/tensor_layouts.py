@@ -71,7 +71,10 @@ class TensorParallel(keras.distribution.ModelParallel):
         layout = self._maps[owner][variable.path]
         if layout is None:
             return None
-        return DerivedLayout(next(iter(_places(layout.axes)), None), f"by the map of {owner.__name__}")
+        axis, name = next(iter(_places(layout.axes)), None), owner.__name__
+        if axis is not None and variable.shape[axis] < self.shares:
+            return DerivedLayout(None, f"{variable.shape[axis]} along the axis of the map of {name}")
+        return DerivedLayout(axis, f"by the map of {name}")
 
 
 def tensor_parallel(strategy: tf.distribute.Strategy) -> TensorParallel | None:
@@ -83,6 +86,14 @@ def tensor_parallel(strategy: tf.distribute.Strategy) -> TensorParallel | None:
         settings.model_parallel = TensorParallel(devices_of_all(strategy), settings.tensor)
     found: TensorParallel = settings.model_parallel
     return found
+
+
+def plan_layouts_over(shares: int) -> None:
+    """Gives the weights that this process makes the layouts of `--tensor`, for a plan: none of them is cut."""
+    settings = settings_of(tf.distribute.get_strategy())
+    settings.tensor = shares
+    if shares > 1:
+        settings.model_parallel = TensorParallel([f"cpu:{number}" for number in range(shares)], shares)
 
 
 def _places(axes: tuple[str | None, ...]) -> Iterator[int]:

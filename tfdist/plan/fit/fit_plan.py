@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfdist.order.batch_split import bounds
+from tfdist.plan.memory.layout_plan import LayoutPlan
 from tfdist.plan.plan import BatchSizes
 
 _NOT_OF_EXACTNESS = ("strategy ", "kept to the cores ", "tfdist: ")
@@ -87,6 +88,12 @@ class FitPlan:
         return dict(memory["modes"][memory["mode"]])
 
     @property
+    def layouts(self) -> LayoutPlan | None:
+        """The layouts of weights; None where none is cut by one."""
+        found = self.found["memory"].get("layouts")
+        return None if found is None else LayoutPlan.from_json(found)
+
+    @property
     def notes(self) -> Sequence[Mapping[str, str]]:
         """The findings on the exactness of parts, in the order in which they were found."""
         lines: Sequence[Mapping[str, str]] = self.found["notes"]
@@ -108,6 +115,7 @@ class FitPlan:
             "rows": list(self.rows),
             "model": dict(self.found["model"]),
             "memory": {**self.held, "other": memory["other"], "peak": memory["peak"], "modes": memory["modes"]},
+            "layouts": memory.get("layouts"),
             "sends": None if self.replicas == 1 else {"gradients": memory["gradients"], "shard": memory["mode"]},
             "seconds": {"first_step": self.first_seconds, "step": self.step_seconds, "epoch": self.epoch_seconds},
             "exactness": [dict(line) for line in self.notes],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tfdist.plan.fit.fit_plan import FitPlan
+from tfdist.plan.memory.layout_table import render_layouts
 from tfdist.plan.plan import BatchSizes
 from tfdist.text import format_bytes, format_count, format_duration, table, wrap
 
@@ -16,6 +17,7 @@ _SENT = {
     "zero2": "summed over {replicas}, each part on its worker; the weights, {weights}, are gathered after the update",
     "zero3": "summed over {replicas}, each part on its worker; the weights, {weights}, are gathered layer by layer, "
     "for the forward and for the backward pass",
+    "tensor": "summed over {replicas}, each slice on its worker; with what is gathered a worker sends about {sent}",
 }
 _ROWS = (
     ("parameters", "parameters"),
@@ -30,11 +32,12 @@ def render(plan: FitPlan, *, with_modes: bool = False) -> str:
 
     Args:
         plan: The plan.
-        with_modes: Whether to show what a device holds in each mode of `--shard`.
+        with_modes: Whether to show what a device holds in each mode of `--shard`, and the layouts of weights.
     """
     blocks = ["\n".join(_head(plan)), "\n".join(_exactness(plan))]
     if with_modes:
         blocks.append("\n".join(_modes(plan)))
+        blocks += [] if plan.layouts is None else [render_layouts(plan.layouts)]
     return "\n\n".join(blocks)
 
 
@@ -113,7 +116,8 @@ def _sends(plan: FitPlan) -> str:
     whole, mode = memory["modes"].get("none", plan.held)["parameters"], memory["mode"]
     # Weights that are too small are not cut.
     mode = "zero2" if mode == "zero3" and plan.held["parameters"] == whole else mode
-    how = _SENT[mode].format(replicas=replicas, weights=format_bytes(whole, binary=True))
+    sent = "" if plan.layouts is None else format_bytes(plan.layouts.sent, binary=True)
+    how = _SENT[mode].format(replicas=replicas, weights=format_bytes(whole, binary=True), sent=sent)
     also = "; and what is gathered, as below" if any("gathered" in line["text"] for line in plan.notes) else ""
     return f"{format_bytes(memory['gradients'], binary=True)} of gradients a step, {how}{also}"
 
@@ -141,8 +145,10 @@ def _exactness(plan: FitPlan) -> Iterator[str]:
 
 def _modes(plan: FitPlan) -> Iterator[str]:
     modes = plan.found["memory"]["modes"]
-    yield "memory that a device holds in each mode of --shard, without activations"
-    rows = [("--shard", *modes)]
+    option = "--shard" if plan.layouts is None else "layouts"
+    mode = "in each mode of --shard" if plan.layouts is None else "without and with layouts"
+    yield f"memory that a device holds {mode}, without activations"
+    rows = [(option, *modes)]
     for label, name in _ROWS:
         if any(held[name] for held in modes.values()):
             rows.append((label, *(format_bytes(held[name], binary=True) for held in modes.values())))

@@ -16,6 +16,7 @@ def memory_to_json(plan: MemoryPlan) -> dict[str, Any]:
         "devices": plan.devices,
         "device": plan.device,
         "device_memory": plan.device_memory,
+        "option": plan.option,
         "modes": {mode.mode: _mode(mode) for mode in plan.modes},
         "smallest_mode": None if smallest is None else smallest.mode,
         "further_offload": plan.further_offload,
@@ -23,6 +24,7 @@ def memory_to_json(plan: MemoryPlan) -> dict[str, Any]:
         "why_one_mode": plan.why_one_mode,
         "why_no_activations": plan.sizes.why_no_activations,
         "uncounted": list(plan.sizes.uncounted),
+        "layouts": None if plan.layouts is None else plan.layouts.to_json(),
     }
 
 

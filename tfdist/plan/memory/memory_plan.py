@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import get_args
 
 from tfdist.errors import UsageError
+from tfdist.plan.memory.layout_plan import LayoutPlan, plan_layouts
 from tfdist.plan.memory.model_state import fullest_model_state
 from tfdist.plan.memory.step_sizes import StepSizes
 from tfdist.plan.plan import DataPlan
@@ -20,6 +21,7 @@ from tfdist.sharding.sharding_mode import (
     goes_with_offload,
     is_off_device,
 )
+from tfdist.sharding.tensor_option import check_workers
 
 MARGIN = 1.5
 """Of the estimated activations, how much more were measured at most: docs/sharding.md has the measurements."""
@@ -30,7 +32,7 @@ class ModeMemory:
     """The memory of the fullest device in one mode, in bytes.
 
     Attributes:
-        mode: Of `--shard`.
+        mode: Of `--shard`, or the number of `--tensor`.
         parameters: Weights that are trained.
         gradients: Their gradients.
         optimizer: The optimizer's state beside them.
@@ -83,6 +85,8 @@ class MemoryPlan:
         device: Which device that is, in words.
         further_offload: What of `--offload` would take the optimizer's state off the devices; "none" where it is not
             there, or nothing would.
+        option: Which option has the modes.
+        layouts: The layouts of weights; None where none is cut by one.
     """
 
     sizes: StepSizes
@@ -93,6 +97,8 @@ class MemoryPlan:
     device_memory: int | None
     device: str
     further_offload: Offload = "none"
+    option: str = "--shard"
+    layouts: LayoutPlan | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -124,6 +130,7 @@ def plan_memory(
     gpu: bool,
     offload: Offload = "none",
     over: str | int = "all",
+    tensor: int = 1,
 ) -> MemoryPlan:
     """Shares the sizes of a model and a step out to the devices of a run.
 
@@ -135,6 +142,7 @@ def plan_memory(
         gpu: Whether devices have memory of their own, beside that of their workers' processes.
         offload: What is kept elsewhere than on the devices.
         over: Which workers share one copy of what is cut, as `--shard-over` has it.
+        tensor: How many workers share each weight, as `--tensor` has it; the modes are then without it and with it.
 
     Raises:
         UsageError: Workers of several devices were to share tables of embeddings, or to offload; or they do not make
@@ -143,6 +151,8 @@ def plan_memory(
     layout = plan.layout
     if layout.workers > 1 and layout.per_worker > 1 and any(weight.by_rows for weight in sizes.weights):
         raise UsageError(f"{ONE_DEVICE_A_WORKER}. Received: embeddings to shard, and {layout.per_worker} devices each")
+    if tensor > 1:
+        return _with_layouts(plan, sizes, device_memory, device, gpu, tensor)
     check_devices("none", layout.per_worker, f"{layout.per_worker} devices each", offload=offload)
     is_elsewhere = is_off_device(offload, gpu)
     can_offload = sizes.cut is not None and layout.per_worker == 1
@@ -160,6 +170,28 @@ def plan_memory(
         device_memory=device_memory,
         device=device,
         further_offload=next(iter(further), "none"),
+    )
+
+
+def _with_layouts(
+    plan: DataPlan, sizes: StepSizes, device_memory: int | None, device: str, gpu: bool, tensor: int
+) -> MemoryPlan:
+    """The plan of a run whose weights are cut by layouts."""
+    check_workers(tensor, plan.layout.workers)
+    layouts = plan_layouts(sizes.weights, plan.layout.workers, tensor)
+    alone = _mode("none", sizes, plan, 1, gpu, is_elsewhere=False)
+    activations = _activations(sizes, tensor, CUT["zero3"])
+    cut = replace(alone, mode=str(tensor), activations=activations, **asdict(layouts.state))
+    return MemoryPlan(
+        sizes=sizes,
+        share=plan.train.batch.largest,
+        devices=plan.layout.replicas,
+        modes=(replace(alone, mode="1"), cut),
+        why_one_mode="",
+        device_memory=device_memory,
+        device=device,
+        option="--tensor",
+        layouts=layouts,
     )
 
 

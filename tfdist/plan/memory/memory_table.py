@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from tfdist.plan.memory.layout_table import render_layouts
 from tfdist.plan.memory.memory_plan import MARGIN, MemoryPlan, ModeMemory
 from tfdist.text import format_bytes, format_count, table, wrap
 
@@ -30,7 +31,7 @@ def render_memory(plan: MemoryPlan) -> str:
 def _lines(plan: MemoryPlan) -> Iterator[str]:
     devices = "on the device" if plan.devices == 1 else f"on the fullest of {plan.devices:,} devices"
     yield f"memory {devices}, {format_count(plan.share, 'sample')} of a step, {plan.sizes.optimizer}"
-    rows = [("--shard", *(mode.mode for mode in plan.modes))]
+    rows = [(plan.option, *(mode.mode for mode in plan.modes))]
     for name, of in _ROWS:
         numbers = [of(mode) for mode in plan.modes]
         if any(number is not None for number in numbers):
@@ -43,6 +44,8 @@ def _lines(plan: MemoryPlan) -> Iterator[str]:
         yield _wrapped(f"One mode is shown: {plan.why_one_mode}.")
     if plan.device_memory is not None and plan.is_whole:
         yield _wrapped(_verdict(plan, plan.device_memory))
+    if plan.layouts is not None:
+        yield f"\n{render_layouts(plan.layouts)}"
 
 
 def _about_activations(plan: MemoryPlan) -> str:
@@ -74,13 +77,13 @@ def _verdict(plan: MemoryPlan, memory: int) -> str:
                 f"{_size(offloaded.offloaded)} of the optimizer's state a worker in {where}."
             )
         return (
-            f"{has}: no mode fits. {_size(least.most - memory)} less would, with --shard {least.mode}. A smaller "
+            f"{has}: no mode fits. {_size(least.most - memory)} less would, with {plan.option} {least.mode}. A smaller "
             f"batch has smaller activations; {how}a lower precision or a smaller model need less of the rest."
         )
     rest = _size(memory - smallest.most)
     if smallest is plan.modes[0]:
-        return f"{has}: it fits without --shard, and leaves {rest}."
-    return f"{has}: the first mode that fits is --shard {smallest.mode}, and leaves {rest}."
+        return f"{has}: it fits without {plan.option}, and leaves {rest}."
+    return f"{has}: the first mode that fits is {plan.option} {smallest.mode}, and leaves {rest}."
 
 
 def _size(count: int) -> str:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
+
+Computed = Literal["whole", "gathered", "slices"]
+"""How a layer computes with a weight: with all of it on every worker, gathered where it is read, or with slices."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,9 @@ class WeightSizes:
         slots: What the optimizer keeps for it.
         by_rows: Whether it is a table that workers share by rows in every mode (`--shard-embeddings`).
         recomputed_in: The number of the call that reads it and is computed again; None where there is none.
+        slices: Along each of its axes, in how many slices its layout cuts it; empty where there is no layout.
+        layout: Why it is cut so.
+        computed: How its layer computes with it.
     """
 
     path: str
@@ -50,6 +56,9 @@ class WeightSizes:
     slots: tuple[TensorSize, ...]
     by_rows: bool = False
     recomputed_in: int | None = None
+    slices: tuple[int, ...] = ()
+    layout: str = ""
+    computed: Computed = "whole"
 
     @property
     def slot_bytes(self) -> int:
@@ -102,6 +111,9 @@ class StepSizes:
                 tuple(TensorSize.from_json(slot) for slot in entry["slots"]),
                 entry["by_rows"],
                 entry["recomputed_in"],
+                tuple(entry["slices"]),
+                entry["layout"],
+                entry["computed"],
             )
             for entry in value["weights"]
         )

@@ -13,8 +13,12 @@ import tensorflow as tf
 from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.inputs.data_position import FitData, describe
 from tfdist.keras_repairs.inputs.epoch_iterator import whole_batches
+from tfdist.keras_repairs.model_checks.described_layouts import findings_of, with_layouts
 from tfdist.keras_repairs.model_checks.model_facts import model_facts
-from tfdist.keras_repairs.sharded_optimizer.state_sizes import tensor_size, trainings_of
+from tfdist.keras_repairs.sharded_optimizer.state_sizes import tensor_size, trainings_of, weight_sizes
+from tfdist.keras_repairs.sharded_parameters.model_parallel import model_parallel
+from tfdist.keras_repairs.sharding.optimizer_policy import updating_optimizers
+from tfdist.plan.memory.layout_plan import LayoutPlan, plan_layouts
 from tfdist.plan.memory.model_state import fullest_model_state
 from tfdist.sharding.sharding_mode import ShardMode
 
@@ -44,20 +48,42 @@ def model_of(model: keras.Model) -> dict[str, Any]:
 def memory_of(model: keras.Model) -> dict[str, Any]:
     """Bytes of weights, gradients and the optimizer's state on a device, in JSON's types.
 
-    In the run's own mode of `--shard`, and between several workers in each of them.
+    In the run's own mode of `--shard`, and between several workers in each of them; where weights are cut by layouts,
+    without and with these.
     """
+    layouts = layouts_of(model)
     trainings = trainings_of(model)
     first = trainings[0] if trainings else None
     sizes = [size for training in trainings for size in training.weights]
     kind, mode, workers = (None, "none", 1) if first is None else (first.kind, first.mode, first.workers)
-    modes = get_args(ShardMode) if workers > 1 and kind is not None else (mode,)
+    modes = get_args(ShardMode) if workers > 1 and kind is not None and layouts is None else (mode,)
     trained = {size.path for size in sizes}
+    held = {name: fullest_model_state(name, sizes, kind, workers) for name in modes}
+    if layouts is not None:
+        held = {"none": fullest_model_state("none", sizes, kind, workers), "tensor": layouts.state}
     return {
-        "mode": mode,
-        "modes": {name: asdict(fullest_model_state(name, sizes, kind, workers)) for name in modes},
+        "mode": mode if layouts is None else "tensor",
+        "modes": {name: asdict(state) for name, state in held.items()},
+        "layouts": None if layouts is None else layouts.to_json(),
         "gradients": sum(size.gradient for size in sizes),
         "other": sum(tensor_size(one).bytes for one in model.variables if one.path not in trained),
     }
+
+
+def layouts_of(model: keras.Model) -> LayoutPlan | None:
+    """The layouts of a model's weights; None where none is cut by one."""
+    distribution = model_parallel()
+    if distribution is None:
+        return None
+    weights = [
+        size
+        for optimizer in updating_optimizers(model.optimizer)
+        if optimizer.built
+        for variables in (optimizer._trainable_variables,)
+        for size in with_layouts(weight_sizes(optimizer, variables), variables)
+    ]
+    mesh = distribution.device_mesh
+    return plan_layouts(weights, mesh.devices.size, mesh.shape[-1], findings_of(model))
 
 
 def peak_memory(devices: Sequence[str]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ def _sizes(question: tuple[Any, int]) -> dict[str, Any]:
 
     from tfdist import keras_repairs
     from tfdist.errors import TfdistError
+    from tfdist.keras_repairs.sharded_parameters.tensor_layouts import plan_layouts_over
     from tfdist.training.step_memory.symbolic_step import step_sizes
 
     config, share = question
@@ -24,6 +25,7 @@ def _sizes(question: tuple[Any, int]) -> dict[str, Any]:
     try:
         # The graph is to be the one that a run traces: without them Keras recomputes no activations.
         keras_repairs.install()
+        plan_layouts_over(config.tensor)
         return step_sizes(config, share).to_json()
     except TfdistError as error:
         return {"error": str(error), "code": error.exit_code}

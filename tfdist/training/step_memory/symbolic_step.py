@@ -15,6 +15,7 @@ from tfdist import data
 from tfdist.config import RunConfig
 from tfdist.data.format_registry import sample_specs
 from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.model_checks.described_layouts import with_layouts
 from tfdist.keras_repairs.model_checks.model_layers import layers_of
 from tfdist.keras_repairs.recomputation.copied_operations import recomputed_calls_of
 from tfdist.keras_repairs.sharded_embeddings.embedding_layers import is_sharded_by
@@ -110,18 +111,19 @@ def _sizes(model: keras.Model, config: RunConfig, step: _Step | None, why: str, 
     gradients = [None] * len(variables) if step is None else step.gradients
     calls = [None] * len(variables) if step is None else recomputed_calls_of(step.loss.graph, variables)
     computing, updating = (None, None) if step is None or why else _live(step)
+    weights = (
+        WeightSizes(
+            path=variable.path,
+            value=tensor_size(variable),
+            gradient=_gradient_bytes(gradient, variable),
+            slots=kept,
+            by_rows=id(variable) in tables,
+            recomputed_in=call,
+        )
+        for variable, gradient, kept, call in zip(variables, gradients, slots, calls, strict=True)
+    )
     return StepSizes(
-        weights=tuple(
-            WeightSizes(
-                path=variable.path,
-                value=tensor_size(variable),
-                gradient=_gradient_bytes(gradient, variable),
-                slots=kept,
-                by_rows=id(variable) in tables,
-                recomputed_in=call,
-            )
-            for variable, gradient, kept, call in zip(variables, gradients, slots, calls, strict=True)
-        ),
+        weights=tuple(with_layouts(weights, variables)),
         frozen=sum(tensor_size(variable).bytes for variable in model.non_trainable_variables),
         cut=cut,
         why_not_cut=why_not_cut,
