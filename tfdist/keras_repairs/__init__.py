@@ -19,6 +19,7 @@ their subject; in the order of a step:
 - `sharding/`: what workers have shards of, in words that do not say how
 - `sharded_optimizer/`: optimizers of which each worker holds a shard
 - `sharded_parameters/`: weights of which each worker holds a shard, put together where they are read
+- `tensor_parallel/`: layers that compute with slices of their weights
 - `recomputation/`: activations that are computed again in the backward pass
 - `sharded_embeddings/`: embedding tables of which each worker has some rows
 - `writes/`: what a step writes besides what it returns, once and of the global batch

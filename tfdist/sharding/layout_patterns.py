@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 _MOST_PATHS = 3
@@ -25,11 +25,17 @@ class PatternedWeight:
     is_trained: bool = True
 
 
+def matches_whole(pattern: str, path: str) -> bool:
+    """Returns whether a pattern matches a whole path, as Keras does from 3.14 on."""
+    return pattern == path or re.fullmatch(pattern, path) is not None
+
+
 def pattern_findings(
     patterns: Mapping[str, tuple[str | None, ...]],
     weights: Sequence[PatternedWeight],
     outputs: Sequence[str],
     sizes: Mapping[str, int],
+    matches: Callable[[str, str], bool] = matches_whole,
 ) -> list[str]:
     """Returns a sentence for each pattern of a map that does nothing for a model, or less than it seems to.
 
@@ -38,13 +44,14 @@ def pattern_findings(
         weights: The model's.
         outputs: The paths of the outputs of its layers, which patterns may match, too.
         sizes: The axes of the mesh -> workers along each.
+        matches: Whether a pattern matches a path.
     """
-    matched = {pattern: [each for each in weights if _matches(pattern, each.path)] for pattern in patterns}
+    matched = {pattern: [each for each in weights if matches(pattern, each.path)] for pattern in patterns}
     found = []
     for pattern, axes in patterns.items():
         of_weights = matched[pattern]
         if not of_weights:
-            if not any(_matches(pattern, path) for path in outputs):
+            if not any(matches(pattern, path) for path in outputs):
                 found.append(f"The pattern {pattern!r} of the layout map matches no weight and no output of the model.")
         elif not any(weight.is_trained for weight in of_weights):
             found.append(
@@ -54,10 +61,6 @@ def pattern_findings(
         else:
             found += _without_gain(pattern, axes, [weight for weight in of_weights if weight.is_trained], sizes)
     return [*found, *_lone_vectors(patterns, matched, sizes)]
-
-
-def _matches(pattern: str, path: str) -> bool:
-    return pattern == path or re.fullmatch(pattern, path) is not None
 
 
 def _without_gain(

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from tfdist.keras_repairs.base.warn_once import warn_once
@@ -54,7 +55,14 @@ def findings_of(model: Any) -> list[str]:
     mesh = distribution.device_mesh
     sizes = dict(zip(mesh.axis_names, mesh.shape, strict=True))
     patterns = {pattern: tuple(layout.axes) for pattern, layout in distribution._layout_map.items()}
-    return pattern_findings(patterns, weights, outputs, sizes)
+    return pattern_findings(patterns, weights, outputs, sizes, _matches)
+
+
+def _matches(pattern: str, path: str) -> bool:
+    """Returns whether a pattern matches a path as this version of Keras matches them."""
+    alone = keras.distribution.LayoutMap(None)
+    alone[pattern] = keras.distribution.TensorLayout(())
+    return alone[path] is not None
 
 
 def warn_of_layouts(model: Any) -> None:

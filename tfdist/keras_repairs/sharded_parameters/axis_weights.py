@@ -11,22 +11,23 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.gradients.gradient_sums import differentiated_once
 from tfdist.keras_repairs.sharded_parameters.flat_weights import full_slices, summed_slices
 from tfdist.keras_repairs.sharded_parameters.gathered_reads import read, shard_of_sum
 from tfdist.keras_repairs.sharded_parameters.parameter_shard import Gradient, ParameterShard
 from tfdist.keras_repairs.sharded_parameters.second_gathers import is_gradient_taken
 from tfdist.keras_repairs.sharding.shards import FullOnDemand, Shard
-from tfdist.keras_repairs.tensor_parallel.sliced_tensors import SlicedWeight, computes_with_slices, standing_for
+from tfdist.keras_repairs.tensor_parallel.sliced_tensors import (
+    SlicedWeight,
+    computes_with_slices,
+    standing_for,
+    weight_of_graph,
+)
 from tfdist.runtime.collectives.array_all_gather import all_gather_array
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport import shard_collectives, shard_groups
 from tfdist.sharding.axis_cut import AxisCut, BlockCut, BlockWriting
 from tfdist.sharding.mesh import ShardGroup
-
-_SLICED: AttachedValue[dict[tuple[ParameterShard, tf.DType], tf.Tensor]] = AttachedValue("weights_in_slices")
-"""Of a graph: what stands for each weight that it has read in a dtype."""
 
 
 @dataclass(eq=False)
@@ -149,14 +150,13 @@ class AxisParameterShard(BlockParameterShard):
         bounds = self.cut.bounds
         if not computes_with_slices() or any(start == stop for start, stop in zip(bounds, bounds[1:], strict=False)):
             return None
-        made = _SLICED.get_or_make(tf.compat.v1.get_default_graph(), dict)
-        if (self, dtype) not in made:
-            stored = self.stored.read_value()
-            own = self._slice(stored, dtype)
-            join = functools.partial(read, self, dtype)
-            weight = SlicedWeight(own, self.cut.axis, bounds, self.group, join, stored, self._summed_gradient)
-            made[self, dtype] = standing_for(weight, self.cut.shape)
-        return made[self, dtype]
+        return weight_of_graph((self, dtype), lambda: self._stand_in(dtype))
+
+    def _stand_in(self, dtype: tf.DType) -> tf.Tensor:
+        stored, join = self.stored.read_value(), functools.partial(read, self, dtype)
+        own = self._slice(stored, dtype)
+        weight = SlicedWeight(own, self.cut.axis, self.cut.bounds, self.group, join, stored, self._summed_gradient)
+        return standing_for(weight, self.cut.shape)
 
     def _slice(self, stored: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
         """This worker's slice, whose gradient has come of the rows of all workers that share the weight."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -266,8 +267,10 @@ def _computed(op_type: str, attributes: Mapping[str, Any], *inputs: tf.Tensor) -
         for attribute in definition.attr
         if attribute.name in attributes and attribute.name not in of_inputs and not attribute.name.startswith("_")
     }
-    named = {argument.name: value for argument, value in zip(arguments, values, strict=True)}
-    return getattr(tf.raw_ops, op_type)(**named, **given)
+    create = getattr(tf.raw_ops, op_type)
+    # Some inputs have another name there; all come in the order of the definition, before the attributes.
+    names = [*inspect.signature(create).parameters][: len(values)]
+    return create(**dict(zip(names, values, strict=True)), **given)
 
 
 def _value_of(attribute: Any) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfdist.keras_repairs.base.size_origins import sized_as
 from tfdist.keras_repairs.tensor_parallel.row_exchanges import (
     gathered,
     own_rows,
@@ -184,7 +185,7 @@ def _product(
         x, counts = gathered(_full(rows), weight.group)
     result = multiply(x, weight.slice)
     if label not in of_result:
-        return summed(result, counts, weight.group)
+        return sized_as(summed(result, counts, weight.group), rows)
     shape = [rows.shape[0], *result.shape[1:]]
     axis = of_result.index(label)
     shape[axis] = weight.bounds[-1]
@@ -220,7 +221,7 @@ def _looked_up(table: SlicedWeight, shape: tf.TensorShape, ids: tf.Tensor) -> tf
 
         return rows, gradient
 
-    return lookup(table.source)
+    return sized_as(lookup(table.source), ids)
 
 
 def _rows_by_ids(stored: tf.Tensor, ids: tf.Tensor, table: SlicedWeight, shape: tf.TensorShape) -> tf.Tensor:

@@ -148,8 +148,23 @@ class SizesOfRows:
 
 Place: TypeAlias = tuple[int, int]
 
-_SLICED: AttachedValue[dict[Place, SlicedTensor | SizesOfRows]] = AttachedValue("sliced_tensors")
-"""Of a graph: what stands for a full tensor in it, by the number of the operation and which output it is."""
+@dataclass(frozen=True)
+class SlicesOfGraph:
+    """What stands for full tensors in a graph.
+
+    Attributes:
+        by_place: What this worker has of each, by its place.
+        weights: What stands for each weight that the graph has read, by the weight and the dtype.
+    """
+
+    by_place: dict[Place, SlicedTensor | SizesOfRows] = field(default_factory=dict)
+    weights: dict[Any, tf.Tensor] = field(default_factory=dict)
+
+
+_SLICED: AttachedValue[SlicesOfGraph] = AttachedValue("sliced_tensors")
+"""Of a graph."""
+
+_NONE = SlicesOfGraph()
 
 
 def computes_with_slices() -> bool:
@@ -192,7 +207,7 @@ def sliced_of(tensor: Any) -> SlicedTensor | None:
 
 def known_in(graph: Any) -> Mapping[Place, SlicedTensor | SizesOfRows]:
     """What stands for full tensors in a graph, by their places."""
-    return _SLICED.get(graph) or {}
+    return (_SLICED.get(graph) or _NONE).by_place
 
 
 def place_of(tensor: tf.Tensor) -> Place:
@@ -202,4 +217,13 @@ def place_of(tensor: tf.Tensor) -> Place:
 
 def note(tensor: tf.Tensor, sliced: SlicedTensor | SizesOfRows) -> None:
     """Notes what this worker has of a tensor of a graph."""
-    _SLICED.get_or_make(tensor.graph, dict)[place_of(tensor)] = sliced
+    _SLICED.get_or_make(tensor.graph, SlicesOfGraph).by_place[place_of(tensor)] = sliced
+
+
+def weight_of_graph(key: Any, make: Callable[[], tf.Tensor]) -> tf.Tensor:
+    """Returns what stands for a weight in the graph that is traced; what `make` returns where it is the first to read
+    it."""
+    weights = _SLICED.get_or_make(tf.compat.v1.get_default_graph(), SlicesOfGraph).weights
+    if key not in weights:
+        weights[key] = make()
+    return weights[key]
