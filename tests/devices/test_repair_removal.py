@@ -116,6 +116,16 @@ WRITES = {
 """The repair, and the test of `test_writes` that takes it out, or shows what its operation does."""
 
 ON_WORKERS = {
+    **{
+        path: "test_tensor_parallel.test_numbers_of_one_device"
+        for path in (
+            *(f"keras.src.backend.tensorflow.numpy.{name}" for name in ("matmul", "einsum", "take", "repeat")),
+            "keras.src.backend.tensorflow.nn.conv",
+            "keras.src.backend.tensorflow.nn.silu",
+            "FuncGraph._create_op_internal",
+            "FuncGraph.control_dependencies",
+        )
+    },
     "keras.src.utils.file_utils.get_file": "test_scripts_together.test_files_of_callbacks_and_downloads",
     "ArrayDataAdapter.get_tf_dataset": "test_scripts_together.test_a_script_that_seeds_nothing",
     f"{TRAINER}.make_predict_function": "test_exactness",

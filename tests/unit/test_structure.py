@@ -12,7 +12,7 @@ from tools.structure_variables import ContextVariable
 MOST_CONTEXT_VARIABLES = 12
 """Fewer are better: what a function needs it is better given."""
 
-MOST_ATTACHED_NAMES = 28
+MOST_ATTACHED_NAMES = 29
 """Fewer are better: what is known of one object is better one record."""
 
 MOST_FILES_OF_AN_OPTION = 23

@@ -1,4 +1,5 @@
-"""Trains models whose layers compute with slices of their weights; prints the numbers, and which weights were gathered.
+"""Trains models whose layers compute with slices of their weights; prints the numbers, which weights were gathered, and by
+which operations own rows were put together.
 
 Run with the size of the mesh's batch axis, the samples, and the kinds of models.
 """
@@ -16,6 +17,8 @@ import tensorflow as tf
 from keras import layers, ops
 
 from tfdist.keras_repairs.sharded_parameters import axis_weights
+from tfdist.keras_repairs.tensor_parallel import created_operations
+from tfdist.keras_repairs.tensor_parallel.sliced_tensors import SlicedRows
 
 groups, samples, kinds = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
 devices = keras.distribution.list_devices()
@@ -50,6 +53,19 @@ def noted(shard: Any, dtype: Any) -> Any:
 
 
 axis_weights.read = noted
+joined: set[str] = set()
+of_slices = created_operations.of_slices
+
+
+def noting(op_type: str, inputs: Any, attributes: Any) -> Any:
+    """Notes which operations have own rows put together."""
+    found = of_slices(op_type, inputs, attributes)
+    if found is None and any(isinstance(part, SlicedRows) for _, part in inputs):
+        joined.add(op_type)
+    return found
+
+
+created_operations.of_slices = noting
 
 
 class OwnProduct(layers.Layer):
@@ -133,4 +149,4 @@ for kind in kinds:
     # A gradient by the bias of the keys is rounding alone, of which Adam makes a step.
     weights = [w for w in model.weights if not w.path.endswith(("key/bias", "first/bias"))]
     found[kind] = [fitted.history, evaluated, predicted.tolist(), [np.asarray(weight).tolist() for weight in weights]]
-print(json.dumps({"trained": found, "gathered": sorted(set(gathered))}))
+print(json.dumps({"trained": found, "gathered": sorted(set(gathered)), "joined": sorted(joined)}))

@@ -52,3 +52,22 @@ def _full(tensor: tf.Tensor, part: SlicedTensor | SizesOfRows | None) -> tf.Tens
 
 def _is_in(tensor: Any, graph: Any) -> bool:
     return getattr(tensor, "graph", None) is graph
+
+
+def control_dependencies(original: Function) -> Function:
+    """Repairs `FuncGraph.control_dependencies`: what waits for a full tensor waits for the slice of it."""
+
+    def repaired(self: FuncGraph, control_inputs: Any) -> Any:
+        known = known_in(self)
+        if not known or control_inputs is None:
+            return original(self, control_inputs)
+        return original(self, [_there(each, self) for each in control_inputs])
+
+    return repaired
+
+
+def _there(control_input: Any, graph: Any) -> Any:
+    if not isinstance(control_input, tf.Tensor) or not _is_in(control_input, graph):
+        return control_input
+    found = known_in(graph).get(place_of(control_input))
+    return found.slice if isinstance(found, SlicedTensor) else control_input
