@@ -1,7 +1,7 @@
-"""Trains models whose layers compute with slices of their weights; prints the numbers, which weights were gathered, and by
-which operations own rows were put together.
+"""Trains models whose layers compute with slices of their weights.
 
-Run with the size of the mesh's batch axis, the samples, and the kinds of models.
+Prints the numbers, which weights were gathered, and by which operations own rows were put together. Run with the size
+of the mesh's batch axis, the samples, and the kinds of models.
 """
 
 from __future__ import annotations

@@ -67,7 +67,9 @@ def control_dependencies(original: Function) -> Function:
 
 
 def _there(control_input: Any, graph: Any) -> Any:
-    if not isinstance(control_input, tf.Tensor) or not _is_in(control_input, graph):
+    is_result = not isinstance(control_input, tf.Operation) or not control_input.outputs
+    tensor = control_input if is_result else control_input.outputs[0]
+    if not isinstance(tensor, tf.Tensor) or not _is_in(tensor, graph):
         return control_input
-    found = known_in(graph).get(place_of(control_input))
+    found = known_in(graph).get(place_of(tensor))
     return found.slice if isinstance(found, SlicedTensor) else control_input
