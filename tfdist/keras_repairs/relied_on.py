@@ -14,10 +14,12 @@ from typing import Any
 
 import keras
 from keras.src.activations import activations
+from keras.src.backend.common import name_scope as name_scope_module
 from keras.src.backend.common import stateless_scope, variables
 from keras.src.backend.tensorflow import core, nn
 from keras.src.backend.tensorflow import random as random_module
 from keras.src.backend.tensorflow import trainer as trainer_module
+from keras.src.distribution import distribution_lib
 from keras.src.layers import layer as layer_module
 from keras.src.layers.regularization import spatial_dropout
 from keras.src.layers.rnn import dropout_rnn_cell
@@ -57,6 +59,7 @@ from tfdist.keras_repairs.optimizer.first_averages import SCHEDULE_FREE
 from tfdist.keras_repairs.random_numbers import draws, stateless_draws, unseeded_draws
 from tfdist.keras_repairs.sharded_optimizer import cut_kinds, slot_making
 from tfdist.keras_repairs.sharded_optimizer.cut_kinds import KNOWN
+from tfdist.keras_repairs.sharded_parameters import tensor_layouts
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,7 @@ def relied_on() -> tuple[Reliance, ...]:
         *_for_metrics(),
         *_for_batch_normalization(),
         *_for_variables(),
+        *_for_layouts(),
         *_for_updates(),
         *_for_loss_scaling(),
         *_for_callbacks_and_files(),
@@ -222,6 +226,15 @@ def _for_variables() -> tuple[Reliance, ...]:
         *_of(variable_updates, variables.Variable, "assign"),
         *_of(replica_trial, variables.Variable, "value"),
         *_of(replica_trial, stateless_scope.StatelessScope, "add_update", "get_current_value"),
+    )
+
+
+def _for_layouts() -> tuple[Reliance, ...]:
+    """Whose layout a weight has, and which layer makes it."""
+    return (
+        *_of(tensor_layouts, distribution_lib.ModelParallel, "get_variable_layout"),
+        *_of(tensor_layouts, distribution_lib.LayoutMap, "__getitem__"),
+        *_of(tensor_layouts, name_scope_module.name_scope, "__enter__"),
     )
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-import keras
 import tensorflow as tf
 
 from tfdist.keras_repairs.base.warn_once import warn_once
@@ -17,7 +16,7 @@ from tfdist.keras_repairs.sharded_parameters.tensor_layouts import TensorParalle
 from tfdist.plan.memory.step_sizes import Computed, WeightSizes
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.workers import worker_rank
-from tfdist.sharding.layout_patterns import PatternedWeight, pattern_findings
+from tfdist.sharding.layout_patterns import LayoutPattern, PatternedWeight, pattern_findings
 
 
 def computed(variable: Any) -> Computed:
@@ -52,17 +51,20 @@ def findings_of(model: Any) -> list[str]:
         PatternedWeight(variable.path, tuple(variable.shape), id(variable) in trained) for variable in model.variables
     ]
     outputs = [f"{getattr(layer, 'path', None) or layer.name}/output" for layer in layers_of(model)]
-    mesh = distribution.device_mesh
-    sizes = dict(zip(mesh.axis_names, mesh.shape, strict=True))
-    patterns = {pattern: tuple(layout.axes) for pattern, layout in distribution._layout_map.items()}
-    return pattern_findings(patterns, weights, outputs, sizes, _matches)
-
-
-def _matches(pattern: str, path: str) -> bool:
-    """Returns whether a pattern matches a path as this version of Keras matches them."""
-    alone = keras.distribution.LayoutMap(None)
-    alone[pattern] = keras.distribution.TensorLayout(())
-    return alone[path] is not None
+    layouts = distribution._layout_map
+    # Versions of Keras match a path differently: its map is asked, whose layout it has.
+    matched = [(weight, _layout_of(layouts, weight.path)) for weight in weights]
+    of_outputs = {id(_layout_of(layouts, path)) for path in outputs}
+    patterns = [
+        LayoutPattern(
+            text,
+            tuple(layout.axes),
+            tuple(weight for weight, found in matched if found is layout),
+            matches_outputs=id(layout) in of_outputs,
+        )
+        for text, layout in layouts.items()
+    ]
+    return pattern_findings(patterns, _sizes_of(distribution.device_mesh))
 
 
 def warn_of_layouts(model: Any) -> None:
@@ -80,10 +82,20 @@ def warn_of_layouts(model: Any) -> None:
 
 def _with_layout(size: WeightSizes, variable: Any, distribution: Any) -> WeightSizes:
     layout = distribution.get_variable_layout(variable)
-    mesh = distribution.device_mesh
-    along = dict(zip(mesh.axis_names, mesh.shape, strict=True))
+    along = _sizes_of(distribution.device_mesh)
     axes = (*(() if layout is None else layout.axes), *[None] * len(size.value.shape))[: len(size.value.shape)]
     slices = tuple(1 if name is None else along[name] for name in axes)
     is_cut = math.prod(slices) > 1
     reason = getattr(layout, "reason", "by the script's map" if is_cut else "")
     return replace(size, slices=slices, layout=reason, computed=computed(variable) if is_cut else "whole")
+
+
+def _layout_of(layouts: Any, path: str) -> Any:
+    try:
+        return layouts[path]
+    except ValueError:  # Several patterns match it, which Keras refuses where it asks for the layout itself.
+        return None
+
+
+def _sizes_of(mesh: Any) -> dict[str, int]:
+    return dict(zip(mesh.axis_names, mesh.shape, strict=True))
