@@ -46,18 +46,21 @@ class LayoutPattern:
         return [weight for weight in self.weights if weight.is_trained]
 
 
-def pattern_findings(patterns: Sequence[LayoutPattern], sizes: Mapping[str, int]) -> list[str]:
+def pattern_findings(patterns: Sequence[LayoutPattern], sizes: Mapping[str, int], model: str) -> list[str]:
     """Returns a sentence for each pattern of a map that does nothing for a model, or less than it seems to.
 
     Args:
         patterns: Of the map.
         sizes: The axes of the mesh -> workers along each.
+        model: The model's name.
     """
     found = []
     for pattern in patterns:
         if not pattern.weights:
             if not pattern.matches_outputs:
-                found.append(f"The pattern {pattern.text!r} of the layout map matches no weight and no output.")
+                found.append(
+                    f"The pattern {pattern.text!r} of the layout map matches no weight and no output of {model!r}."
+                )
         elif not pattern.trained:
             found.append(
                 f"The pattern {pattern.text!r} of the layout map matches weights that are not trained, which stay "

@@ -19,7 +19,7 @@ def found(**named: tuple[str | None, ...]) -> list[str]:
         text = name.replace("__", "/").replace("_any", ".*")
         weights = tuple(weight for weight in WEIGHTS if re.fullmatch(text, weight.path))
         patterns.append(LayoutPattern(text, axes, weights, matches_outputs=text == "dense/output"))
-    return pattern_findings(patterns, SIZES)
+    return pattern_findings(patterns, SIZES, "net")
 
 
 def test_a_map_that_fits_has_no_findings() -> None:
@@ -29,7 +29,7 @@ def test_a_map_that_fits_has_no_findings() -> None:
 
 def test_a_pattern_that_matches_nothing() -> None:
     (said,) = found(dens__kernel=(None, "model"))
-    assert said == "The pattern 'dens/kernel' of the layout map matches no weight and no output."
+    assert said == "The pattern 'dens/kernel' of the layout map matches no weight and no output of 'net'."
 
 
 def test_a_pattern_that_matches_what_is_not_trained() -> None:

@@ -24,6 +24,12 @@ def warn_once(message: str) -> None:
 
 
 @functools.cache
+def point_out_once(message: str) -> None:
+    """Logs the first time in this process what may be meant otherwise, and is not refused with `--strict`."""
+    logging.getLogger("tfdist").warning(message)
+
+
+@functools.cache
 def say_once(message: str) -> None:
     """Logs `message` for information the first time it is given in this process."""
     logging.getLogger("tfdist").info(message)

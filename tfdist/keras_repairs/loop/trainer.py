@@ -40,6 +40,7 @@ from tfdist.keras_repairs.loop.step_logs import StepLogs, noting_logs
 from tfdist.keras_repairs.loop.step_sizes import StepSizes
 from tfdist.keras_repairs.loop.unknown_size import saying_unknown_size
 from tfdist.keras_repairs.loop.xla_step import may_be_compiled
+from tfdist.keras_repairs.model_checks.described_layouts import warn_of_layouts
 from tfdist.keras_repairs.model_checks.model_layers import unbuilt_parts
 from tfdist.keras_repairs.model_checks.refusals import check_reductions, meeting_in_a_branch
 from tfdist.keras_repairs.model_checks.user_overrides import is_overridden, is_users_step
@@ -264,6 +265,8 @@ class _Step:
             return
         if _is_first_here(self._strategy):
             self._unbuilt = self._lacking()
+            if self._trains and not self._unbuilt:
+                warn_of_layouts(self._model)
             if self._trains and not self._users and not self._unbuilt:
                 build_optimizer(self._model.optimizer, self._model.trainable_weights)
         unbuilt = self._unbuilt

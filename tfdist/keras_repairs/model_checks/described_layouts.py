@@ -9,12 +9,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfdist.keras_repairs.base.warn_once import warn_once
+from tfdist.keras_repairs.base.warn_once import point_out_once
 from tfdist.keras_repairs.model_checks.model_layers import layers_of, unbuilt_parts
 from tfdist.keras_repairs.sharded_parameters.model_parallel import model_parallel
 from tfdist.keras_repairs.sharded_parameters.tensor_layouts import TensorParallel
 from tfdist.plan.memory.step_sizes import Computed, WeightSizes
-from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.workers import worker_rank
 from tfdist.sharding.layout_patterns import LayoutPattern, PatternedWeight, pattern_findings
 
@@ -64,20 +63,18 @@ def findings_of(model: Any) -> list[str]:
         )
         for text, layout in layouts.items()
     ]
-    return pattern_findings(patterns, _sizes_of(distribution.device_mesh))
+    return pattern_findings(patterns, _sizes_of(distribution.device_mesh), model.name)
 
 
 def warn_of_layouts(model: Any) -> None:
     """Logs once, on the chief, what `findings_of` a model says, where the model is built.
 
-    Raises:
-        UnsupportedError: The run has `--strict`.
+    Of several models with one map, each has patterns that are for another: none is refused for that.
     """
-    strategy = tf.distribute.get_strategy()
-    is_told = worker_rank(strategy) == 0 or settings_of(strategy).strict
-    if is_told and model_parallel() is not None and not unbuilt_parts(model):
+    is_chief = worker_rank(tf.distribute.get_strategy()) == 0
+    if is_chief and model_parallel() is not None and not unbuilt_parts(model):
         for finding in findings_of(model):
-            warn_once(finding)
+            point_out_once(finding)
 
 
 def _with_layout(size: WeightSizes, variable: Any, distribution: Any) -> WeightSizes:
