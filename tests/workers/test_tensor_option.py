@@ -91,3 +91,15 @@ def test_models_of_keras_hub(name: str, trained: Callable[..., dict[str, Any]]) 
     # Gemma normalizes in float32.
     assert_same(one, several, *((1e-5, 1e-7) if name == "gemma" else (1e-9, 1e-9)))
     assert sum(stored[path] != alone[path] for path in stored) >= 6
+
+
+@pytest.mark.bound(BOUND + 60)
+def test_plans_have_the_layouts_of_a_run() -> None:
+    sizes = ("--set", "model.args.hidden=[512,64]", "--nproc", 2, "--tensor", 2)
+    done = tfdist("plan", CONFIG, *sizes, "--memory", "--json", timeout=BOUND)
+    assert done.returncode == 0, done.stderr
+    memory = json.loads(done.stdout)["memory"]
+    cut = {weight["path"]: weight["slices"] for weight in memory["layouts"]["weights"] if max(weight["slices"]) > 1}
+    assert sorted(cut.values()) == [[1, 2], [2], [2, 1]]
+    kept = 4 * (64 * 512 + 512 + 512 * 64) // 2 + 4 * (64 + 64 * 10 + 10)
+    assert memory["modes"]["2"]["parameters"] == memory["layouts"]["state"]["parameters"] == kept
