@@ -18,7 +18,7 @@ import tensorflow as tf
 from tests.exactness.table import classifier, numbers
 from tests.helpers.mirrored import mirrored
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.base.warn_once import say_once
+from tfdist.keras_repairs.base.warn_once import point_out_once, say_once
 from tfdist.keras_repairs.model_checks import keras_distribution
 from tfdist.keras_repairs.model_checks.described_layouts import findings_of
 from tfdist.keras_repairs.sharded_parameters import model_parallel as model_parallel_module
@@ -71,6 +71,7 @@ def test_data_parallel_over_all_devices(name: str, log: pytest.LogCaptureFixture
 def log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
     """What the run says, for information too."""
     say_once.cache_clear()
+    point_out_once.cache_clear()
     logger = logging.getLogger("tfdist")
     logger.addHandler(caplog.handler)
     try:
@@ -86,7 +87,7 @@ def test_patterns_that_match_no_weight_are_named(log: pytest.LogCaptureFixture) 
     distribution._layout_map[".*/output"] = (None, "model")
     fit_under(distribution)
     (said,) = {record.getMessage() for record in log.records if "layout map" in record.getMessage()}
-    assert "'convolution/kernel' of the layout map matches no weight" in said
+    assert "'convolution/kernel' of the layout map matches no weight and no output of" in said
 
 
 def model_parallel() -> keras.distribution.Distribution:
