@@ -71,3 +71,15 @@ def test_numbers_of_one_device(
     assert stored["places/embeddings"] == [6 // groups, 12 // shares]
     whole = [path for path in stored if "normalization" in path]
     assert whole and all(stored[path] == alone[path] for path in whole)
+
+
+@pytest.mark.slow
+@pytest.mark.bound(2 * BOUND + 60)
+def test_all_workers_skip_a_step_in_which_gradients_of_some_overflow(tmp_path: Path) -> None:
+    found = []
+    for workers in (1, 4):
+        script = SCRIPT.with_name("overflowing_training.py")
+        done = tfdist("train", "--nproc", workers, "--run-dir", tmp_path / str(workers), script, timeout=BOUND)
+        assert done.returncode == 0, done.stderr
+        found.append(json.loads(done.stdout.splitlines()[-1]))
+    assert found[0] == found[1] and found[0]["steps"] == 0 and found[0]["scale"] < 1 << 15
