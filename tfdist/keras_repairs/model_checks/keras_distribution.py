@@ -14,11 +14,6 @@ from tfdist.keras_repairs.base.warn_once import say_once
 from tfdist.keras_repairs.sharded_parameters.model_parallel import check_model_parallel, model_parallel
 from tfdist.runtime.workers import worker_count
 
-_INSTEAD = (
-    "Expected keras.distribution.DataParallel() over all devices, which is what `tfdist train` does anyway, or a "
-    "ModelParallel; or leave keras.distribution out."
-)
-
 
 def check_distribution(model: Any, adapter: Any = None) -> None:
     """Accepts the distribution that a script has set where it means what the run does, and logs that once.
@@ -28,7 +23,7 @@ def check_distribution(model: Any, adapter: Any = None) -> None:
         adapter: Keras's adapter of the data that is trained on; None where it is given batch by batch.
 
     Raises:
-        UnsupportedError: It would shard weights, leave devices out or keep the workers' data apart.
+        UnsupportedError: It would shard weights in a way of its own, or keep the workers' data apart.
     """
     distribution, strategy = keras.distribution.distribution(), model.distribute_strategy
     if model_parallel() is not None:
@@ -41,18 +36,16 @@ def check_distribution(model: Any, adapter: Any = None) -> None:
     if type(distribution) is not keras.distribution.DataParallel:
         raise UnsupportedError(
             f"The script sets a keras.distribution.{type(distribution).__name__}, a distribution of its own, which "
-            f"does nothing on the TensorFlow backend: no weight would be sharded. {_INSTEAD}"
+            "does nothing on the TensorFlow backend: no weight would be sharded. Expected a "
+            "keras.distribution.DataParallel, which is what `tfdist train` does anyway, or a ModelParallel; or leave "
+            "keras.distribution out."
         )
     named = {str(name).lower() for name in distribution.device_mesh.devices.flat}
-    missing = sorted({*devices_of_all(strategy)} - named)
-    if missing:
-        raise UnsupportedError(
-            f"The script's keras.distribution.DataParallel spreads the batch over some devices only: {missing} train "
-            f"in this run, too. Received: {distribution.device_mesh}. {_INSTEAD} `--devices` chooses the devices."
-        )
+    others = sorted({*devices_of_all(strategy)} - named)
+    beside = f" It does not name {', '.join(others)}, which train, too: --devices chooses others." if others else ""
     say_once(
         f"keras.distribution.DataParallel is what this run does: {strategy.num_replicas_in_sync} replicas, each with "
-        "its part of every batch."
+        f"its part of every batch.{beside}"
     )
 
 
