@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tfdist.sharding.cut import Cut
@@ -137,29 +138,37 @@ class BlockWriting(Writing):
         return 0, math.prod(self.cut.slice_shape(self.writers.index(worker)))
 
     def values(self, begin: int, itemsize: int) -> list[SharedValue]:
-        """One for each index before the last axis that is cut: the elements of a block follow one another no longer."""
-        cut, last = self.cut, max(self.cut.axes)
-        inner = math.prod(cut.shape[last + 1 :]) * itemsize
-        found, bounds = [], {}
-        for number, place in enumerate(itertools.product(*map(range, cut.shape[:last]))):
-            outer = tuple(_part_of(place[axis], cut.bounds_along(axis)) for axis in cut.axes if axis != last)
-            if outer not in bounds:
-                bounds[outer] = self._bounds(outer, last, inner)
-            found.append(SharedValue(begin + number * cut.shape[last] * inner, bounds[outer]))
+        """One for each part of the tensor that all blocks cut alike, row by row along the last axis that is cut."""
+        last = max(self.cut.axes)
+        inner = math.prod(self.cut.shape[last + 1 :]) * itemsize
+        found = []
+        for outer, rows in self._runs(last):
+            if rows:
+                found.append(SharedValue(begin, self._bounds(outer, last, inner), rows))
+                begin += found[-1].size
         return found
 
-    def _bounds(self, outer: tuple[int, ...], last: int, inner: int) -> tuple[int, ...]:
-        """Where the workers' ranges end of what has these places along the other axes that are cut."""
-        cut = self.cut
-        ends, number = cut.bounds_along(last), cut.axes.index(last)
-        found = [0]
+    def _runs(self, last: int) -> Iterator[tuple[int | None, int]]:
+        """The rows that follow one another in one part along the other axis that is cut: that part, and how many."""
+        shape = self.cut.shape
+        outer = next((axis for axis in self.cut.axes if axis != last), None)
+        if outer is None:
+            yield None, math.prod(shape[:last])
+            return
+        ends, between = self.cut.bounds_along(outer), math.prod(shape[outer + 1 : last])
+        for _ in range(math.prod(shape[:outer])):
+            for part, (start, stop) in enumerate(itertools.pairwise(ends)):
+                yield part, (stop - start) * between
+
+    def _bounds(self, outer: int | None, last: int, inner: int) -> tuple[int, ...]:
+        """Where the workers' ranges of a row end that is in a part along the other axis that is cut."""
+        cut, found = self.cut, [0]
+        ends = cut.bounds_along(last)
         for worker in range(self.workers):
-            places = cut.places(self.writers.index(worker)) if worker in self.writers else None
-            has_range = places is not None and (*places[:number], *places[number + 1 :]) == outer
-            found.append(ends[places[number] + 1] * inner if places is not None and has_range else found[-1])
+            if worker not in self.writers:
+                found.append(found[-1])
+                continue
+            places = dict(zip(cut.axes, cut.places(self.writers.index(worker)), strict=True))
+            other = next((place for axis, place in places.items() if axis != last), None)
+            found.append(ends[places[last] + 1] * inner if other == outer else found[-1])
         return tuple(found)
-
-
-def _part_of(place: int, bounds: tuple[int, ...]) -> int:
-    """The part in which a place along an axis is."""
-    return next(part for part, end in enumerate(bounds[1:]) if place < end)

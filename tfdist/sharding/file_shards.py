@@ -6,6 +6,8 @@ and keeps its ranges one after another in a file of its own. All other bytes, th
 
 from __future__ import annotations
 
+import bisect
+import functools
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -24,19 +26,27 @@ class SharedValue:
     Attributes:
         begin: The place of its first byte in the file.
         bounds: Where the workers' ranges begin in it, in bytes, and where the last one ends.
+        repeats: How many follow one another that are shared so, such as the rows of a matrix of which workers have
+            some columns each; a worker has its ranges of them one after another.
     """
 
     begin: int
     bounds: tuple[int, ...]
+    repeats: int = 1
 
     @property
     def size(self) -> int:
-        """Its bytes."""
-        return self.bounds[-1]
+        """Its bytes, with the repeats."""
+        return self.bounds[-1] * self.repeats
+
+    @property
+    def end(self) -> int:
+        """The place behind its last byte in the file."""
+        return self.begin + self.size
 
     def shard_size(self, worker: int) -> int:
-        """Bytes of a worker's range."""
-        return self.bounds[worker + 1] - self.bounds[worker]
+        """Bytes of a worker's ranges."""
+        return (self.bounds[worker + 1] - self.bounds[worker]) * self.repeats
 
 
 class Writing(ABC):
@@ -140,13 +150,13 @@ class FileShards:
         if self.workers < 1 or not 0 <= self.size <= _MOST:
             raise ValueError(f"{self.size} bytes of {self.workers} workers")
         end = 0
-        for value in sorted(self.values, key=lambda value: value.begin):
+        for value in self._in_file:
             bounds = value.bounds
-            if len(bounds) != self.workers + 1 or bounds[0] != 0 or list(bounds) != sorted(bounds):
+            if len(bounds) != self.workers + 1 or bounds[0] != 0 or list(bounds) != sorted(bounds) or not value.repeats:
                 raise ValueError(f"the value at byte {value.begin} is not shared by {self.workers} workers")
             if value.begin < end:
                 raise ValueError(f"the value at byte {value.begin} overlaps another")
-            end = value.begin + value.size
+            end = value.end
         if end > self.size:
             raise ValueError(f"a value ends at byte {end} of {self.size}")
 
@@ -159,32 +169,53 @@ class FileShards:
         """Bytes that no worker has."""
         return self.size - sum(value.size for value in self.values)
 
-    def segments(self) -> list[Segment]:
-        """All bytes of the file, in their order; none is empty."""
-        found = list(self._of_workers())
-        found.sort(key=lambda segment: segment.begin)
-        ends = [segment.begin + segment.size for segment in found]
-        gaps = zip([0, *ends], [*(segment.begin for segment in found), self.size], strict=True)
-        offset = 0
-        for begin, end in list(gaps):
-            if end > begin:
-                found.append(Segment(begin, end - begin, None, offset))
-                offset += end - begin
-        return sorted(found, key=lambda segment: segment.begin)
+    @functools.cached_property
+    def gaps(self) -> list[Segment]:
+        """The bytes that no worker has, in their order."""
+        found, offset, ends = [], 0, [0, *(value.end for value in self._in_file)]
+        for end, begin in zip(ends, [*(value.begin for value in self._in_file), self.size], strict=True):
+            if begin > end:
+                found.append(Segment(end, begin - end, None, offset))
+                offset += begin - end
+        return found
 
-    def _of_workers(self) -> list[Segment]:
-        offsets, found = [0] * self.workers, []
+    def at(self, place: int) -> Segment:
+        """The bytes around a place of the file that lie in one place."""
+        number = bisect.bisect_right(self._begins, place) - 1
+        value = self._in_file[number] if number >= 0 else None
+        if value is None or place >= value.end:
+            return self.gaps[bisect.bisect_right(self.gaps, place, key=lambda gap: gap.begin) - 1]
+        repeat, inside = divmod(place - value.begin, value.bounds[-1])
+        worker = bisect.bisect_right(value.bounds, inside) - 1
+        start, stop = value.bounds[worker : worker + 2]
+        offset = self._offsets[value][worker] + repeat * (stop - start)
+        return Segment(value.begin + repeat * value.bounds[-1] + start, stop - start, worker, offset)
+
+    @functools.cached_property
+    def _in_file(self) -> list[SharedValue]:
+        """The values in the order of the file; one without a byte comes before what begins there."""
+        return sorted(self.values, key=lambda value: (value.begin, value.size))
+
+    @functools.cached_property
+    def _begins(self) -> list[int]:
+        return [value.begin for value in self._in_file]
+
+    @functools.cached_property
+    def _offsets(self) -> dict[SharedValue, list[int]]:
+        """Where the workers' ranges of each value begin among the bytes that they have."""
+        offsets, found = [0] * self.workers, {}
         for value in self.values:
-            for worker, (start, stop) in enumerate(itertools.pairwise(value.bounds)):
-                if stop > start:
-                    found.append(Segment(value.begin + start, stop - start, worker, offsets[worker]))
-                offsets[worker] += stop - start
+            found[value] = list(offsets)
+            for worker in range(self.workers):
+                offsets[worker] += value.shard_size(worker)
         return found
 
     def to_dict(self) -> dict[str, Any]:
         """In JSON's types."""
         values = [[value.begin, *value.bounds] for value in self.values]
-        return {"bytes": self.size, "workers": self.workers, "values": values}
+        repeats = [value.repeats for value in self.values]
+        repeated = {"repeats": repeats} if any(count > 1 for count in repeats) else {}
+        return {"bytes": self.size, "workers": self.workers, "values": values, **repeated}
 
     @classmethod
     def from_dict(cls, content: Any) -> FileShards:
@@ -198,8 +229,12 @@ class FileShards:
         rows = content["values"]
         if not all(isinstance(row, list) and len(row) > 1 for row in rows):
             raise ValueError("a value has no bounds")
-        numbers = [content.get("bytes"), content.get("workers"), *itertools.chain.from_iterable(rows)]
+        repeats = content.get("repeats", [1] * len(rows))
+        if not isinstance(repeats, list) or len(repeats) != len(rows):
+            raise ValueError("it does not say how often each value is repeated")
+        numbers = [content.get("bytes"), content.get("workers"), *itertools.chain.from_iterable(rows), *repeats]
         if not all(type(number) is int and 0 <= number <= _MOST for number in numbers):
             raise ValueError("places and sizes are no integers")
-        values = tuple(SharedValue(row[0], tuple(row[1:])) for row in rows)
+        pairs = zip(rows, repeats, strict=True)
+        values = tuple(SharedValue(row[0], tuple(row[1:]), count) for row, count in pairs)
         return cls(content["bytes"], content["workers"], values)

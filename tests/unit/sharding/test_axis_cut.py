@@ -71,10 +71,18 @@ def test_a_file_is_what_the_workers_write(name: str) -> None:
     writing = BlockWriting(cut, group.first, workers)
     written = bytearray(b"head") + bytearray(full.nbytes)
     taken = [0] * workers
-    for value in writing.values(4, full.itemsize):
+    rows = [(value, row) for value in writing.values(4, full.itemsize) for row in range(value.repeats)]
+    for value, row in rows:
         for worker, (begin, end) in enumerate(itertools.pairwise(value.bounds)):
             own = full[cut.index(group.first.index(worker))].tobytes() if worker in group.first else b""
-            written[value.begin + begin : value.begin + end] = own[taken[worker] : taken[worker] + end - begin]
+            place = value.begin + row * value.bounds[-1]
+            written[place + begin : place + end] = own[taken[worker] : taken[worker] + end - begin]
             taken[worker] += end - begin
     assert bytes(written) == b"head" + full.tobytes()
     assert taken == [full.itemsize * writing.size(worker) for worker in range(workers)]
+
+
+def test_rows_that_are_cut_alike_are_one_value() -> None:
+    table = BlockCut((256_000, 2048), (1, 0), (2, 4))
+    assert len(BlockWriting(table, tuple(range(8)), 8).values(0, 4)) == 4
+    assert len(BlockWriting(AxisCut((4096, 11008), 1, 4), tuple(range(4)), 4).values(0, 4)) == 1

@@ -14,8 +14,31 @@ SHARDS = FileShards(20, 2, (SharedValue(10, (0, 2, 6)), SharedValue(2, (0, 3, 3)
 """The second value comes first in the file, and the second worker has nothing of it."""
 
 
+def segments_of(shards: FileShards) -> list[Segment]:
+    found: list[Segment] = []
+    while (place := sum(segment.size for segment in found)) < shards.size:
+        found.append(shards.at(place))
+        inside = range(found[-1].begin, found[-1].begin + found[-1].size)
+        assert place == inside.start and all(shards.at(other) == found[-1] for other in inside)
+    assert shards.gaps == [segment for segment in found if segment.worker is None]
+    return found
+
+
+def test_repeated_values_follow_one_another() -> None:
+    shards = FileShards(18, 2, (SharedValue(12, (0, 1, 1)), SharedValue(2, (0, 1, 3), 3), SharedValue(2, (0, 0, 0))))
+    assert segments_of(shards) == [
+        Segment(0, 2, None, 0),
+        *(Segment(2, 1, 0, 1), Segment(3, 2, 1, 0)),
+        *(Segment(5, 1, 0, 2), Segment(6, 2, 1, 2)),
+        *(Segment(8, 1, 0, 3), Segment(9, 2, 1, 4)),
+        *(Segment(11, 1, None, 2), Segment(12, 1, 0, 0), Segment(13, 5, None, 3)),
+    ]
+    assert [shards.shard_size(0), shards.shard_size(1), shards.rest_size] == [4, 6, 8]
+    assert FileShards.from_dict(json.loads(json.dumps(shards.to_dict()))) == shards
+
+
 def test_all_bytes_are_in_one_place() -> None:
-    assert SHARDS.segments() == [
+    assert segments_of(SHARDS) == [
         Segment(0, 2, None, 0),
         Segment(2, 3, 0, 2),
         Segment(5, 5, None, 2),
@@ -30,7 +53,7 @@ def test_all_bytes_are_in_one_place() -> None:
     "shards", [FileShards(7, 3, ()), FileShards(4, 1, (SharedValue(0, (0, 4)),)), FileShards(0, 1, ())]
 )
 def test_files_without_a_part_or_a_rest(shards: FileShards) -> None:
-    segments = shards.segments()
+    segments = segments_of(shards)
     assert sum(segment.size for segment in segments) == shards.size
     assert len(segments) == (1 if shards.size else 0)
 
@@ -53,6 +76,10 @@ def test_json_leads_back() -> None:
         ({"values": [[0, 0, -1, 6]]}, "no integers"),
         ({"values": [[]]}, "no bounds"),
         ({"values": {}}, "no table"),
+        ({"repeats": [1]}, "how often"),
+        ({"repeats": [0, 1]}, "not shared"),
+        ({"repeats": [1, 3]}, "overlaps"),
+        ({"repeats": [1, True]}, "no integers"),
     ],
 )
 def test_what_is_no_table(change: dict[str, Any], fault: str) -> None:
@@ -68,7 +95,7 @@ def test_every_byte_has_one_writer_who_has_its_part(cut: Cut, groups: int) -> No
     assert shards.rest_size == begin
     for worker in range(shards.workers):
         assert shards.shard_size(worker) == writing.size(worker) * itemsize
-    for segment in shards.segments():
+    for segment in segments_of(shards):
         if segment.worker is not None:
             start, stop = writing.span(segment.worker)
             origin = cut.bounds[segment.worker % 2]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import contextlib
 import io
 import os
@@ -34,9 +33,8 @@ class ShardedFile(io.BytesIO):
     def __init__(self, path: str, shards: FileShards, opener: Opener) -> None:
         super().__init__()
         self._path = path
+        self._shards = shards
         self._size = shards.size
-        self._segments = shards.segments()
-        self._begins = [segment.begin for segment in self._segments]
         self._opener = opener
         self._files: dict[int | None, BinaryIO] = {}
         self._closing = contextlib.ExitStack()
@@ -63,7 +61,7 @@ class ShardedFile(io.BytesIO):
         end = min(self._size, self._place + len(into))
         done = 0
         while self._place < end:
-            segment = self._segments[bisect.bisect_right(self._begins, self._place) - 1]
+            segment = self._shards.at(self._place)
             start = self._place - segment.begin
             size = min(segment.size - start, end - self._place)
             self._read_whole(segment.worker, segment.offset + start, into[done : done + size].data)

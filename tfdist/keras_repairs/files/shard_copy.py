@@ -189,7 +189,7 @@ class _Structure:
             for value in each.values(_known(begin))
         ]
         self.shards = FileShards(file.size, workers, tuple(values))
-        gaps = [segment for segment in self.shards.segments() if segment.worker is None]
+        gaps = self.shards.gaps
         self.rest = aligned_memory(self.shards.rest_size)
         for gap in gaps:
             end = gap.offset + gap.size
