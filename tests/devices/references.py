@@ -10,7 +10,7 @@ from tfdist import keras_repairs
 
 
 @functools.cache
-def of_one_replica(name: str, samples: int) -> dict[str, Any]:
+def of_one_replica(name: str, samples: int, *, of_training_alone: bool = False) -> dict[str, Any]:
     """The outcome of a case under TensorFlow's default strategy. Do not change it."""
     keras_repairs.install()
-    return outcome(name, samples)
+    return outcome(name, samples, of_training_alone=of_training_alone)

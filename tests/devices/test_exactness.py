@@ -9,7 +9,7 @@ import pytest
 
 from tests.devices.references import of_one_replica
 from tests.devices.shown_repairs import SHOWING
-from tests.exactness.cases import CASES, SECTIONS, cases_of, names_by_default, outcome
+from tests.exactness.cases import CASES, SECTIONS, cases_of, is_evaluated_by_default, names_by_default, outcome
 from tests.exactness.cases import SLOW as SLOW_CASES
 from tests.exactness.comparison import assert_same_case
 from tests.exactness.results import COUNTS, SIZES, Comparison, recorded
@@ -36,11 +36,12 @@ slow tests check all.
 def test_numbers_of_one_replica(name: str, replicas: int, samples: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Shared out as found out beforehand; where the first steps are checked, they are found right, without a trace."""
     monkeypatch.setattr(CheckedStep, "_climb", _refused)
+    of_training_alone = not SLOW and not is_evaluated_by_default(name)
     with recorded(Comparison(name, "devices", replicas, samples)):
-        expected = of_one_replica(name, samples)
+        expected = of_one_replica(name, samples, of_training_alone=of_training_alone)
         checked = checking(mirrored(replicas)) if SLOW or name in CHECKED else contextlib.nullcontext()
         with mirrored(replicas).scope(), checked:
-            assert_same_case(name, expected, outcome(name, samples))
+            assert_same_case(name, expected, outcome(name, samples, of_training_alone=of_training_alone))
 
 
 def _refused(step: CheckedStep, finding: Finding) -> None:

@@ -33,7 +33,8 @@ from tests.exactness import (
 )
 from tests.exactness.table import CASES, Case, outcome
 
-__all__ = ["BY_DEFAULT", "CASES", "SECTIONS", "SLOW", "cases_of", "names_by_default", "outcome"]
+__all__ = ["BY_DEFAULT", "CASES", "SECTIONS", "SLOW", "cases_of", "is_evaluated_by_default", "names_by_default",
+           "outcome"]  # fmt: skip
 
 SECTIONS = {
     "Fit, evaluate, predict": fit_cases,
@@ -149,8 +150,37 @@ SLOW = {
     *("activity_regularizers_under_xla", "gathered_loss_of_a_softmax_of_tensorflow", "more_rows_in_one_tensor"),
     *("states_of_a_built_model", "states_of_scaled_losses", "layer_that_the_loss_builds"),
     "strided_shortcut",
+    # By default on workers, in `test_callbacks`.
+    *("reduced_learning_rate", "scheduled_learning_rate", "early_stopping", "swapped_averages", "validation_data"),
+    # By default on workers, over NCCL's paths or with a step that XLA compiles.
+    *("ragged_inputs", "dataset", "add_loss_of_a_mean_and_of_a_vector", "moving_mean_in_a_tf_variable"),
+    *("compiled_again_inside_of_fit", "validation_frequency_and_initial_epoch", "sharpness_aware_step"),
+    "sparse_gradients_of_an_embedding",
+    # By the paths of `sample_weight_of_zero_on_a_replica`, `xla` and `states_of_a_step_that_calls_layers`.
+    *("sample_weight", "xla_of_very_large_logits", "states_of_a_subclassed_model"),
 }
 """Cases that the slow tests alone compare."""
+
+EVALUATED = {
+    *("Fit, evaluate, predict", "Data", "Metrics", "Layers and models over the batch", "Batch statistics"),
+    *("Steps of `predict`, decorated steps, ragged rows", "Fewer samples than replicas", "Logs of steps of one's own"),
+}
+"""Sections of which the default tests evaluate and predict with each case."""
+
+EVALUATED_CASES = {
+    *("regularizers", "circle_loss", "own_train_step_and_test_step", "own_compute_loss", "own_step_with_nested_logs"),
+    *("distillation_of_a_config", "steps_per_execution", "xla", "states_of_a_step_that_calls_layers"),
+    *("clip_loss_with_a_temperature", "every_draw_that_runs_eagerly", "mixed_float16"),
+}
+"""Cases of other sections of which they do: those that evaluate or predict in a way of their own, one a way."""
+
+
+def is_evaluated_by_default(name: str) -> bool:
+    """Returns whether the default tests evaluate and predict with a case; the slow tests do with each.
+
+    The features of the others are of the training, and two more functions take as long to trace as it does.
+    """
+    return name in EVALUATED_CASES or any(case.name == name for section in EVALUATED for case in cases_of(section))
 
 
 def names_by_default(strategy: str) -> list[str]:
