@@ -48,6 +48,15 @@ BY_SECTION = {
 }
 """A fast row of each section of the table."""
 
+EXCHANGED_ALIKE = {
+    *("Steps of guides and repositories", "Distillation", "What steps of one's own keep", "What steps write"),
+    *("Logs of steps of one's own", "Layers", "Random layers", "Random numbers", "Callbacks"),
+}
+"""Sections whose rows exchange nothing but gradients, logs and what a gather brings, as those of others do."""
+
+BY_DEFAULT = tuple(name for section, name in BY_SECTION.items() if section not in EXCHANGED_ALIKE)
+"""The rows of the default tests."""
+
 WHOLE = {"plain", "metrics_that_are_no_sums", "own_predict_step_over_the_batch"}
 """Rows that evaluate and predict, too; the others train alone."""
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.exactness.cases import SECTIONS, cases_of
 from tests.workers import test_sharding
-from tests.workers.nccl_rows import BY_SECTION, EMBEDDINGS, RECOMPUTED, all_names, assert_same_row
+from tests.workers.nccl_rows import BY_DEFAULT, BY_SECTION, EMBEDDINGS, RECOMPUTED, all_names, assert_same_row
 from tests.workers.outcome_jobs import OutcomeJobs
 from tests.workers.worker_scripts import EMULATED
 
@@ -46,7 +46,7 @@ ALL = tuple(all_names()) if SLOW else ()
 OF_TABLE = tuple(name for name in ALL if not name.startswith((EMBEDDINGS, RECOMPUTED)))
 
 JOBS = [
-    Job(("--shard", "zero2"), tuple(BY_SECTION.values())),
+    Job(("--shard", "zero2"), BY_DEFAULT),
     Job(("--shard", "zero3", "--offload", "optimizer", "--shard-embeddings", "20"), ("plain", EMBEDDINGS + "adagrad")),
 ]
 if SLOW:
