@@ -1,4 +1,4 @@
-"""Trains a table with one repair taken out: `python -m tests.workers.embedding_without_repair Embedding.call`."""
+"""Trains a table with one repair after another out: `python -m tests.workers.embedding_without_repair PATH ...`."""
 
 import json
 import sys
@@ -6,10 +6,15 @@ import sys
 from tests.workers import embedding_cases
 from tfdist.keras_repairs.registry import repairs
 
-(repair,) = (repair for repair in repairs() if repair.path == sys.argv[1])
-setattr(repair.owner, repair.name, getattr(repair.owner, repair.name).__wrapped__)
-try:
-    said = embedding_cases.outcome("momentum_and_clipnorm", 65)["weights"]
-except Exception as error:
-    said = f"{type(error).__name__}: {error}"
+said: list[object] = []
+for path in sys.argv[1:]:
+    (repair,) = (repair for repair in repairs() if repair.path == path)
+    repaired = getattr(repair.owner, repair.name)
+    setattr(repair.owner, repair.name, repaired.__wrapped__)
+    try:
+        said.append(embedding_cases.outcome("momentum_and_clipnorm", 65)["weights"])
+    except Exception as error:
+        said.append(f"{type(error).__name__}: {error}")
+    finally:
+        setattr(repair.owner, repair.name, repaired)
 print(json.dumps(said))

@@ -1,6 +1,6 @@
-"""Trains a table, saves it, and goes on: `embeddings.py FOLDER [SAVED]`, on one worker or on several.
+"""Trains a table, saves it, and goes on: `embeddings.py FOLDER [SAVED [only]]`, on one worker or on several.
 
-With SAVED it goes on from there instead. Says the weights at each stage, what files hold, and what a worker holds.
+With SAVED it goes on from there, too, or only. Says the weights at each stage, what files hold, and what a worker has.
 """
 
 import io
@@ -19,7 +19,6 @@ import tfdist
 folder = Path(sys.argv[1])
 keras.backend.set_floatx("float64")
 keras.config.set_dtype_policy("float64")
-keras.utils.set_random_seed(3)
 ROWS, DIM = 101, 8
 X = np.random.default_rng(1).integers(0, ROWS, (65, 6))
 Y = np.random.default_rng(2).integers(0, 3, 65)
@@ -53,13 +52,15 @@ def stored(path: Path) -> dict[str, Any]:
     return found
 
 
+said: dict[str, Any] = {}
 if len(sys.argv) > 2:
     model = keras.saving.load_model(sys.argv[2])
-    said: dict[str, Any] = {"layer": type(model.layers[0]).__name__, "gone on": fit(model)}
+    said = {"layer": type(model.layers[0]).__name__, "gone on": fit(model)}
+if "only" in sys.argv:
     print(json.dumps(said))
     sys.exit()
 
-said = {}
+keras.utils.set_random_seed(3)
 model = build()
 said["first"] = fit(model, keras.callbacks.ModelCheckpoint(folder / "at-{batch}.keras", save_freq=4))
 for name in ("model.keras", "model.weights.h5", "model.h5"):

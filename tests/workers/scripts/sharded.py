@@ -1,6 +1,6 @@
-"""Trains, saves, and goes on from what was saved: `sharded.py FOLDER [SAVED]`, on one worker or on several that shard.
+"""Trains, saves, and goes on: `sharded.py FOLDER [SAVED [only]]`, on one worker or on several that shard.
 
-With SAVED it goes on from there instead. Says the weights at each stage, and what files hold of the optimizers.
+With SAVED it goes on from there, too, or only. Says the weights at each stage, and what files hold of the optimizers.
 """
 
 import io
@@ -20,7 +20,6 @@ import tfdist
 folder = Path(sys.argv[1])
 keras.backend.set_floatx("float64")
 keras.config.set_dtype_policy("float64")
-keras.utils.set_random_seed(3)
 X = np.random.default_rng(1).normal(size=(65, 6))
 Y = np.random.default_rng(2).integers(0, 3, 65)
 
@@ -56,11 +55,14 @@ def stored(path: Path) -> dict[str, Any]:
     return found
 
 
+said: dict[str, Any] = {}
 if len(sys.argv) > 2:
-    print(json.dumps({"gone on": fit(keras.saving.load_model(sys.argv[2]))}))
+    said["gone on"] = fit(keras.saving.load_model(sys.argv[2]))
+if "only" in sys.argv:
+    print(json.dumps(said))
     sys.exit()
 
-said: dict[str, Any] = {}
+keras.utils.set_random_seed(3)
 model = build(adam())
 said["first"] = fit(model, keras.callbacks.ModelCheckpoint(folder / "at-{batch}.keras", save_freq=4))
 for name in ("model.keras", "model.weights.h5", "model.h5"):
