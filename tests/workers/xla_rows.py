@@ -9,8 +9,7 @@ import logging
 import sys
 from typing import Any
 
-from tests.exactness.__main__ import write_outcomes
-from tests.exactness.cases import outcome
+from tests.exactness.__main__ import compared_outcome, write_outcomes
 from tfdist.keras_repairs.base.warn_once import say_once
 
 SAID = "said of XLA"
@@ -37,7 +36,7 @@ def row(name: str, samples: int) -> dict[str, Any]:
     say_once.cache_clear()
     log.addHandler(messages)
     try:
-        found = outcome(name, samples)
+        found = compared_outcome(name, samples)
     finally:
         log.removeHandler(messages)
     return {**found, SAID: [text for text in messages.texts if "XLA" in text]}
