@@ -98,7 +98,7 @@ class Ends(keras.callbacks.Callback):
 
 @dataclass
 class Run:
-    """One training, in as many `fit`s as it takes."""
+    """One training, in as many `fit`s as it takes; `plain` without batch statistics and chance, which take to trace."""
 
     folder: Path
     make: Callable[[], Any] = accumulating
@@ -216,7 +216,7 @@ def test_it_saves_at_just_the_steps_asked_for(replicas: int, tmp_path: Path, mon
     executed = []
     take = BatchIterator.take
     monkeypatch.setattr(BatchIterator, "take", lambda feed, n: executed.append(n) or take(feed, n))
-    run = Run(tmp_path, every=5, keep=100)
+    run = Run(tmp_path, plain=True, every=5, keep=100)
     run.fit(strategy_of(replicas))
     total = STEPS * EPOCHS
     assert sorted({entry.step for entry in stored(tmp_path)}) == sorted(
@@ -227,7 +227,7 @@ def test_it_saves_at_just_the_steps_asked_for(replicas: int, tmp_path: Path, mon
 
 
 def test_it_saves_by_the_chiefs_clock(tmp_path: Path) -> None:
-    run = Run(tmp_path, seconds=1e-9, keep=100, epochs=1)
+    run = Run(tmp_path, plain=True, seconds=1e-9, keep=100, epochs=1)
     run.fit(strategy_of(2))
     assert [entry.step for entry in stored(tmp_path)] == [8, 7, 6, 5, 4, 3, 2, 1]
 
@@ -235,7 +235,7 @@ def test_it_saves_by_the_chiefs_clock(tmp_path: Path) -> None:
 def test_a_damaged_checkpoint_is_named_and_the_one_before_used(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run = Run(tmp_path, every=5, epochs=1)
+    run = Run(tmp_path, plain=True, every=5, epochs=1)
     run.fit(strategy_of(1))
     newest, before = stored(tmp_path)[:2]
     weights = newest.path / "model.weights.h5"
@@ -253,7 +253,7 @@ def test_a_checkpoint_that_holds_something_else_is_named_and_the_one_before_used
     name: str, content: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its marker fits its bytes: somebody else wrote both."""
-    Run(tmp_path, every=5, epochs=1).fit(strategy_of(1))
+    Run(tmp_path, plain=True, every=5, epochs=1).fit(strategy_of(1))
     newest, before = stored(tmp_path)[:2]
     marker = json.loads((newest.path / "checkpoint.json").read_bytes())
     marker["files"][name] = {"bytes": len(content), "crc32": zlib.crc32(content)}
@@ -270,7 +270,7 @@ def test_a_checkpoint_that_cannot_be_written_does_not_end_the_training(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("")
-    run = Run(tmp_path / "file" / "folder", epochs=1)
+    run = Run(tmp_path / "file" / "folder", plain=True, epochs=1)
     with caplog.at_level(logging.WARNING, "tfdist"):
         run.fit(strategy_of(2))
     assert len(run.history["loss"]) == 1
@@ -278,9 +278,9 @@ def test_a_checkpoint_that_cannot_be_written_does_not_end_the_training(
 
 
 def test_another_model_is_refused(tmp_path: Path) -> None:
-    run = Run(tmp_path, epochs=1)
+    run = Run(tmp_path, plain=True, epochs=1)
     run.fit(strategy_of(1))
-    other = Run(tmp_path, make=scheduled)
+    other = Run(tmp_path, plain=True, make=scheduled)
     with pytest.raises(RunDirError, match="another model or optimizer than the config's"):
         other.fit(strategy_of(1))
 
@@ -299,7 +299,7 @@ def test_another_model_is_told_by_the_first_variable_that_differs(tmp_path: Path
 
 
 def test_keras_alone_opens_the_weights(tmp_path: Path) -> None:
-    run = Run(tmp_path, make=scheduled, epochs=1)
+    run = Run(tmp_path, plain=True, make=scheduled, epochs=1)
     run.fit(strategy_of(1))
     weights = run.model.get_weights()
     for variable in run.model.weights:
