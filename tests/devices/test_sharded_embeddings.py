@@ -12,8 +12,8 @@ import tensorflow as tf
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.install import install
 from tfdist.keras_repairs.sharded_embeddings.embedding_layers import check_constraint
-from tfdist.keras_repairs.sharded_embeddings.initial_rows import initial_rows
 from tfdist.keras_repairs.sharded_embeddings.row_penalties import penalty_of
+from tfdist.keras_repairs.sharded_embeddings.table_variable import initial_rows
 from tfdist.keras_repairs.sharded_optimizer.cut_kinds import is_linear
 from tfdist.layers import ShardedEmbedding
 from tfdist.optimizers import LazyAdam

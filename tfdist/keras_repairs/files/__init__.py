@@ -1,8 +1,7 @@
 """Repairs of saving, loading and downloading: one worker does it for all.
 
-- `model_saving`: saved models and weights, which the chief writes
+- `model_saving`: saved models and weights, which the chief writes; under s3://, too, where Keras cannot
 - `hdf5_disk_file`: what HDF5 writes of them, on a disk that may be full
-- `models_in_buckets`: the same under s3://, where Keras cannot write
 - `checkpoint_objects`: `tf.train.Checkpoint` and `tf.saved_model.save` of the chief alone
 - `loaded_functions`: what was exported, called by a script
 - `weights_copy`, `hdf5_memory_file`: a checkpoint's weights, copied at once and written later

@@ -3,6 +3,8 @@
 Every worker holds the same values of the variables that Keras saves, so the chief needs nobody to write them; where
 workers have shards of the model or of an optimizer's state, they put together for the chief what it comes to write, one
 variable at a time. Another worker that loads next waits there for the chief.
+
+Models and weights under s3:// URLs, which Keras reads and writes as files of this machine.
 """
 
 from __future__ import annotations
@@ -23,22 +25,90 @@ from keras.src.backend.common import global_state
 from keras.src.saving import saving_lib
 from keras.src.utils import io_utils
 
-from tfdist.errors import UnsupportedError
+from tfdist.errors import UnsupportedError, UsageError
 from tfdist.keras_repairs.base.diverted_files import diverted_files
 from tfdist.keras_repairs.files.arrays.late_arrays import late_values
 from tfdist.keras_repairs.files.hdf5_disk_file import errors_at_the_end
-from tfdist.keras_repairs.files.models_in_buckets import copied_here, is_in_bucket, write_through
 from tfdist.keras_repairs.loop.fit_listeners import FitListener
 from tfdist.keras_repairs.sharding.full_state import full_on_demand, full_state, take_part
 from tfdist.keras_repairs.sharding.optimizer_policy import shards_of
 from tfdist.keras_repairs.sharding.shards import stored_shards
 from tfdist.rundir.directory_exchange import replace_directory
-from tfdist.rundir.temp_names import remove_abandoned, temp_path
+from tfdist.rundir.temp_names import remove_abandoned, temp_path, temporary_folder
 from tfdist.runtime import random_state
 from tfdist.runtime.collectives.decisions import barrier
 from tfdist.runtime.local_variables import local_variables
+from tfdist.runtime.stores.object_stores import store_of
 from tfdist.runtime.workers import worker_count, worker_rank
-from tfdist.url_schemes import is_url
+from tfdist.storage.transfers import download, upload
+from tfdist.url_schemes import OF_TENSORFLOW, fault_of, is_bucket, is_url, scheme_of
+
+Naming = Callable[[str, Path], contextlib.AbstractContextManager[None]]
+
+
+def is_in_bucket(filepath: Any) -> bool:
+    """Returns whether Keras is to read or write a file that it cannot reach, and tfdist can.
+
+    Raises:
+        UsageError: Neither of them can.
+    """
+    if not isinstance(filepath, str) or scheme_of(filepath) in (None, *OF_TENSORFLOW, "hf"):
+        return False
+    fault = fault_of(filepath)
+    if fault is not None:
+        raise UsageError(fault)
+    return is_bucket(filepath)
+
+
+def write_through(write: Callable[..., Any], naming: Naming, url: str, *args: Any, **kwargs: Any) -> Any:
+    """Lets Keras write into a temporary folder, and takes what it wrote to the bucket.
+
+    Args:
+        write: What writes, as Keras has it.
+        naming: A context in which Keras prints the first path where it would print the second.
+        url: Where the model goes.
+        *args: What else `write` takes.
+        **kwargs: The same.
+
+    Raises:
+        UsageError: The store refuses or does not answer.
+    """
+    parent, _, name = url.rstrip("/").rpartition("/")
+    with temporary_folder("model") as folder:
+        target = folder / name
+        with naming(url, target):
+            result = write(str(target), *args, **kwargs)
+        try:
+            upload(folder, store_of(url), parent, last=lambda path: path.suffix == ".json")
+        except OSError as error:
+            raise UsageError(f"{url} could not be saved: {error.strerror or error}.") from error
+    return result
+
+
+@contextlib.contextmanager
+def copied_here(args: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    """The arguments of a function of Keras's that loads, with a copy in place of the URL of a file.
+
+    Raises:
+        UsageError: The store refuses, does not answer or has no such file, or it is one of several.
+    """
+    urls = [value for value in args if is_in_bucket(value)]
+    if not urls:
+        yield args
+        return
+    (url,) = urls
+    if url.endswith(".json"):
+        raise UsageError(
+            f"{url} names the files of weights that were saved in several. Expected one file, .keras or .weights.h5. "
+            "Copy all of them here, and load those."
+        )
+    with temporary_folder("model") as folder:
+        try:
+            (copy,) = download(store_of(url), [url], folder)
+        except OSError as error:
+            raise UsageError(f"{url} cannot be loaded: {error.strerror or error}.") from error
+        yield tuple(str(copy) if value is url else value for value in args)
+
 
 Function = Callable[..., Any]
 

@@ -5,7 +5,6 @@ put back as it was. If they differ by more than rounding the step runs whole on 
 
 - `few_rows`: a first batch with a few rows for each replica
 - `variable_values`: what a step may change, read, written and compared
-- `step_effects`: what a step does beside that, for which it is not made once more
 - `rounding_bounds`: what of the differences is more than rounding
-- `step_check`: the check of a step; `checked_step`: around the functions that Keras calls
+- `step_check`: the check of a step; `checked_step`: around the functions that Keras calls, unless a step has effects
 """

@@ -1,9 +1,13 @@
-"""Around the functions that Keras calls for steps: the first step of each kind is checked before it is made."""
+"""Around the functions that Keras calls for steps: the first step of each kind is checked before it is made.
+
+The effects of a compiled step beside computing with variables; with any, it is not made once more to be checked.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -19,7 +23,6 @@ from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.first_step.rounding_bounds import Finding
 from tfdist.keras_repairs.first_step.step_check import CannotBeMadeError, StepCheck, without_advice
-from tfdist.keras_repairs.first_step.step_effects import effects_of
 from tfdist.keras_repairs.first_step.variable_values import VariableValues
 from tfdist.keras_repairs.inputs.epoch_iterator import FetchedBatch
 from tfdist.keras_repairs.model_checks.user_overrides import is_users_step
@@ -29,6 +32,27 @@ from tfdist.keras_repairs.sharding.optimizer_policy import is_sharded
 from tfdist.runtime.batches.distribute import GlobalBatch, ReplicaBatch
 from tfdist.runtime.collectives.decisions import all_reduce
 from tfdist.runtime.strategy_settings import settings_of
+
+_EFFECT = re.compile(
+    r"^(Write\w*Summary|WriteSummary|Print|PrintV2|WriteFile|Save\w*|EagerPyFunc|PyFunc|Queue\w*Enqueue\w*|"
+    r"Queue\w*Dequeue\w*|Stack\w+|Barrier\w+|LookupTable(Insert|Import|Remove)\w*|MutexLock)$"
+)
+
+_OWN = "tfdist_exchange"
+"""The name of exchanges of tfdist's own between workers."""
+
+
+def effects_of(function: Any) -> list[str]:
+    """The operations of a concrete function that do something outside of it, by their names; none where it has none."""
+    return sorted({node.op for node in _nodes(function) if _EFFECT.match(node.op) and _OWN not in node.name})
+
+
+def _nodes(function: Any) -> Iterator[Any]:
+    definition = function.graph.as_graph_def()
+    yield from definition.node
+    for inner in definition.library.function:
+        yield from inner.node_def
+
 
 Step = Callable[[Any], Any]
 

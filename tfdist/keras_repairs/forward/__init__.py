@@ -1,7 +1,7 @@
 """Layers, losses and metrics on a replica's slice of the global batch.
 
 - `batch_normalization`, over `batch_moments`: statistics of the global batch
-- `xla`, `xla_loops`, `xla_logits`: the forward and backward pass compiled with XLA
+- `xla`, `xla_loops`: the forward and backward pass compiled with XLA
 - `kernels`: what TensorFlow's libraries do not compute right
 - `added_losses`, `activity_terms`, `loss_reduction`: each replica's summand of the loss of the global batch;
   `custom_loop_losses`: the functions by which loops written by hand divide their losses

@@ -5,7 +5,7 @@ gradients; the owners update what they hold. Rows, and the optimizer's state bes
 
 - `embedding_layers`: repairs of `keras.layers.Embedding`: which of them are sharded, how they are built and called
 - `sharded_embedding`: the layer that always is
-- `table_variable`: a table as its model sees it, of which this worker has some rows; `initial_rows`: what they begin as
+- `table_variable`: a table as its model sees it, of which this worker has some rows, and what these begin as
 - `row_lookup`: vectors of rows, with their gradients; `slice_exchange`: these gradients, on their way to the owners
 - `row_penalties`: regularizers, as far as each worker can compute them for its rows
 - `lazy_adam`: Adam that touches the rows of a batch alone, another optimizer
