@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.waiting import until
-from tfdist.launch.logs import background_log
-from tfdist.launch.logs.background_log import BackgroundLog
+from tfdist.launch.logs import output_pump
+from tfdist.launch.logs.output_pump import BackgroundLog
 from tfdist.launch.logs.worker_log import WorkerLog
 
 
@@ -34,7 +34,7 @@ def test_all_is_written_in_order_before_it_is_closed(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_does_not_answer_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background_log, "_MOST_BYTES", 10)
+    monkeypatch.setattr(output_pump, "_MOST_BYTES", 10)
     now = [0.0]
     silent = SilentLog(tmp_path / "log")
     log = BackgroundLog(silent, 1, pytest.fail, lambda: now[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from tfdist.launch.rendezvous.dialler import MOST_AT_ONCE, Dialler
+from tfdist.launch.rendezvous.peer_discovery import MOST_AT_ONCE, Dialler
 from tfdist.net.connector import Connector
 from tfdist.net.dial_outcome import DialOutcome, DialStatus
 from tfdist.net.hello import Hello
