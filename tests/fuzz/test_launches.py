@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.fuzz.hostile_values import changed_json
 from tests.fuzz.properties import fuzzed
 from tfdist.errors import UsageError
-from tfdist.multihost.hosts.host_filter import exclude, include, parse_filter
+from tfdist.multihost.hosts.chosen_hosts import exclude, include, parse_filter
 from tfdist.multihost.hosts.host_list import Host, parse_hosts
 from tfdist.multihost.hosts.hostfile import parse_hostfile
 from tfdist.multihost.launching.host_group import HostGroup, HostState, LaunchHost, problem_of
@@ -24,7 +24,7 @@ from tfdist.multihost.launching.host_link import HostLink
 from tfdist.multihost.launching.host_problems import HostProblem, launch_error
 from tfdist.multihost.launching.protocol import HostFacts, HostSpec, StartOrder, marker, parse_message
 from tfdist.multihost.mpi.call_back import CallError, answer_call, parse_places
-from tfdist.multihost.remote.control_input import ControlInput
+from tfdist.multihost.remote.remote_end import ControlInput
 from tfdist.net.shared_token import Token
 
 SPEC = HostSpec("1.0", "n", "/w", "script", "train.py", ("--a=1",), 2, (0, 1), 5.0, {"A": "1"}, "/o", "/r")

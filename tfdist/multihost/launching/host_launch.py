@@ -1,6 +1,8 @@
 """Launch on hosts: connects to all, checks them, starts `tfdist train` on each, and sees it to its end.
 
 Detachment: leaves a run to its hosts once it has formed, and says how to watch and stop it from there.
+
+Launch plan: the cluster that the hosts' answers make.
 """
 
 from __future__ import annotations
@@ -10,12 +12,12 @@ import secrets
 import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
-from tfdist.cluster.cluster_spec import Cluster
-from tfdist.errors import FormingError
+from tfdist.cluster.cluster_spec import Address, Cluster
+from tfdist.errors import FormingError, UsageError
 from tfdist.launch.environment import TargetKind
 from tfdist.launch.logs.log_records import LogRecords
 from tfdist.launch.signals import LauncherStopped, Signals
@@ -25,13 +27,45 @@ from tfdist.multihost.launching.host_group import HostGroup, LaunchHost
 from tfdist.multihost.launching.host_link import HostLink
 from tfdist.multihost.launching.host_problems import HostProblem, launch_error, names
 from tfdist.multihost.launching.host_returns import HostReturns
-from tfdist.multihost.launching.launch_plan import plan_cluster, unused_slots
 from tfdist.multihost.launching.output_display import OutputDisplay
 from tfdist.multihost.launching.protocol import HostFacts, HostSpec
 from tfdist.multihost.launching.run_watch import RunWatch
 from tfdist.multihost.launching.start_again import StartAgain
 from tfdist.net import shared_token
 from tfdist.versions import VERSION
+
+
+def plan_cluster(found: Mapping[Host, HostFacts]) -> Cluster:
+    """The workers of all hosts, host by host; the first host has the chief.
+
+    Workers get the address by which ssh reached their host, which needs no name on the others. Where that is one of
+    loopback, or is translated on the way, they get the host's name.
+
+    Raises:
+        UsageError: Two names are the same host.
+        ClusterError: The addresses make no cluster.
+    """
+    seen: dict[tuple[str, str], str] = {}
+    for host, facts in found.items():
+        other = seen.setdefault((facts.boot, facts.host), host.name)
+        if other != host.name:
+            raise UsageError(
+                f"{other} and {host.name} are the same host, {facts.host}. Expected each once. For several workers on "
+                "each host, add --workers-per-host N. Nothing was started."
+            )
+    places = [(facts.address or host.name, port) for host, facts in found.items() for port in facts.ports]
+    return Cluster(tuple(Address(address, port) for address, port in places))
+
+
+def unused_slots(found: Mapping[Host, HostFacts]) -> str:
+    """Returns what to say of hosts whose slots stand for nothing, as they have no GPU; empty where there are none."""
+    hosts = [host.name for host, facts in found.items() if host.slots and not facts.gpus]
+    if not hosts:
+        return ""
+    return (
+        f"note: no GPU on {names(hosts)}, so slots do not count there; --workers-per-host N says how many workers run"
+    )
+
 
 _EXTRA_SECONDS = 60.0
 """Extra seconds that the run may take to be there after the time for the cluster to form: its launcher has to start."""

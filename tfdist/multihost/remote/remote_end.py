@@ -4,32 +4,182 @@ Reads a `HostSpec` from stdin, answers what it has found, waits for the order to
 output is its own. Killing an ssh client leaves what it has started, so stdin is the life line: when that ends, or stays
 silent for too long, the run is stopped, and killed where it does not stop. A detached run is left to itself once it has
 started.
+
+Control input: lines that the launching host writes to a remote end, and when they have ended.
+
+The process of `tfdist train` on a host, and the end of it and of all that it has started.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import dataclasses
 import os
+import select
 import signal
+import subprocess
 import sys
+import time
+from collections import deque
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from tfdist.bounded_json import parse
 from tfdist.cluster.passed_environment import environment_with, ssh_server_address
 from tfdist.errors import TfdistError, UsageError
 from tfdist.launch.job_phases import JobPhase
 from tfdist.launch.signals import Signals
-from tfdist.launch.worker.orphans import adopt_orphans, end_children
-from tfdist.multihost.launching.protocol import MOST_ANSWER_BYTES, HostFacts, HostSpec, StartOrder, answer
-from tfdist.multihost.remote.control_input import ControlInput
+from tfdist.launch.worker.orphans import adopt_orphans, end_children, reap
+from tfdist.multihost.launching.protocol import (
+    MOST_ANSWER_BYTES,
+    MOST_SPEC_BYTES,
+    SILENCE_SECONDS,
+    HostFacts,
+    HostSpec,
+    StartOrder,
+    answer,
+    parse_message,
+)
 from tfdist.multihost.remote.host_checks import find_facts, refusal
-from tfdist.multihost.remote.remote_child import RemoteChild
 from tfdist.net.bounded_wait import wait_for
 from tfdist.net.port_reservation import PortReservation
 from tfdist.rundir.layout import RunDir
 from tfdist.rundir.regular_files import open_regular, read_json
+
+_PR_SET_PDEATHSIG = 1
+_EXTRA_SECONDS = 15.0
+"""Seconds beyond its grace that `tfdist train` may take to end before it is killed."""
+
+
+class RemoteChild:
+    """A started `tfdist train`.
+
+    Args:
+        arguments: Of `tfdist`.
+        environ: Its environment.
+        grace: Seconds in which it may stop at a step boundary.
+        output: Its stdout and stderr; None for this process's own.
+        is_detached: Whether it outlives this process.
+
+    Raises:
+        OSError: It cannot be started.
+    """
+
+    def __init__(
+        self,
+        arguments: list[str],
+        environ: Mapping[str, str],
+        grace: float,
+        output: IO[bytes] | None = None,
+        *,
+        is_detached: bool = False,
+    ) -> None:
+        self._grace = grace
+        self._deadline: float | None = None
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tfdist", *arguments],
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            preexec_fn=None if is_detached else _end_with_parent,  # noqa: PLW1509  this process has one thread
+        )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def poll(self) -> int | None:
+        """Its exit code, 128 + N after signal N; None while it runs. Kills it where it has not stopped in time."""
+        if self._deadline is not None and time.monotonic() > self._deadline:
+            end_children(own={self.pid})
+        reap({self.pid})
+        code = self._process.poll()
+        return code if code is None or code >= 0 else 128 - code
+
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        """Sends it a signal to stop by, and sets the time by which it must have."""
+        self.expect_end()
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(number)
+
+    def expect_end(self) -> None:
+        """Sets the time by which it must have ended, by itself or not."""
+        if self._deadline is None:
+            self._deadline = time.monotonic() + self._grace + _EXTRA_SECONDS
+
+
+def _end_with_parent() -> None:
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+
+
+_READ_BYTES = 65536
+
+
+class ControlInput:
+    """A pipe with messages, one a line; an empty line is a sign of life.
+
+    Args:
+        descriptor: The pipe's end.
+        silence: Seconds without any byte after which it counts as ended.
+    """
+
+    def __init__(self, descriptor: int, silence: float = SILENCE_SECONDS) -> None:
+        self._descriptor = descriptor
+        self._silence = silence
+        self._heard = time.monotonic()
+        self._lines: deque[bytes] = deque()
+        self._rest = b""
+        self.end: str | None = None
+        """The reason why nothing comes any more; None while something may."""
+
+    def fileno(self) -> int:
+        """The descriptor, to wait on; -1 when it has ended."""
+        return self._descriptor if self.end is None else -1
+
+    def next_line(self) -> bytes | None:
+        """The next line that has come; None while there is none."""
+        self._read()
+        return self._lines.popleft() if self._lines else None
+
+    def messages(self) -> list[dict[str, Any]]:
+        """The messages that have come; a line that is none ends it."""
+        self._read()
+        found = []
+        while self._lines:
+            try:
+                found.append(parse_message(self._lines.popleft()))
+            except ValueError as error:
+                self.end = f"it sent something else than a message: {error}"
+        return found
+
+    def _read(self) -> None:
+        if self.end is not None:
+            return
+        poller = select.poll()
+        poller.register(self._descriptor, select.POLLIN)
+        if not poller.poll(0):
+            if time.monotonic() - self._heard > self._silence:
+                self.end = f"nothing has come from it for {self._silence:g} s"
+            return
+        try:
+            data = os.read(self._descriptor, _READ_BYTES)
+        except OSError as error:
+            self.end = f"its connection failed: {error.strerror}"
+            return
+        if not data:
+            self.end = "its connection has ended"
+            return
+        self._heard = time.monotonic()
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        self._lines += [line for line in lines if line.strip()]
+        if len(self._rest) > MOST_SPEC_BYTES:
+            self.end = "it sent a line without an end"
+
 
 _PAUSE = 0.5
 _STDOUT = 1

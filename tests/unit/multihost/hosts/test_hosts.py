@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from tfdist.errors import UsageError
-from tfdist.multihost.hosts.chosen_hosts import choose_hosts
-from tfdist.multihost.hosts.host_filter import exclude, include, parse_filter
+from tfdist.multihost.hosts.chosen_hosts import choose_hosts, exclude, include, parse_filter
 from tfdist.multihost.hosts.host_list import Host, parse_hosts
 from tfdist.multihost.hosts.hostfile import MOST_BYTES, parse_hostfile, read_hostfile
 

@@ -13,7 +13,7 @@ import pytest
 from tests.helpers.waiting import until
 from tfdist.multihost.mpi.call_back import CallError, answer_call, parse_places, places_text
 from tfdist.multihost.mpi.rank_end import connect
-from tfdist.multihost.mpi.rank_listener import RankListener
+from tfdist.multihost.mpi.rank_link import RankListener
 from tfdist.net.shared_token import Token
 
 TOKEN = Token("secret")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from tfdist.multihost.remote.control_input import ControlInput
+from tfdist.multihost.remote.remote_end import ControlInput
 
 
 def test_control_is_read_line_by_line() -> None:
