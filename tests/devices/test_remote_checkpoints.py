@@ -19,8 +19,7 @@ from tfdist import keras_repairs
 from tfdist.checkpoint import CheckpointManager, CheckpointSummary, RetentionPolicy, SavePolicy
 from tfdist.checkpoint.background_writer import writer
 from tfdist.checkpoint.checkpoint_files import MARKER
-from tfdist.checkpoint.checkpoint_store import CheckpointStore, open_store
-from tfdist.checkpoint.remote_store import RemoteCheckpointStore
+from tfdist.checkpoint.checkpoint_store import CheckpointStore, RemoteCheckpointStore, open_store
 from tfdist.errors import RunDirError
 from tfdist.runtime.stores import tensorflow_store
 from tfdist.runtime.stores.object_stores import path_of

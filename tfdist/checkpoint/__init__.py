@@ -2,7 +2,7 @@
 
 `save_policy` and `retention_policy` decide. `checkpoint_manager` saves and restores for all workers: the
 `background_writer` runs a `checkpoint_writer`, which writes a `pending_checkpoint` with its `checkpoint_summary` into a
-`checkpoint_store` (`checkpoint_files` on this machine, `remote_store` for a URL) and lets the `checkpoint_pruner`
+`checkpoint_store` (`checkpoint_files` on this machine, or a URL) and lets the `checkpoint_pruner`
 remove old ones. By a `generation_claim` an earlier start of an elastic job publishes none. `shards` has checkpoints of
 which each worker writes its shard. `checkpoint_contents` looks at what somebody else may have written. `inspection` is
 what `tfdist checkpoints` does.

@@ -7,8 +7,8 @@ device, as which `sharded_file` reads them.
 - `shard_file_names`: the names of the files
 - `sharded_file`: the whole, read piece by piece
 - `staging_folder`: the folder in which a checkpoint is made; `folder_agreement`: which workers reach it
-- `shard_job`: a worker writes its shard, in the background; `shard_receipts`: what it says of it to the chief
-- `shard_streams`: the shards of workers that do not reach the folder, sent to the chief
+- `shard_receipts`: what a worker says to the chief of its shard
 - `shard_assembly`: what the chief adds to a checkpoint
-- `sharded_saving`: all of that, together
+- `sharded_saving`: each worker writes its shard, in the background, or sends it to the chief where it does not reach
+  the folder; and all of that, together
 """

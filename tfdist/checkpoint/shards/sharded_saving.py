@@ -1,25 +1,143 @@
-"""Copies what the workers write of a checkpoint that is made in shards, and starts to write it on each of them."""
+"""Copies what the workers write of a checkpoint that is made in shards, and starts to write it on each of them.
+
+A worker writes its shard of a checkpoint: a job for the background, on every worker but the chief.
+
+The shards of workers that do not reach the chief's folder, sent to the chief piece by piece.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import zlib
 from pathlib import Path
+from typing import BinaryIO
 
+import numpy as np
 import tensorflow as tf
 
 from tfdist.checkpoint.background_writer import writer
 from tfdist.checkpoint.checkpoint_store import CheckpointStore
+from tfdist.checkpoint.pending_checkpoint import FileDigest
+from tfdist.checkpoint.shards import shard_receipts
 from tfdist.checkpoint.shards.folder_agreement import agreed_staging
 from tfdist.checkpoint.shards.shard_assembly import ShardAssembly, ShardSnapshot
-from tfdist.checkpoint.shards.shard_job import ShardJob
-from tfdist.checkpoint.shards.shard_streams import send_shards
+from tfdist.checkpoint.shards.shard_file_names import shard_file_name
+from tfdist.checkpoint.shards.shard_receipts import Receipt
 from tfdist.checkpoint.shards.staging_folder import Staging, make_folder
 from tfdist.errors import RunDirError
-from tfdist.rundir import atomic_files
+from tfdist.rundir import atomic_files, direct_io
 from tfdist.rundir.temp_names import temporary_folder
-from tfdist.runtime.collectives.decisions import broadcast
+from tfdist.runtime.collectives.chief_broadcast import PIECE_BYTES
+from tfdist.runtime.collectives.decisions import all_gather, broadcast
 from tfdist.runtime.workers import worker_count, worker_rank
+
+
+def send_shards(
+    content: memoryview, folder: Path | None, strategy: tf.distribute.Strategy
+) -> dict[int, FileDigest] | OSError:
+    """Sends the shards of all other workers to the chief, which writes them; all workers call it together.
+
+    Args:
+        content: This worker's shard.
+        folder: On the chief, where they go.
+        strategy: The strategy in force.
+
+    Returns:
+        On the chief, worker -> the digest of its file, or why they cannot be written. Nothing elsewhere.
+    """
+    workers, is_chief = worker_count(strategy), worker_rank(strategy) == 0
+    sizes = [int(size) for size in all_gather(np.int64(len(content)), strategy)]
+    files = [_ShardFile(folder / shard_file_name(w, workers)) for w in range(1, workers)] if is_chief and folder else []
+    piece = max(1 << 16, PIECE_BYTES // workers)
+    with contextlib.ExitStack() as closing:
+        for file in files:
+            closing.callback(file.close)
+        for start in range(0, max(sizes[1:], default=0), piece):
+            length = min(piece, max(sizes[1:]) - start)
+            mine = np.zeros(length, np.uint8)
+            own = content[start : start + length] if not is_chief else content[:0]
+            mine[: len(own)] = own
+            rows = all_gather(mine, strategy)
+            for file, row, size in zip(files, rows[1:], sizes[1:], strict=False):
+                file.add(row[: max(0, min(length, size - start))])
+    failed = next((file.error for file in files if file.error is not None), None)
+    return failed or {worker: file.digest for worker, file in enumerate(files, 1)}
+
+
+class _ShardFile:
+    """A file that grows; after an error it takes what comes, and writes no more: the other workers go on sending."""
+
+    def __init__(self, path: Path) -> None:
+        self.error: OSError | None = None
+        self._size = self._checksum = 0
+        self._file: BinaryIO | None = None
+        try:
+            self._file = path.open("wb")
+        except OSError as error:
+            self.error = error
+
+    @property
+    def digest(self) -> FileDigest:
+        return FileDigest(self._size, self._checksum)
+
+    def add(self, content: np.ndarray) -> None:
+        if self._file is None or self.error is not None:
+            return
+        try:
+            self._file.write(content.data)
+        except OSError as error:
+            self.error = error
+        self._size += len(content)
+        self._checksum = zlib.crc32(content.data, self._checksum)
+
+    def close(self) -> None:
+        try:
+            if self._file is not None:
+                self._file.close()
+        except OSError as error:
+            self.error = self.error or error
+
+
+class ShardJob:
+    """Writes one shard, once. What fails is said to the chief, and ends nothing.
+
+    Args:
+        folder: The chief's, which this worker reaches.
+        worker: This one.
+        workers: How many share the checkpoint.
+        content: Its shard, not changed until the job has ended.
+    """
+
+    def __init__(self, folder: Path, worker: int, workers: int, content: memoryview) -> None:
+        self._folder = folder
+        self._worker = worker
+        self._file = folder / shard_file_name(worker, workers)
+        self._content = content
+
+    def run(self) -> None:
+        """Writes it, and waits until the disk has it."""
+        try:
+            direct_io.write_uncached(self._file, self._content)
+        except OSError as error:
+            # The chief needs the room.
+            with contextlib.suppress(OSError):
+                self._file.unlink(missing_ok=True)
+            fault = str(atomic_files.write_error(self._file, error))
+            _log.warning("This worker's part of a checkpoint is missing. %s", fault)
+            self._leave(Receipt(self._worker, None, fault))
+        else:
+            digest = FileDigest(len(self._content), zlib.crc32(self._content))
+            self._leave(Receipt(self._worker, digest))
+        del self._content
+
+    def _leave(self, receipt: Receipt) -> None:
+        try:
+            shard_receipts.leave(self._folder, receipt)
+        except RunDirError as error:
+            # The chief waits for it, and then names this worker.
+            _log.warning("The chief does not learn what became of this worker's part of a checkpoint. %s", error)
+
 
 _log = logging.getLogger("tfdist")
 

@@ -25,8 +25,8 @@ from tfdist.checkpoint.retention_policy import RetentionPolicy
 from tfdist.checkpoint.shards import shard_receipts
 from tfdist.checkpoint.shards.shard_assembly import ShardAssembly
 from tfdist.checkpoint.shards.shard_file_names import SHARD_TABLE, shard_file_name
-from tfdist.checkpoint.shards.shard_job import ShardJob
 from tfdist.checkpoint.shards.sharded_file import opened_weights
+from tfdist.checkpoint.shards.sharded_saving import ShardJob
 from tfdist.checkpoint.shards.staging_folder import Staging, make_folder, token_in
 from tfdist.errors import RunDirError
 from tfdist.launch.worker.chief_post import ChiefPost
