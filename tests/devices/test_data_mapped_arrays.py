@@ -12,8 +12,7 @@ import tensorflow as tf
 
 import tfdist.data
 from tfdist.data.data_errors import data_error_in
-from tfdist.data.formats.array_samples import array_source
-from tfdist.data.formats.mapped_arrays import MappedSamples
+from tfdist.data.formats.array_samples import MappedSamples, array_source
 from tfdist.errors import DataError
 
 

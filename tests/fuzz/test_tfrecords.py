@@ -17,7 +17,7 @@ from tfdist.data.files.file_stamps import FileStamp
 from tfdist.data.random_access.line_reader import LineReader
 from tfdist.data.random_access.record_index import open_index
 from tfdist.data.random_access.tfrecord_reader import TFRecordReader
-from tfdist.data.sequential.record_counts import _keep, _kept
+from tfdist.data.sequential.sequential_tfrecords import _keep, _kept
 from tfdist.data.sequential.tfrecord_stream import compression_of, read_records
 from tfdist.data.tools.file_checks import check_file, missing_shards
 from tfdist.errors import DataError

@@ -14,8 +14,8 @@ import pytest
 from tests.unit.data.conftest import WriteTFRecord
 from tfdist.data.files.file_stamps import FileStamp
 from tfdist.data.random_access.crc32c import masked_crc32c
-from tfdist.data.sequential import record_counts
-from tfdist.data.sequential.record_counts import count_records
+from tfdist.data.sequential import sequential_tfrecords
+from tfdist.data.sequential.sequential_tfrecords import count_records
 from tfdist.data.sequential.tfrecord_stream import CHUNK, TFRecordCompression, compression_of, read_records
 from tfdist.errors import DataError
 
@@ -115,7 +115,7 @@ def counts(paths: list[Path], cache: Path) -> list[int]:
 def test_counts_are_kept_next_to_the_data_until_it_changes(
     write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(record_counts, "KEPT_FROM_BYTES", 1)
+    monkeypatch.setattr(sequential_tfrecords, "KEPT_FROM_BYTES", 1)
     paths = [write(name, [b"record"] * count) for name, count in (("a", 3), ("b", 0), ("c", 5))]
     assert counts(paths, tmp_path / "cache") == [3, 0, 5]
     kept = tmp_path / ".a.tfcount"
@@ -131,10 +131,10 @@ def test_counts_are_kept_next_to_the_data_until_it_changes(
 
 def test_the_count_of_a_remote_file_is_found_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stamp, found = FileStamp(100_000_000, 7), []
-    monkeypatch.setattr(record_counts, "compression_of", lambda name: "GZIP")
-    monkeypatch.setattr(record_counts, "stamp_of", lambda name: stamp)
+    monkeypatch.setattr(sequential_tfrecords, "compression_of", lambda name: "GZIP")
+    monkeypatch.setattr(sequential_tfrecords, "stamp_of", lambda name: stamp)
     monkeypatch.setattr(
-        record_counts, "read_records", lambda name, *_, **__: found.append(name) or iter([[b""] * 3])
+        sequential_tfrecords, "read_records", lambda name, *_, **__: found.append(name) or iter([[b""] * 3])
     )
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
@@ -149,7 +149,7 @@ def test_the_count_of_a_remote_file_is_found_from_any_folder(tmp_path: Path, mon
 def test_where_the_disk_is_full_the_cache_has_the_count_or_nothing(
     write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(record_counts, "KEPT_FROM_BYTES", 1)
+    monkeypatch.setattr(sequential_tfrecords, "KEPT_FROM_BYTES", 1)
     path, cache, original = write("a", [b"record"] * 3), tmp_path / "cache", os.fsync
     full = 1
 
@@ -178,7 +178,7 @@ def test_a_file_that_changes_while_it_is_counted(
         os.utime(path, ns=(1, 1))
         yield [b"record"]
 
-    monkeypatch.setattr(record_counts, "read_records", changing)
+    monkeypatch.setattr(sequential_tfrecords, "read_records", changing)
     with pytest.raises(DataError, match="a changed while it was counted"):
         counts([path], tmp_path)
 
@@ -212,9 +212,9 @@ def test_a_record_that_claims_more_than_can_be_held(
 @pytest.mark.parametrize("records", [-1, "5", 1.5, 10**30, None])
 def test_a_count_that_is_none_is_made_again(records: object, tmp_path: Path) -> None:
     stamp, place = FileStamp(100, 5), tmp_path / "a.tfcount"
-    record_counts._keep([place], stamp, 7)
-    assert record_counts._kept(place, stamp) == 7
+    sequential_tfrecords._keep([place], stamp, 7)
+    assert sequential_tfrecords._kept(place, stamp) == 7
     place.write_text(json.dumps({**json.loads(place.read_text()), "records": records}))
-    assert record_counts._kept(place, stamp) is None
+    assert sequential_tfrecords._kept(place, stamp) is None
     place.write_text("[" * 3000)
-    assert record_counts._kept(place, stamp) is None
+    assert sequential_tfrecords._kept(place, stamp) is None
