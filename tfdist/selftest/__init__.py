@@ -5,7 +5,6 @@
     row_jobs, deadline    jobs that run rows, and the end of all when the time is up
     row_runs              how many jobs the rows take, where some fail
     matrix/, row_log      the rows themselves, in the workers, and their notes for the launcher
-    row_comparison        what verify makes of the recordings
     killed_row            what verify makes of a training that is killed
     copy_judgement        whether copies arrive, and a way around those that do not
     row_results           what came of each row

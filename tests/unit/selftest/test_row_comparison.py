@@ -8,8 +8,8 @@ import pytest
 
 from tests.unit.selftest.results import DEVICES, ROW, WORKERS
 from tests.unit.verify.replicas.recordings import begin, recording, step, weights
-from tfdist.selftest.row_comparison import compare_row, part_of
 from tfdist.selftest.row_runs import RowRun
+from tfdist.selftest.selftest import compare_row, part_of
 from tfdist.training.probes.recording_file import Moment, Recording
 from tfdist.verify.replicas.comparison_results import ComparisonVerdict
 
