@@ -17,8 +17,7 @@ from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.keras_differences import is_from
 from tfdist.models import transformer
 from tfdist.training.quantization.calibrated import calibrated_kernel
-from tfdist.training.quantization.calibrated.awq_scaling import awq_round
-from tfdist.training.quantization.calibrated.gptq_rounding import gptq_round
+from tfdist.training.quantization.calibrated.calibrated_kernel import awq_round, gptq_round
 from tfdist.training.quantization.calibrated.input_moments import InputMoments, measure_moments, run_through
 from tfdist.training.quantization.calibrated.kernel_layout import KernelLayout, layout_of
 from tfdist.training.quantization.calibrated.rounding_groups import output_error, round_to_nearest
@@ -62,7 +61,7 @@ def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     x = correlated_inputs()
     weights, gram = np.random.default_rng(1).normal(size=(7, INPUTS)), x.T @ x
     expected = gptq_round(weights, gram, 4, 5)
-    monkeypatch.setattr("tfdist.training.quantization.calibrated.gptq_rounding._BLOCK", 4)
+    monkeypatch.setattr("tfdist.training.quantization.calibrated.calibrated_kernel._BLOCK", 4)
     rounded = gptq_round(weights, gram, 4, 5)
     np.testing.assert_array_equal(rounded.levels, expected.levels)
     np.testing.assert_allclose(rounded.scales, expected.scales, rtol=1e-6)

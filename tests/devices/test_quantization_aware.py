@@ -19,9 +19,8 @@ from tfdist.errors import UsageError
 from tfdist.keras_repairs.model_checks.model_layers import layers_of
 from tfdist.training.config_objects.callback_maker import make_callbacks
 from tfdist.training.config_objects.problems import Problems
-from tfdist.training.quantization_aware import fake_quantization
-from tfdist.training.quantization_aware.fake_quantization import FakeQuantization, rounded
-from tfdist.training.quantization_aware.quantization_aware_callback import QuantizationAware
+from tfdist.training.quantization_aware import quantization_aware_callback
+from tfdist.training.quantization_aware.quantization_aware_callback import FakeQuantization, QuantizationAware, rounded
 
 SAMPLES = 45
 
@@ -154,7 +153,7 @@ def test_inputs_of_an_einsum_have_a_scale_for_what_is_summed(
         seen.append(list(np.max(values, axis=axis, keepdims=True).shape))
         return rounded(values, axis)
 
-    monkeypatch.setattr(fake_quantization, "rounded", watched)
+    monkeypatch.setattr(quantization_aware_callback, "rounded", watched)
     rounding = FakeQuantization(layer)
     found = layer(x).numpy()
     rounding.end()
@@ -223,7 +222,7 @@ def test_without_its_gradient_nothing_is_learnt(monkeypatch: pytest.MonkeyPatch)
         return keras.ops.cast(whole, "float32") / scale
 
     before = network(with_images=False).get_weights()
-    monkeypatch.setattr(fake_quantization, "rounded", plain)
+    monkeypatch.setattr(quantization_aware_callback, "rounded", plain)
     after = train(tf.distribute.get_strategy(), QuantizationAware(), with_images=False).get_weights()
     # But the largest weight of each output, which sets the scale.
     assert np.mean(after[0] == before[0]) > 0.9

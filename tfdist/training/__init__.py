@@ -15,8 +15,7 @@ A room imports only from earlier ones: `supervision/`; `probes/` and `checkpoint
 `session/`; `pruning/` and `quantization_aware/`; `model_outputs/`; `config_objects/`; `requests/`; the two runs,
 `inference/` with `quantization/` and `pruned_model/`, and `artifacts/`; `export/` and `step_memory/`.
 
-Of both kinds of run: `refused_breakpoint` (where a worker has no input), `uncollected_imports` (how TensorFlow is
-imported), `libraries` (versions, seeds, and Keras 2, which is refused), `weights_file` (weights that the chief reads),
-`announcements` (what a run says of itself), `provenance` (what was run), and on disk loss and metrics of each epoch:
-`run_record_callback` with `metric_values`.
+Of both kinds of run: `refused_breakpoint` (where a worker has no input), `libraries` (versions, seeds, and Keras 2,
+which is refused), `weights_file` (weights that the chief reads), `announcements` (what a run says of itself),
+`provenance` (what was run), and on disk loss and metrics of each epoch: `run_record_callback` with `metric_values`.
 """

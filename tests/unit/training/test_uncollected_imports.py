@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from tfdist.training.uncollected_imports import uncollected_imports
+from tfdist.training.worker import uncollected_imports
 
 CODE = """
 import gc
-from tfdist.training.uncollected_imports import uncollected_imports
+from tfdist.training.worker import uncollected_imports
 class Node: pass
 collections = []
 gc.callbacks.append(lambda phase, info: collections.append(phase))

@@ -1,14 +1,19 @@
-"""Measurement of a pruned model beside the one from before; the chief makes the file where the budget is held."""
+"""Measurement of a pruned model beside the one from before; the chief makes the file where the budget is held.
+
+Lists what is left of each layer of a pruned model.
+"""
 
 from __future__ import annotations
 
+import math
 import shutil
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from tfdist.data.pipeline import OpenedDataset
@@ -16,9 +21,9 @@ from tfdist.rundir import atomic_files
 from tfdist.rundir.temp_names import temporary_folder
 from tfdist.runtime.outside_strategy import outside_strategy
 from tfdist.training.announcements import Announce
-from tfdist.training.pruned_model.layer_rows import layer_rows, sparsity
 from tfdist.training.pruning.channel_removal import remove_channels
-from tfdist.training.pruning.structure import CHANNELS
+from tfdist.training.pruning.prunable_layers import PrunableLayer, prunable_layers
+from tfdist.training.pruning.structure import CHANNELS, UNSTRUCTURED, Structure
 from tfdist.training.quantization.drop_budget import DropBudget, choose_metric
 from tfdist.training.quantization.file_evaluation import FileEvaluation
 from tfdist.training.quantization.layer_quantization import weight_bytes
@@ -29,6 +34,40 @@ from tfdist.training.requests.first_samples import first_samples
 from tfdist.training.requests.inference_request import InferenceRequest
 from tfdist.training.requests.pruning_request import PruningRequest
 from tfdist.training.session.session import LaunchedSession
+
+
+def layer_rows(before: keras.Model, after: keras.Model) -> list[dict[str, Any]]:
+    """Each layer whose kernel can be pruned, in JSON's types.
+
+    Args:
+        before: The model, as it was.
+        after: The same model, pruned: of some layers it may have fewer channels.
+
+    Returns:
+        Name and class, the shapes of the kernel before and after, its weights before, and those after that are not 0.
+    """
+    pairs = zip(_kernels(before), _kernels(after), strict=True)
+    return [
+        {
+            "name": was.name,
+            "kind": type(was.layer).__name__,
+            "shape_before": list(was.kernel.shape),
+            "shape_after": list(now.kernel.shape),
+            "weights": math.prod(was.kernel.shape),
+            "left": int(np.count_nonzero(keras.ops.convert_to_numpy(now.kernel))),
+        }
+        for was, now in pairs
+    ]
+
+
+def sparsity(rows: Sequence[dict[str, Any]]) -> float:
+    """The share of the weights of all these layers that is gone."""
+    return 1 - sum(row["left"] for row in rows) / sum(row["weights"] for row in rows)
+
+
+def _kernels(model: keras.Model) -> list[PrunableLayer]:
+    return prunable_layers(model, Structure(UNSTRUCTURED))
+
 
 Load = Callable[[str, tf.distribute.Strategy], keras.Model]
 """Returns the model with the weights of a file, under a strategy."""

@@ -6,24 +6,130 @@ Refuses, of several workers, that a script switches eager execution off, as sess
 
 What all workers agree on, and what they wait for, is computed eagerly. A graph of TensorFlow 1 that a script makes with
 `tf.Graph()` and runs in a session is left alone: it is of one worker.
+
+Adopts scripts' device and thread settings, which come too late: warns that they are ignored, names the option.
+
+Execution of a user's script or module in this process, as python would execute it.
 """
 
 from __future__ import annotations
 
+import builtins
 import importlib
+import importlib.machinery
+import logging
+import os
+import runpy
 import sys
+import traceback
+import types
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
+
+import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
 from tfdist.launch.environment import Assignment
+from tfdist.text import safe_str
 from tfdist.training.announcements import announcer
 from tfdist.training.provenance import write_script
-from tfdist.training.script_run.device_settings import adopt_settings
-from tfdist.training.script_run.script_execution import execute_script
 from tfdist.training.script_run.strategy_adoption import adopt_strategies
 from tfdist.training.session import current_session as sessions
 from tfdist.training.session.session import LaunchedSession
 from tfdist.training.session.session_description import describe
+
+
+def execute_script(target: str, args: Sequence[str], *, is_module: bool) -> int:
+    """Executes a script or module with argv, `__main__` and `sys.path[0]` as python sets them.
+
+    Args:
+        target: The script's path, or the module's dotted name.
+        args: Its arguments.
+        is_module: Whether `target` is a module.
+
+    Returns:
+        The exit code that python would end with; what the script raises is raised.
+    """
+    sys.argv = [target, *args]
+    worker = os.getpid()
+    try:
+        code = _execute(target, is_module)
+    except BaseException:
+        if os.getpid() == worker:
+            raise
+        traceback.print_exc()
+        code = 1
+    if os.getpid() != worker:
+        # A process that the script forked came to the script's end: it must not continue as the worker.
+        sys.stdout.flush()
+        os._exit(code)
+    return code
+
+
+def _execute(target: str, is_module: bool) -> int:
+    try:
+        if is_module:
+            # Started with -m itself, this process already has the working directory first on its path.
+            runpy.run_module(target, run_name="__main__", alter_sys=True)
+        else:
+            _execute_file(os.path.abspath(target))
+    except SystemExit as end:
+        return _exit_code(end)
+    return 0
+
+
+def _execute_file(path: str) -> None:
+    """Executes a file. (`runpy` would set another `sys.argv[0]`, and remove `__main__` at the end.)"""
+    sys.path[0] = os.path.dirname(os.path.realpath(path))
+    main = types.ModuleType("__main__")
+    loader = importlib.machinery.SourceFileLoader("__main__", path)
+    main.__dict__.update(__file__=path, __loader__=loader, __builtins__=builtins)
+    sys.modules["__main__"] = main
+    exec(loader.source_to_code(loader.get_data(path), path), main.__dict__)
+
+
+def _exit_code(end: SystemExit) -> int:
+    """Returns what python exits with: text goes to stderr and counts as 1."""
+    if end.code is None:
+        return 0
+    if isinstance(end.code, int):
+        return end.code & 0xFF
+    print(safe_str(end.code), file=sys.stderr, flush=True)
+    return 1
+
+
+_log = logging.getLogger("tfdist")
+
+_OPTIONS = {
+    "set_visible_devices": "use --devices",
+    "set_logical_device_configuration": "use --logical-devices and --memory-limit",
+    "experimental.set_virtual_device_configuration": "use --logical-devices and --memory-limit",
+    "experimental.set_memory_growth": "tfdist already lets GPU memory grow",
+    "threading.set_intra_op_parallelism_threads": "set TF_NUM_INTRAOP_THREADS in the environment",
+    "threading.set_inter_op_parallelism_threads": "set TF_NUM_INTEROP_THREADS in the environment",
+}
+
+
+def adopt_settings() -> None:
+    """Makes settings that TensorFlow refuses after it has started warn instead; they have no effect."""
+    for path, option in _OPTIONS.items():
+        owner, _, name = f"tf.config.{path}".rpartition(".")
+        module = tf.config
+        for part in owner.split(".")[2:]:
+            module = getattr(module, part)
+        setattr(module, name, _warning(getattr(module, name), f"tf.config.{path}", option))
+
+
+def _warning(original: Callable[..., Any], path: str, option: str) -> Callable[..., Any]:
+    def setting(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(*args, **kwargs)
+        except RuntimeError:
+            _log.warning("%s in the script is ignored: tfdist has set up the devices before it; %s.", path, option)
+            return None
+
+    return setting
+
 
 _SWITCHES = ("disable_eager_execution", "disable_v2_behavior")
 

@@ -1,7 +1,19 @@
-"""A rounded kernel in a layer of Keras, in the variables that Keras has for GPTQ and AWQ."""
+"""A rounded kernel in a layer of Keras, in the variables that Keras has for GPTQ and AWQ.
+
+AWQ: weights of inputs that are large are made larger before they are rounded, so that they lose less.
+
+Lin et al., "AWQ: Activation-aware weight quantization for on-device LLM compression and acceleration" (2024).
+
+GPTQ: weights are rounded one input after another, and those that are left make up for what was lost.
+
+Frantar et al., "GPTQ: Accurate post-training quantization for generative pre-trained transformers" (2023). Keras 3.15
+propagates errors by rows of the whole inverse of the Hessian; the method wants that of the inputs that are left, which
+are the rows of its Cholesky factor.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import keras
@@ -10,11 +22,99 @@ from numpy.typing import NDArray
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.files.quantized_layers import save_all_weights
-from tfdist.training.quantization.calibrated.awq_scaling import awq_round
-from tfdist.training.quantization.calibrated.gptq_rounding import gptq_round
 from tfdist.training.quantization.calibrated.input_moments import InputMoments
 from tfdist.training.quantization.calibrated.kernel_layout import layout_of
-from tfdist.training.quantization.calibrated.rounding_groups import RoundedKernel
+from tfdist.training.quantization.calibrated.rounding_groups import (
+    RoundedKernel,
+    group_parameters,
+    nearest_levels,
+    output_error,
+    round_to_nearest,
+)
+
+DAMPING = 0.01
+"""The number that is added to the diagonal of the Hessian, as a share of its mean."""
+
+_BLOCK = 128
+
+
+def gptq_round(weights: NDArray, gram: NDArray, bits: int, group_size: int) -> RoundedKernel:
+    """Rounds weights so that outputs change little for inputs such as were seen.
+
+    Inputs come in the order of their magnitudes, the largest first, and a group is of those that follow one another so.
+
+    Args:
+        weights: float64 [outputs, inputs].
+        gram: Mean products of the inputs, float64 [inputs, inputs].
+        bits: Of a weight.
+        group_size: How many inputs have a scale together; -1 for all.
+    """
+    inputs = weights.shape[1]
+    size = inputs if group_size == -1 else group_size
+    order = np.argsort(-np.diagonal(gram), kind="stable")
+    factor = _error_factor(gram[np.ix_(order, order)])
+    left = weights[:, order].copy()
+    levels = np.zeros(weights.shape, np.uint8)
+    parameters: list[tuple[NDArray, NDArray]] = []
+    for start in range(0, inputs, _BLOCK):
+        stop = min(start + _BLOCK, inputs)
+        errors = np.zeros((len(weights), stop - start))
+        for column in range(start, stop):
+            if column % size == 0:
+                # Errors of this block have not reached the columns behind it.
+                after = left[:, column : column + size].copy()
+                beyond = slice(stop, column + size)
+                after[:, stop - column :] -= errors @ factor[start:stop, beyond]
+                parameters.append(group_parameters(after, bits))
+            scales, zeros = parameters[-1]
+            levels[:, column] = nearest_levels(left[:, column], scales, zeros, bits)
+            rounded = (levels[:, column] - zeros.astype(float)) * scales.astype(float)
+            error = (left[:, column] - rounded) / factor[column, column]
+            left[:, column:stop] -= np.outer(error, factor[column, column:stop])
+            errors[:, column - start] = error
+        left[:, stop:] -= errors @ factor[start:stop, stop:]
+    back = np.argsort(order)
+    scales, zeros = (np.stack(parts, axis=1) for parts in zip(*parameters, strict=True))
+    return RoundedKernel(levels[:, back], scales, zeros, (back // size).astype(np.int32))
+
+
+def _error_factor(gram: NDArray) -> NDArray:
+    """The upper Cholesky factor of the inverse of the damped Hessian; inputs that were 0 throughout stand alone."""
+    hessian = gram.copy()
+    diagonal = np.einsum("ii->i", hessian)
+    diagonal[diagonal == 0] = 1
+    diagonal += DAMPING * diagonal.mean()
+    return np.linalg.cholesky(np.linalg.inv(hessian)).T
+
+
+_STEPS = 20
+_LEAST = 1e-4
+
+
+def awq_round(weights: NDArray, gram: NDArray, magnitudes: NDArray, bits: int, group_size: int) -> RoundedKernel:
+    """Scales inputs by a power of their magnitudes, the one of 20 with which outputs change least, and rounds.
+
+    The power 0 is among them, which is rounding to the nearest.
+
+    Args:
+        weights: float64 [outputs, inputs].
+        gram: Mean products of the inputs, float64 [inputs, inputs].
+        magnitudes: Mean magnitude of each input, float64 [inputs].
+        bits: Of a weight.
+        group_size: How many inputs one after another have a scale together; -1 for all.
+    """
+    best: RoundedKernel | None = None
+    least = np.inf
+    for step in range(_STEPS):
+        power = np.maximum(magnitudes, _LEAST) ** (step / _STEPS)
+        scales = (power / np.sqrt(power.max() * power.min())).astype(np.float32)
+        rounded = round_to_nearest(weights * scales.astype(float), bits, group_size)
+        rounded = dataclasses.replace(rounded, input_scales=scales)
+        error = output_error(weights, rounded.weights(), gram)
+        if best is None or error < least:
+            best, least = rounded, error
+    assert best is not None, "there are steps"
+    return best
 
 
 def round_kernel(
