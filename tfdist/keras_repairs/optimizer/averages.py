@@ -38,21 +38,21 @@ def overwrite(original: Function) -> Function:
 def swap_all(original: Function) -> Function:
     """Repairs `SwapEMAWeights._tf_swap_variables`: all workers put each average together, and keep their shards."""
 
-    def repaired(self: Any, optimizer: Any) -> None:
-        policy = policy_of(optimizer)
-        if policy is None:
-            original(self, optimizer)
-            return
-        for own, average in _averaged(policy, optimizer, optimizer._trainable_variables):
-            before = own.own_value()
-            own.assign_slot(average)
-            average.assign(before)
+    def swap(own: VariablePolicy, average: Any) -> None:
+        before = own.own_value()
+        own.assign_slot(average)
+        average.assign(before)
 
-    return repaired
+    return _with_each_average(original, swap)
 
 
 def finalize_all(original: Function) -> Function:
     """Repairs `SwapEMAWeights._tf_finalize_ema_values`."""
+    return _with_each_average(original, lambda own, average: average.assign(own.own_value()))
+
+
+def _with_each_average(original: Function, change: Callable[[VariablePolicy, Any], object]) -> Function:
+    """Repairs a method of `SwapEMAWeights`: under a policy, it changes each average and its variable."""
 
     def repaired(self: Any, optimizer: Any) -> None:
         policy = policy_of(optimizer)
@@ -60,7 +60,7 @@ def finalize_all(original: Function) -> Function:
             original(self, optimizer)
             return
         for own, average in _averaged(policy, optimizer, optimizer._trainable_variables):
-            average.assign(own.own_value())
+            change(own, average)
 
     return repaired
 
