@@ -21,7 +21,7 @@ from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.loss_scope import LOSS_SCOPE
 from tfdist.keras_repairs.distillation.soft_targets import SoftTargets
 
-STUDENT, TEACHER = "student_loss", "distillation_loss"
+STUDENT_LOSS, TEACHER_LOSS = "student_loss", "distillation_loss"
 """Their names in logs, which are those of `keras.distillation.Distiller`."""
 
 
@@ -34,7 +34,7 @@ class DistillationMetrics:
 
     def __init__(self, model: Any) -> None:
         with model.distribute_strategy.scope():
-            self._means = {name: keras.metrics.Mean(name) for name in (STUDENT, TEACHER)}
+            self._means = {name: keras.metrics.Mean(name) for name in (STUDENT_LOSS, TEACHER_LOSS)}
         # An attribute would be written to files of the model.
         model._metrics.extend(self._means.values())
         evaluate, result = model.evaluate, model.get_metrics_result
@@ -63,7 +63,7 @@ class DistillationMetrics:
             y_pred: What the model gives for the batch.
         """
         samples = tf.shape(tf.nest.flatten(y_pred)[0])[0]
-        for name, value in ((STUDENT, student), (TEACHER, teacher)):
+        for name, value in ((STUDENT_LOSS, student), (TEACHER_LOSS, teacher)):
             self._means[name].update_state(value, sample_weight=samples)
 
 
