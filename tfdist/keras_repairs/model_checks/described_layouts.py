@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+import keras
 import tensorflow as tf
+from keras.src.layers.convolutional.base_conv import BaseConv
 
 from tfdist.keras_repairs.base.warn_once import point_out_once
 from tfdist.keras_repairs.model_checks.model_layers import layers_of, unbuilt_parts
@@ -17,23 +19,41 @@ from tfdist.plan.memory.step_sizes import Computed, WeightSizes
 from tfdist.runtime.workers import worker_rank
 from tfdist.sharding.layout_patterns import LayoutPattern, PatternedWeight, pattern_findings
 
-
-def computed(variable: Any) -> Computed:
-    """How the layer of a weight that is cut computes with it."""
-    return "gathered"
+_WITH_SLICES = (keras.layers.Dense, keras.layers.EinsumDense, keras.layers.Embedding, BaseConv)
+"""Layers whose products and lookups compute with slices of their weights."""
 
 
-def with_layouts(sizes: Iterable[WeightSizes], variables: Iterable[Any]) -> list[WeightSizes]:
+def computed(variable: Any, layer: Any, slices: tuple[int, ...]) -> Computed:
+    """How a layer computes with a weight: in a function, and where what it is called with allows it.
+
+    Args:
+        variable: The weight.
+        layer: The layer that has made it; None where that is not known.
+        slices: Along each of its axes, in how many slices it is cut.
+    """
+    cut = [axis for axis, count in enumerate(slices) if count > 1]
+    if not cut:
+        return "whole"
+    is_of_channels = not isinstance(layer, BaseConv) or len(slices) == 1 or cut[0] >= len(slices) - 2
+    return "slices" if len(cut) == 1 and isinstance(layer, _WITH_SLICES) and is_of_channels else "gathered"
+
+
+def with_layouts(model: Any, sizes: Iterable[WeightSizes], variables: Iterable[Any]) -> list[WeightSizes]:
     """The sizes of weights with their layouts, where a distribution has any.
 
     Args:
+        model: Whose weights these are.
         sizes: Of weights.
         variables: Those weights, in the same order.
     """
     distribution = model_parallel()
     if distribution is None:
         return list(sizes)
-    return [_with_layout(size, variable, distribution) for size, variable in zip(sizes, variables, strict=True)]
+    owners = {id(variable): layer for layer in layers_of(model) for variable in layer._trainable_variables}
+    return [
+        _with_layout(size, variable, owners.get(id(variable)), distribution)
+        for size, variable in zip(sizes, variables, strict=True)
+    ]
 
 
 def findings_of(model: Any) -> list[str]:
@@ -77,14 +97,13 @@ def warn_of_layouts(model: Any) -> None:
             point_out_once(finding)
 
 
-def _with_layout(size: WeightSizes, variable: Any, distribution: Any) -> WeightSizes:
+def _with_layout(size: WeightSizes, variable: Any, layer: Any, distribution: Any) -> WeightSizes:
     layout = distribution.get_variable_layout(variable)
     along = _sizes_of(distribution.device_mesh)
     axes = (*(() if layout is None else layout.axes), *[None] * len(size.value.shape))[: len(size.value.shape)]
     slices = tuple(1 if name is None else along[name] for name in axes)
-    is_cut = math.prod(slices) > 1
-    reason = getattr(layout, "reason", "by the script's map" if is_cut else "")
-    return replace(size, slices=slices, layout=reason, computed=computed(variable) if is_cut else "whole")
+    reason = getattr(layout, "reason", "by the script's map" if math.prod(slices) > 1 else "")
+    return replace(size, slices=slices, layout=reason, computed=computed(variable, layer, slices))
 
 
 def _layout_of(layouts: Any, path: str) -> Any:

@@ -9,7 +9,7 @@ from tfdist.text import format_bytes, format_count, table, wrap
 
 _HOW = {
     "gathered": "A weight that is gathered is whole while its layer computes: forward, and again backward.",
-    "slices": "A layer that computes with slices sends what it computes, which is not counted here.",
+    "slices": "A layer that computes with slices sends rows of what it computes, which are not counted here.",
 }
 
 

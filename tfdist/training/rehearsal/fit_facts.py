@@ -80,7 +80,7 @@ def layouts_of(model: keras.Model) -> LayoutPlan | None:
         for optimizer in updating_optimizers(model.optimizer)
         if optimizer.built
         for variables in (optimizer._trainable_variables,)
-        for size in with_layouts(weight_sizes(optimizer, variables), variables)
+        for size in with_layouts(model, weight_sizes(optimizer, variables), variables)
     ]
     mesh = distribution.device_mesh
     return plan_layouts(weights, mesh.devices.size, mesh.shape[-1], findings_of(model))

@@ -123,7 +123,7 @@ def _sizes(model: keras.Model, config: RunConfig, step: _Step | None, why: str, 
         for variable, gradient, kept, call in zip(variables, gradients, slots, calls, strict=True)
     )
     return StepSizes(
-        weights=tuple(with_layouts(weights, variables)),
+        weights=tuple(with_layouts(model, weights, variables)),
         frozen=sum(tensor_size(variable).bytes for variable in model.non_trainable_variables),
         cut=cut,
         why_not_cut=why_not_cut,
