@@ -88,3 +88,9 @@ def test_owners_have_about_as_much(sizes: list[int], workers: int, owners: tuple
 def test_a_cut_is_of_all_elements(shape: tuple[int, ...], bounds: tuple[int, ...], keeps_rank: bool, text: str) -> None:
     with pytest.raises(UsageError, match=text):
         Cut(shape, bounds, keeps_rank)
+
+
+def test_shards_of_some_workers() -> None:
+    cut = Cut((6,), (0, 2, 6), keeps_rank=False)
+    assert cut.among(4).bounds == (0, 2, 6, 6, 6)
+    assert cut.among(4, [1, 3]).bounds == (0, 0, 2, 2, 6)

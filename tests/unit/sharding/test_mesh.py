@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tfdist.errors import UsageError
-from tfdist.sharding.mesh import Axis, Mesh
+from tfdist.sharding.mesh import Axis, Mesh, ShardGroup
 
 FLAT = ((0, 1, 2),)
 ALONE = ((0,), (1,), (2,))
@@ -61,3 +61,10 @@ def test_in_words() -> None:
         "data 2 x shard 4",
         "one worker",
     ]
+
+
+def test_those_who_share_a_tensor() -> None:
+    mesh = Mesh.of(data=2, shard=3)
+    assert mesh.shard_group(["shard"], 4) == ShardGroup((3, 4, 5), 1, (1, 4), (0, 1, 2))
+    assert mesh.shard_group(["data"], 4) == ShardGroup((1, 4), 1, (3, 4, 5), (0, 3))
+    assert mesh.shard_group(["data", "shard"], 4) == ShardGroup(tuple(range(6)), 4, (4,), tuple(range(6)))
