@@ -15,6 +15,7 @@ from tfdist.runtime.transport import shard_collectives, shard_groups, worker_lan
 from tfdist.runtime.transport.ring_all_reduce import Ring
 from tfdist.sharding import Mesh, Sharding
 from tfdist.sharding.cut import evenly
+from tfdist.sharding.mesh import AxisName
 
 
 def traced(sizes: list[int | None], shape: tuple[int, ...], rank: int, monkeypatch: pytest.MonkeyPatch) -> Any:
@@ -54,6 +55,21 @@ def test_shards_are_gathered_between_devices_in_the_group_that_shares_them(
     group = (0, 1) if rank < 2 else (2, 3)
     assert [tf.get_static_value(gather.inputs[place]) for place in (1, 2)] == [2, -group_key(group, 4)]
     assert len(gather.inputs) == 5  # the resource by which functions order it
+
+
+@pytest.mark.parametrize(("names", "group"), [(["data"], (1, 3)), (["data", "shard"], (0, 1, 2, 3))])
+def test_shards_are_gathered_in_a_group_of_their_own(
+    names: list[AxisName], group: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_lane, "worker_rank", lambda strategy: 3)
+    monkeypatch.setattr(worker_lane, "worker_count", lambda strategy: 4)
+    cut, found = evenly((3, 5), len(group)), Mesh.of(data=2, shard=2).shard_group(names, 3)
+    with tf.distribute.OneDeviceStrategy("CPU:0").scope():
+        shard = tf.TensorSpec([cut.shard_size(found.share)], tf.float64)
+        function = tf.function(lambda given: shard_collectives.all_gather_one(given, cut, found))
+        operations = function.get_concrete_function(shard).graph.get_operations()
+    (gather,) = [op for op in operations if op.type.startswith("Collective")]
+    assert tf.get_static_value(gather.inputs[2]) == group_key(group, 4)
 
 
 def kinds(function: Any) -> list[str]:
