@@ -14,7 +14,7 @@ import pytest
 from tests.helpers.pages import DOCS, pages
 from tfdist.cli.main import main
 
-BOUND = 200  # seconds a command
+BOUND = 300  # seconds a command
 TUTORIAL = (DOCS / "tutorial.md").read_text()
 _COMMAND = re.compile(r"^    ((?:tfdist|python|cp) [^#\n]+)", re.MULTILINE)
 
@@ -25,9 +25,10 @@ def commands(text: str) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.bound(1200)
+@pytest.mark.bound(1800)
 def test_the_tutorial_runs(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_bytes((DOCS / "tutorial" / "train.py").read_bytes())
+    for script in (DOCS / "tutorial").glob("*.py"):
+        (tmp_path / script.name).write_bytes(script.read_bytes())
     printed = {}
     for command in commands(TUTORIAL):
         if "--workers" in command:
@@ -39,12 +40,12 @@ def test_the_tutorial_runs(tmp_path: Path) -> None:
         )
         assert done.returncode == 0, command + done.stdout + done.stderr
         printed[command] = done.stdout
-    four_epochs = [text for command, text in printed.items() if not command.endswith("train.py 100")]
-    assert len(four_epochs) == len(printed) - 1
-    results = [float(loss) for text in four_epochs for loss in re.findall(r"test loss (\d\.\d+)", text)]
-    assert len(results) >= 3
-    assert f"test loss {results[0]:.4f}, test accuracy" in TUTORIAL
-    assert results == pytest.approx([results[0]] * len(results), abs=2e-4)
+    for script, runs in (("train.py", 3), ("wide.py", 2)):
+        shown = [text for command, text in printed.items() if command.endswith(script)]
+        results = [float(loss) for text in shown for loss in re.findall(r"test loss (\d\.\d+)", text)]
+        assert len(results) >= runs
+        assert f"test loss {results[0]:.4f}, test accuracy" in TUTORIAL
+        assert results == pytest.approx([results[0]] * len(results), abs=2e-4)
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(DOCS)))
