@@ -39,13 +39,13 @@ def main() -> None:
 
 def time_fit(model: keras.Model, name: str, steps: int) -> float:
     """Steps a second of an epoch of `fit` with global batches of 256, after a short `fit` that is not counted."""
-    batches, clock = models.batches(name, BATCH), _EpochClock()
+    batches, clock = models.batches(name, BATCH), EpochClock()
     model.fit(batches, steps_per_epoch=WARM_STEPS, epochs=1, verbose=0, shuffle=False)
     model.fit(batches, steps_per_epoch=steps, epochs=1, verbose=0, shuffle=False, callbacks=[clock])
     return steps / clock.seconds
 
 
-class _EpochClock(keras.callbacks.Callback):
+class EpochClock(keras.callbacks.Callback):
     """How long the epoch took. What `fit` does once for all epochs, before and after them, is not in it."""
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:

@@ -1,4 +1,4 @@
-"""Memory and steps of Keras `fit` as the target of `tfdist train --shard MODE`: `... sharded_fit MODEL STEPS`.
+"""Memory and steps of Keras `fit` as the target of `tfdist train`: `... sharded_fit MODEL STEPS`.
 
 MODEL is a name of `sharded_models`. Prints one line of JSON: of this worker the bytes that it stores, the most memory
 that it had, and what a step takes; and the mean losses of two steps and of those that are timed, equal on all workers.
@@ -7,14 +7,15 @@ that it had, and what a step takes; and the mean losses of two steps and of thos
 from __future__ import annotations
 
 import gc
+import os
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
 
+from benchmarks.fit import EpochClock, pin
 from benchmarks.workers import sharded_models
 from benchmarks.workers.loop_spec import say
 
@@ -24,38 +25,38 @@ _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 def main() -> None:
     """Parses the command line, trains and prints."""
     name, steps = sys.argv[1], int(sys.argv[2])
+    pin(sorted(os.sched_getaffinity(0)))
     # The same weights in each mode.
     keras.utils.set_random_seed(1)
     # What kernels, pools and the exchange between workers take once is no part of the model's.
-    _train(sharded_models.build_small(name), name, 2)
+    _train(*sharded_models.build_small(name), 2)
     gc.collect()
     before = memory("VmRSS")
     clear_most()
     model = sharded_models.build(name)
     built = memory("VmHWM") - before
-    losses = [_train(model, name, 2)]
+    losses = [_train(model, name, 2)[0]]
     # Of steps that have their traces.
     clear_most()
-    begun = time.perf_counter()
-    losses.append(_train(model, name, steps))
-    seconds = (time.perf_counter() - begun) / steps
+    loss, seconds = _train(model, name, steps)
     say(
         parameters=model.count_params(),
         stored=_stored(model.weights),
         state=_stored(model.optimizer.variables),
         building=built,
         peak=memory("VmHWM") - before,
-        seconds=seconds,
-        losses=losses,
+        seconds=seconds / steps,
+        losses=[*losses, loss],
     )
 
 
-def _train(model: keras.Model, name: str, steps: int) -> float:
-    """Trains so many steps, and returns their mean loss."""
+def _train(model: keras.Model, name: str, steps: int) -> tuple[float, float]:
+    """Trains so many steps, and returns their mean loss, and the seconds of their epoch."""
     batch = sharded_models.batch_size(name)
     x, y = sharded_models.data(name, steps * batch)
-    history = model.fit(x, y, batch_size=batch, shuffle=False, verbose=0)
-    return float(history.history["loss"][-1])
+    clock = EpochClock()
+    history = model.fit(x, y, batch_size=batch, shuffle=False, verbose=0, callbacks=[clock])
+    return float(history.history["loss"][-1]), clock.seconds
 
 
 def _stored(variables: Any) -> int:

@@ -27,14 +27,14 @@ def test_what_came_is_shown_with_what_failed(monkeypatch: pytest.MonkeyPatch, tm
 
     monkeypatch.setattr(sharding, "run_rounds", run_rounds)
     monkeypatch.setattr(common_options, "find_torch", lambda path, changed: TorchPython("python", {"torch": "2.13.0"}))
-    assert sharding.main(["100M", "--workers", "2", "--out", str(tmp_path)]) == 1
+    assert sharding.main(sharding.SHARDING, ["100M", "--workers", "2", "--out", str(tmp_path)]) == 1
     printed = capsys.readouterr().out
     assert "100M parameters, 2 workers, round 1: zero3 90 MiB at most, 0.50 s a step" in printed
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in printed.splitlines() if line.startswith("|")]
     assert [row[0] for row in rows[2:]] == ["one-device", "none", "zero1", "zero2", "zero3", "FSDP"]
-    assert rows[0][1:] == [*sharding.COLUMNS, "seconds a step", "loss is off by"]
-    assert rows[6][1:] == ["20", "40", "30", "90", "0.500 (0.500 to 0.500)", "0e+00"]
-    assert rows[5][-1] == "1e-03" and rows[7][-1] == "" and rows[4][1:] == [*["failed"] * 5, ""]
+    assert rows[0][1:] == [*sharding.COLUMNS, "steps a second", "zero3 / it", "loss is off by"]
+    assert rows[6][1:] == ["20", "40", "30", "90", "2.00 (2.00 to 2.00)", "1.00 (1.00 to 1.00)", "0e+00"]
+    assert rows[5][-1] == "1e-03" and rows[7][-1] == "" and rows[4][1:] == [*["failed"] * 5, "", ""]
     figures = json.loads((tmp_path / "sharding.json").read_text())
     assert figures["runs"][5]["said"] == [SAID] and figures["runs"][2]["failure"]
 
@@ -46,24 +46,31 @@ def test_sizes_are_what_they_are_called() -> None:
 
 def test_a_size_that_there_is_not(capsys) -> None:  # noqa: ANN001
     with pytest.raises(SystemExit):
-        sharding.main(["20M"])
-    assert "expected some of 10M, 50M, 100M, 700M, gpt2. Received: 20M" in capsys.readouterr().err
+        sharding.main(sharding.TENSOR, ["20M"])
+    assert "expected some of blocks, small-blocks, gpt2. Received: 20M" in capsys.readouterr().err
     with pytest.raises(SystemExit):
-        sharding.main(["--contestants", "zero2,zero4"])
+        sharding.main(sharding.SHARDING, ["--contestants", "zero2,zero4"])
     assert "expected some of one-device,none,zero1,zero2,zero3,FSDP. Received: zero4" in capsys.readouterr().err
 
 
 @pytest.mark.slow
 @pytest.mark.bound(300)
-@pytest.mark.parametrize(("mode", "part"), [("zero2", 1), ("zero3", 1 / 2)])
-def test_a_worker_holds_less_mode_by_mode(
-    mode: str, part: float, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(
+    ("comparison", "model", "way", "parameters", "part"),
+    [
+        (sharding.SHARDING, "10M", "zero2", 1024 * 1024 * 10, 1),
+        (sharding.SHARDING, "10M", "zero3", 1024 * 1024 * 10, 1 / 2),
+        (sharding.TENSOR, "small-blocks", "tensor", 2 * (12 * 128 * 128), 1 / 2),
+    ],
+)
+def test_a_worker_holds_its_part(
+    comparison: sharding.Comparison, model: str, way: str, parameters: int, part: float,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+) -> None:  # fmt: skip
     monkeypatch.setattr(common_options, "find_torch", lambda path, changed: None)
-    options = ["--contestants", f"one-device,{mode}", "--workers", "2", "--steps", "2", "--out", str(tmp_path)]
-    assert sharding.main(options) == 0
-    one, sharing = (run["said"][0] for run in json.loads((tmp_path / "sharding.json").read_text())["runs"])
-    weights = 1024 * 1024 * 10 * 4 * part
-    # The head is small, and whole on each.
-    assert weights <= sharing["stored"] <= weights + 20_000
+    options = [model, "--contestants", f"one-device,{way}", "--steps", "2", "--out", str(tmp_path)]
+    assert sharding.main(comparison, options) == 0
+    one, sharing = (run["said"][0] for run in json.loads((tmp_path / f"{comparison.name}.json").read_text())["runs"])
+    # Biases, normalizations and the head are small, and some whole on each.
+    assert parameters * 4 * part <= sharing["stored"] <= parameters * 4 * part + 20_000
     assert sharing["losses"] == pytest.approx(one["losses"], rel=1e-4)
