@@ -24,6 +24,7 @@ from tests.helpers.mirrored import checking, mirrored, strictly
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.coupling import layer_calls
 from tfdist.keras_repairs.coupling.trials.call_verdict import CallVerdict
+from tfdist.keras_repairs.first_step import checked_step
 from tfdist.keras_repairs.first_step.checked_step import CheckedStep
 from tfdist.keras_repairs.first_step.rounding_bounds import Finding
 from tfdist.keras_repairs.first_step.step_check import Outcome, StepCheck
@@ -205,6 +206,18 @@ def test_what_cannot_be_checked_is_said_or_refused(
         settings_of(mirrored(2)).check = "strict"
         with pytest.raises(UnsupportedError, match="draws random numbers.*--check strict"):
             fit()
+
+
+def test_large_weights_that_are_cut_are_put_together_only_where_that_is_asked_for(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checked_step, "full_size", lambda model: checked_step.MOST_GATHERED + 1)
+    with mirrored(2).scope(), checking(mirrored(2)), caplog.at_level(logging.INFO, "tfdist"):
+        fitted(classifier())
+        assert "not checked on its first batch, as its weights are cut between the workers" in caplog.text
+        settings_of(mirrored(2)).check = "strict"
+        fitted(classifier())
+        assert "checked on its first batch, it is what one device computes" in caplog.text
 
 
 OF_THE_STRATEGY = "asks the strategy how many replicas there are, also where one of them runs the step alone"

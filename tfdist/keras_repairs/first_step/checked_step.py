@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
@@ -29,9 +30,11 @@ from tfdist.keras_repairs.model_checks.user_overrides import is_users_step
 from tfdist.keras_repairs.optimizer.gradient_accumulation import inner_of
 from tfdist.keras_repairs.optimizer.gradient_reduction import build_optimizer
 from tfdist.keras_repairs.sharding.optimizer_policy import is_sharded
+from tfdist.keras_repairs.sharding.shards import stored_shards
 from tfdist.runtime.batches.distribute import GlobalBatch, ReplicaBatch
 from tfdist.runtime.collectives.decisions import all_reduce
 from tfdist.runtime.strategy_settings import settings_of
+from tfdist.text import format_bytes
 
 _EFFECT = re.compile(
     r"^(Write\w*Summary|WriteSummary|Print|PrintV2|WriteFile|Save\w*|EagerPyFunc|PyFunc|Queue\w*Enqueue\w*|"
@@ -40,6 +43,19 @@ _EFFECT = re.compile(
 
 _OWN = "tfdist_exchange"
 """The name of exchanges of tfdist's own between workers."""
+
+
+MOST_GATHERED = 32 << 20
+"""Bytes of weights that are cut between workers, from which on a step is checked where that is asked for alone.
+
+A check has about forty times as much: the variables of a step as they are, as one device and as the replicas change
+them, and gradients and state with each.
+"""
+
+
+def full_size(model: keras.Model) -> int:
+    """Returns how many bytes the weights of a model have in full of which each worker stores a shard."""
+    return sum(math.prod(shard.full_shape) * shard.stored.dtype.size for shard in stored_shards(model))
 
 
 def effects_of(function: Any) -> list[str]:
@@ -215,6 +231,12 @@ class CheckedStep:
         offload = settings_of(self._strategy).offload
         if offload is not None and offload.disk is not None:
             return "the state of its optimizer lies on disk"
+        full = full_size(self._model)
+        if full > MOST_GATHERED and settings_of(self._strategy).check != "strict":
+            return (
+                f"its weights are cut between the workers, each of which would have all {format_bytes(full)} of them, "
+                "as one device has, and several times"
+            )
         if _is_sparse(batch, self._strategy):
             return "its data are sparse, whose rows are not gathered"
         effects = [] if function is None else effects_of(function)
