@@ -12,6 +12,7 @@ from typing import Any
 
 import keras
 import tensorflow as tf
+from keras.src.backend.common import global_state
 
 from tfdist.keras_repairs.base.size_origins import sized_as
 from tfdist.keras_repairs.tensor_parallel.row_exchanges import (
@@ -20,7 +21,13 @@ from tfdist.keras_repairs.tensor_parallel.row_exchanges import (
     slices_of_all,
     summed,
 )
-from tfdist.keras_repairs.tensor_parallel.sliced_tensors import SlicedRows, SlicedWeight, sliced_of, standing_for
+from tfdist.keras_repairs.tensor_parallel.sliced_tensors import (
+    SlicedRows,
+    SlicedWeight,
+    gathered_once,
+    sliced_of,
+    standing_for,
+)
 from tfdist.runtime.strategy_settings import settings_of
 
 Function = Callable[..., Any]
@@ -131,8 +138,9 @@ def _keeping(original: Function, repaired: Function) -> Function:
 
 
 def _read(value: Any) -> Any:
-    """What layers give as a weight: the value of a variable, with which the operation would begin as well."""
-    return value.value if isinstance(value, keras.Variable) else value
+    """The value of a variable that is cut, with which the operation would begin as well."""
+    is_cut = isinstance(value, keras.Variable) and hasattr(getattr(value, "shard", None), "in_slices")
+    return value.value if is_cut else value
 
 
 def _weight_of(value: Any) -> SlicedWeight | None:
@@ -182,7 +190,7 @@ def _product(
     if label in of_x:
         x, counts = _cut_rows(rows, of_x.index(label), weight)
     else:
-        x, counts = gathered(_full(rows), weight.group)
+        x, counts = gathered_once(_full(rows), weight.group, _call_around())
     result = multiply(x, weight.slice)
     if label not in of_result:
         return sized_as(summed(result, counts, weight.group), rows)
@@ -199,6 +207,15 @@ def _cut_rows(rows: tf.Tensor, axis: int, weight: SlicedWeight) -> tuple[tf.Tens
     if isinstance(found, SlicedRows) and found.axis == axis and is_alike:
         return found.slice, found.counts
     return slices_of_all(_full(rows), axis, weight.bounds, weight.group)
+
+
+def _call_around() -> Any:
+    """Stands for the call of the layer in which a layer multiplies, such as attention with its projections; None
+    outside of one."""
+    scopes = global_state.get_global_attribute("name_scope_stack") or []
+    around = scopes[-2] if len(scopes) > 1 else None
+    caller = getattr(around, "caller", None)
+    return around if isinstance(caller, keras.Layer) and not isinstance(caller, keras.Model) else None
 
 
 def _full(rows: tf.Tensor) -> tf.Tensor:

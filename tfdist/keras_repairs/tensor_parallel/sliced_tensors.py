@@ -18,7 +18,7 @@ from tensorflow.python.ops.control_flow_v2_func_graphs import ControlFlowFuncGra
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.replica_step import current_step, is_alone, is_tried_out
 from tfdist.keras_repairs.base.size_origins import sized_as
-from tfdist.keras_repairs.tensor_parallel.row_exchanges import gradient_of_slices, own_rows
+from tfdist.keras_repairs.tensor_parallel.row_exchanges import gathered, gradient_of_slices, own_rows
 from tfdist.runtime.transport.emulated_replicas import emulated_replica
 from tfdist.sharding.mesh import ShardGroup
 
@@ -155,10 +155,12 @@ class SlicesOfGraph:
     Attributes:
         by_place: What this worker has of each, by its place.
         weights: What stands for each weight that the graph has read, by the weight and the dtype.
+        gathered: The rows of all workers and their counts, by the place of a worker's own, the group, and the call.
     """
 
     by_place: dict[Place, SlicedTensor | SizesOfRows] = field(default_factory=dict)
     weights: dict[Any, tf.Tensor] = field(default_factory=dict)
+    gathered: dict[Any, tuple[tf.Tensor, tf.Tensor]] = field(default_factory=dict)
 
 
 _SLICED: AttachedValue[SlicesOfGraph] = AttachedValue("sliced_tensors")
@@ -227,3 +229,20 @@ def weight_of_graph(key: Any, make: Callable[[], tf.Tensor]) -> tf.Tensor:
     if key not in weights:
         weights[key] = make()
     return weights[key]
+
+
+def gathered_once(rows: tf.Tensor, group: ShardGroup, call: Any) -> tuple[tf.Tensor, tf.Tensor]:
+    """The rows of all workers, and how many each has: gathered once for all products in one call of a layer.
+
+    Args:
+        rows: This worker's.
+        group: The workers.
+        call: Stands for the call; None where every product gathers them. A tape may begin between two calls.
+    """
+    if call is None:
+        return gathered(rows, group)
+    known = _SLICED.get_or_make(tf.compat.v1.get_default_graph(), SlicesOfGraph).gathered
+    key = (place_of(rows), group, call)
+    if key not in known:
+        known[key] = gathered(rows, group)
+    return known[key]
