@@ -97,7 +97,10 @@ def _summed(partial: tf.Tensor, counts: tf.Tensor, group: ShardGroup) -> tf.Tens
     flat, sizes = exchange_rows(tf.reshape(partial, [-1]), counts * tf.reduce_prod(shape[1:]), group.workers)
     own = counts[group.share]
     parts = tf.reshape(flat, tf.concat([tf.shape(sizes, tf.int64), own[tf.newaxis], shape[1:]], 0))
-    return tf.ensure_shape(tf.reduce_sum(parts, 0), [None, *partial.shape[1:]])
+    # One device rounds a product to 16 bits once.
+    wide = tf.float32 if partial.dtype.size == 2 and partial.dtype.is_floating else partial.dtype
+    total = tf.cast(tf.reduce_sum(tf.cast(parts, wide), 0), partial.dtype)
+    return tf.ensure_shape(total, [None, *partial.shape[1:]])
 
 
 def _dealt(own: tf.Tensor, axis: int, bounds: Bounds, group: ShardGroup) -> tuple[tf.Tensor, tf.Tensor]:
