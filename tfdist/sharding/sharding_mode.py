@@ -36,6 +36,9 @@ WHOLE_BELOW = 1 << 14
 To gather one costs as much in waiting as it saves nothing in memory: 64 KiB in float32.
 """
 
+NEVER = 1 << 62
+"""`whole_below` of a sharding in which layouts alone say what is cut: more elements than any parameter has."""
+
 ONE_DEVICE_A_WORKER = "--shard trains one device a worker: --nproc N gives a GPU to each"
 
 
@@ -69,6 +72,11 @@ class Sharding:
     def share(self, worker: int) -> int:
         """Returns which of them a worker has."""
         return self.mesh.place("shard", worker)
+
+    @property
+    def is_by_layouts(self) -> bool:
+        """True if layouts of parameters say what is cut: `keras.distribution.ModelParallel`, `--tensor`."""
+        return self.whole_below == NEVER
 
     def cuts(self, holding: Holding) -> bool:
         """Returns whether each worker holds a shard of these tensors alone."""

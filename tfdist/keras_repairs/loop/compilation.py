@@ -67,7 +67,11 @@ def compiles_parts(model: Any, *, trains: bool, of_rest: bool = False) -> bool:
     if of_rest:
         training += ", where it is not compiled as a whole or a batch does not divide among the workers,"
     if cuts_parameters():
-        _warn(training, "--shard zero3 gathers its weights in the middle of a step. --shard zero2 compiles it.")
+        shard = settings_of(model.distribute_strategy).shard
+        if shard is not None and shard.is_by_layouts:
+            _warn(training, "workers that share weights by a layout exchange rows in the middle of a step.")
+        else:
+            _warn(training, "--shard zero3 gathers its weights in the middle of a step. --shard zero2 compiles it.")
         return False
     if trains and (layers := synchronized_layers(model)):
         _warn(

@@ -18,9 +18,7 @@ from tfdist.runtime.workers import worker_count, worker_rank
 from tfdist.sharding import Sharding
 from tfdist.sharding.axis_cut import AxisCut, BlockCut
 from tfdist.sharding.mesh import AxisName, Mesh
-
-_NEVER = 1 << 62
-"""The elements from which on a weight without a layout is cut: none is."""
+from tfdist.sharding.sharding_mode import NEVER
 
 
 def model_parallel() -> Any | None:
@@ -106,7 +104,7 @@ def _adopt(distribution: Any, strategy: tf.distribute.Strategy, *, is_cut: bool)
             f"{strategy.num_replicas_in_sync}."
         )
         return
-    wanted = Sharding("zero3", Mesh.of(**{name: size for name, size in axes.values()}), whole_below=_NEVER)
+    wanted = Sharding("zero3", Mesh.of(**{name: size for name, size in axes.values()}), whole_below=NEVER)
     if settings.shard == wanted:
         return
     if settings.shard is not None:
@@ -131,7 +129,7 @@ def _adopt(distribution: Any, strategy: tf.distribute.Strategy, *, is_cut: bool)
 
 
 def _said(shard: Sharding) -> str:
-    return "an earlier mesh" if shard.whole_below == _NEVER else f"--shard {shard.mode}"
+    return "an earlier mesh" if shard.is_by_layouts else f"--shard {shard.mode}"
 
 
 def _is_of_logical_devices(strategy: tf.distribute.Strategy) -> bool:

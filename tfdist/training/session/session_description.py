@@ -36,7 +36,8 @@ def describe(session: Described) -> str:
     workers = f"{session.num_workers} workers, " if session.num_workers > 1 else ""
     strategy = "MultiWorkerMirroredStrategy" if session.choice.kind == "multi_worker" else "MirroredStrategy"
     settings = settings_of(session.strategy)
-    shards = [] if settings.shard is None else [str(settings.shard)]
+    is_by_option = settings.shard is not None and not settings.shard.is_by_layouts
+    shards = [str(settings.shard)] if is_by_option else []
     if settings.shard_embeddings is not None:
         shards.append(f"embeddings of more than {settings.shard_embeddings} rows sharded")
     if settings.tensor > 1:
