@@ -46,10 +46,11 @@ gathered: list[str] = []
 read_full = axis_weights.read
 
 
-def noted(shard: Any, dtype: Any) -> Any:
-    """Notes which weight is gathered where code reads it."""
-    gathered.append(shard.variable.path)
-    return read_full(shard, dtype)
+def noted(shard: Any, dtype: Any, stored: Any) -> Any:
+    """Notes which weight is gathered where code reads it; a step of the user's does."""
+    if kind != "own_step":
+        gathered.append(shard.variable.path)
+    return read_full(shard, dtype, stored)
 
 
 axis_weights.read = noted
@@ -86,8 +87,11 @@ class OwnStep(keras.Model):
         with tf.GradientTape() as tape:
             loss = ops.mean(ops.square(self(x, training=True) - y))
         weights = self.trainable_variables
+        before = [weight * 1.0 for weight in weights]
         self.optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
-        return {"squares": loss}
+        pairs = zip(before, weights, strict=True)
+        changed = sum(ops.sum(ops.abs(weight - old)) for old, weight in pairs)
+        return {"squares": loss, "changed": changed}
 
 
 rng = np.random.default_rng(0)

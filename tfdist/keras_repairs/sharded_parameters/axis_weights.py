@@ -21,7 +21,6 @@ from tfdist.keras_repairs.tensor_parallel.sliced_tensors import (
     SlicedWeight,
     computes_with_slices,
     standing_for,
-    weight_of_graph,
 )
 from tfdist.runtime.collectives.array_all_gather import all_gather_array
 from tfdist.runtime.strategy_settings import settings_of
@@ -150,12 +149,10 @@ class AxisParameterShard(BlockParameterShard):
         bounds = self.cut.bounds
         if not computes_with_slices() or any(start == stop for start, stop in zip(bounds, bounds[1:], strict=False)):
             return None
-        return weight_of_graph((self, dtype), lambda: self._stand_in(dtype))
-
-    def _stand_in(self, dtype: tf.DType) -> tf.Tensor:
-        stored, join = self.stored.read_value(), functools.partial(read, self, dtype)
-        own = self._slice(stored, dtype)
-        weight = SlicedWeight(own, self.cut.axis, self.cut.bounds, self.group, join, stored, self._summed_gradient)
+        # Read for each reader: between two of them a step may update the weight.
+        stored = self.stored.read_value()
+        own, join = self._slice(stored, dtype), functools.partial(read, self, dtype, stored)
+        weight = SlicedWeight(own, self.cut.axis, bounds, self.group, join, stored, self._summed_gradient)
         return standing_for(weight, self.cut.shape)
 
     def _slice(self, stored: tf.Tensor, dtype: tf.DType) -> tf.Tensor:

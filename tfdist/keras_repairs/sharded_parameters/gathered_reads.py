@@ -20,16 +20,21 @@ from tfdist.runtime.transport.emulated_replicas import emulated_replica
 from tfdist.runtime.transport.shard_groups import memory_of_group
 
 
-def read(shard: ParameterShard, dtype: tf.DType) -> tf.Tensor:
+def read(shard: ParameterShard, dtype: tf.DType, stored: tf.Tensor | None = None) -> tf.Tensor:
     """A full weight, in a dtype; all workers read it together.
 
     A layer that reads a weight twice in one call has the same tensor.
+
+    Args:
+        shard: What this worker stores of it.
+        dtype: That of the result.
+        stored: The value of that, where it was read before; None for what it is now.
     """
     scope = reading_scope()
     key = (id(shard), dtype)
     found = None if scope.is_outside else scope.reads.get(key)
     if found is None:
-        found = scope.reads[key] = _read_in(scope, shard, dtype)
+        found = scope.reads[key] = _read_in(scope, shard, dtype, stored)
     return found.full
 
 
@@ -43,7 +48,7 @@ def is_sent_ahead() -> bool:
     return settings.sums is not None and memory_of_group(settings) is None
 
 
-def _read_in(scope: LayerScope, shard: ParameterShard, dtype: tf.DType) -> FullRead:
+def _read_in(scope: LayerScope, shard: ParameterShard, dtype: tf.DType, value: tf.Tensor | None) -> FullRead:
     made = _noted(scope, FullRead(shard.join))
     is_ahead = scope.graph is not None and is_sent_ahead()
     number = next_read()
@@ -64,7 +69,7 @@ def _read_in(scope: LayerScope, shard: ParameterShard, dtype: tf.DType) -> FullR
             made.shard = tf.cast(stored, dtype)
             return shard.join(made.shard), gradient
 
-        made.full = full_of(shard.stored.read_value())
+        made.full = full_of(shard.stored.read_value() if value is None else value)
         note_full(made)
     return made
 

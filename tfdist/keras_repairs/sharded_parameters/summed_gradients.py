@@ -16,6 +16,7 @@ from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.replica_step import is_alone
 from tfdist.keras_repairs.sharding.shards import shard_of
+from tfdist.keras_repairs.tensor_parallel.sliced_tensors import sliced_of
 
 Function = Callable[..., Any]
 
@@ -27,6 +28,8 @@ def gradient(original: Function) -> Function:
     """Repairs `tf.GradientTape.gradient`: what it returns for weights that are cut is marked."""
 
     def repaired(self: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
+        for source in _flat(sources):
+            _check_is_full(source)
         gradients = original(self, target, sources, *args, **kwargs)
         for source, found in zip(_flat(sources), _flat(gradients), strict=True):
             shard = None if found is None else shard_of(source)
@@ -35,6 +38,17 @@ def gradient(original: Function) -> Function:
         return gradients
 
     return repaired
+
+
+def _check_is_full(source: Any) -> None:
+    """Refuses a gradient by what a layer returns of which each worker has a slice: what follows is computed of that."""
+    if isinstance(source, tf.Tensor) and sliced_of(source) is not None:
+        raise UnsupportedError(
+            "A gradient is taken by a tensor of which each worker computes a slice, by a layout of the weights that it "
+            "is computed with (keras.distribution.ModelParallel, --tensor). Expected variables, or a tensor that every "
+            f"worker has in full. Received: {source.name}, of shape {source.shape}. Take it by tf.identity(tensor) and "
+            "compute from that what follows; or leave these weights out of the layout."
+        )
 
 
 def is_sum_of(gradient: Any, variable: Any) -> bool:

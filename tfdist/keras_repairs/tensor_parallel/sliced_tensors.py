@@ -148,18 +148,17 @@ class SizesOfRows:
 
 Place: TypeAlias = tuple[int, int]
 
+
 @dataclass(frozen=True)
 class SlicesOfGraph:
     """What stands for full tensors in a graph.
 
     Attributes:
         by_place: What this worker has of each, by its place.
-        weights: What stands for each weight that the graph has read, by the weight and the dtype.
         gathered: The rows of all workers and their counts, by the place of a worker's own, the group, and the call.
     """
 
     by_place: dict[Place, SlicedTensor | SizesOfRows] = field(default_factory=dict)
-    weights: dict[Any, tf.Tensor] = field(default_factory=dict)
     gathered: dict[Any, tuple[tf.Tensor, tf.Tensor]] = field(default_factory=dict)
 
 
@@ -220,15 +219,6 @@ def place_of(tensor: tf.Tensor) -> Place:
 def note(tensor: tf.Tensor, sliced: SlicedTensor | SizesOfRows) -> None:
     """Notes what this worker has of a tensor of a graph."""
     _SLICED.get_or_make(tensor.graph, SlicesOfGraph).by_place[place_of(tensor)] = sliced
-
-
-def weight_of_graph(key: Any, make: Callable[[], tf.Tensor]) -> tf.Tensor:
-    """Returns what stands for a weight in the graph that is traced; what `make` returns where it is the first to read
-    it."""
-    weights = _SLICED.get_or_make(tf.compat.v1.get_default_graph(), SlicesOfGraph).weights
-    if key not in weights:
-        weights[key] = make()
-    return weights[key]
 
 
 def gathered_once(rows: tf.Tensor, group: ShardGroup, call: Any) -> tuple[tf.Tensor, tf.Tensor]:
