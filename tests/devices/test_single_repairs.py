@@ -170,16 +170,20 @@ def test_a_loss_outside_of_the_replicas_is_divided(monkeypatch: pytest.MonkeyPat
 def test_models_are_not_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """`TensorFlowTrainer._maybe_symbolic_build` looks at the model first; nothing else would stop it."""
     keras_repairs.install()
-    monkeypatch.setattr(refusals, "check_model", lambda model: None)
+    monkeypatch.setattr(refusals, "check_model", lambda *_: None)
     monkeypatch.setattr(trainer, "check_reductions", lambda model: None)
     fit_refused(name)
+
+
+class OwnDistribution(keras.distribution.DataParallel):
+    """A distribution of a user's, which nobody knows."""
 
 
 def fit_refused(name: str) -> None:
     x, y = numbers(8)
     with mirrored(2).scope(), contextlib.ExitStack() as ended:
         if name == "set_distribution":
-            keras.distribution.set_distribution(keras.distribution.DataParallel(devices=["cpu:0"]))
+            keras.distribution.set_distribution(OwnDistribution(devices=["cpu:0", "cpu:1"]))
             ended.callback(keras.distribution.set_distribution, None)
         model = REFUSED.get(name, compiled)()
         model.fit(x.astype("float32"), y, verbose=0)
