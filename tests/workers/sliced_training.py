@@ -1,7 +1,7 @@
 """Trains models whose layers compute with slices of their weights.
 
-Prints the numbers, which weights were gathered, and by which operations own rows were put together. Run with the size
-of the mesh's batch axis, the samples, and the kinds of models.
+Prints the numbers, which weights were gathered, by which operations own rows were put together, and what was refused.
+Run with the size of the mesh's batch axis, the samples, and the kinds of models.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 from keras import layers, ops
 
+from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.sharded_parameters import axis_weights
 from tfdist.keras_repairs.tensor_parallel import created_operations
 from tfdist.keras_repairs.tensor_parallel.sliced_tensors import SlicedRows
@@ -55,6 +56,7 @@ def noted(shard: Any, dtype: Any, stored: Any) -> Any:
 
 axis_weights.read = noted
 joined: set[str] = set()
+refused: list[str] = []
 of_slices = created_operations.of_slices
 
 
@@ -84,6 +86,13 @@ class OwnStep(keras.Model):
 
     def train_step(self, data: Any) -> Any:
         x, y = data
+        with tf.GradientTape() as tape:
+            hidden = self.get_layer("up_a")(x)
+            total = ops.sum(hidden)
+        try:
+            tape.gradient(total, hidden)
+        except UnsupportedError as error:
+            refused.append(str(error))
         with tf.GradientTape() as tape:
             loss = ops.mean(ops.square(self(x, training=True) - y))
         weights = self.trainable_variables
@@ -153,4 +162,4 @@ for kind in kinds:
     # A gradient by the bias of the keys is rounding alone, of which Adam makes a step.
     weights = [w for w in model.weights if not w.path.endswith(("key/bias", "first/bias"))]
     found[kind] = [fitted.history, evaluated, predicted.tolist(), [np.asarray(weight).tolist() for weight in weights]]
-print(json.dumps({"trained": found, "gathered": sorted(set(gathered)), "joined": sorted(joined)}))
+print(json.dumps({"trained": found, "gathered": sorted(set(gathered)), "joined": sorted(joined), "refused": refused}))

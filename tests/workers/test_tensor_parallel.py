@@ -16,8 +16,8 @@ from tests.helpers.marks import slow
 
 SCRIPT = Path(__file__).with_name("sliced_training.py")
 BOUND = 400
-JOINED = {"BiasAdd", "MatMul", "Reshape", "Shape", "Softmax", "StridedSlice"}
-"""What reads own rows in full: losses, a softmax over what is cut, a bias and a product that are not cut alike."""
+JOINED = {"BiasAdd", "MatMul", "Reshape", "Shape", "Softmax", "StridedSlice", "Sum"}
+"""What reads own rows in full: losses and sums, a softmax over what is cut, a bias and a product not cut alike."""
 
 KINDS = ("gated", "own_step", "classifier", "language")
 
@@ -59,5 +59,7 @@ def test_numbers_of_one_device(
     expected, found = (keras.tree.flatten_with_path(each["trained"]) for each in (one, several))
     for (path, value), (_, own) in zip(expected, found, strict=True):
         np.testing.assert_allclose(own, value, 1e-9, 1e-9, err_msg=str(path))
+    # Another gradient than one device has: what follows from the tensor is computed of slices.
+    assert not one["refused"] and "by a tensor of which each worker computes a slice" in several["refused"][0]
     if workers == 2 * groups:  # Two heads of keys have no slice on each of more workers.
         assert several["gathered"] == [] and set(several["joined"]) <= JOINED

@@ -7,6 +7,7 @@ which is exchanged just before. A placeholder that nothing replaces has no value
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -24,7 +25,7 @@ from tfdist.sharding.mesh import ShardGroup
 
 
 @dataclass(eq=False)
-class SlicedTensor:
+class SlicedTensor(ABC):
     """A tensor of which this worker has a slice.
 
     Attributes:
@@ -39,18 +40,18 @@ class SlicedTensor:
     bounds: tuple[int, ...]
     group: ShardGroup
 
+    @abstractmethod
     def full(self) -> tf.Tensor:
         """The full tensor; of rows, with this worker's rows."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def source(self) -> tf.Tensor:
         """What the gradient of the full tensor is taken on to."""
-        raise NotImplementedError
 
+    @abstractmethod
     def gradient(self, upstream: Any) -> Any:
         """The gradient by `source`, of one by the full tensor."""
-        raise NotImplementedError
 
     def is_cut_like(self, other: SlicedTensor) -> bool:
         """Returns whether another tensor, whose axes are aligned with this one's at the end, is cut in the same way."""
