@@ -63,7 +63,7 @@ of_slices = created_operations.of_slices
 def noting(op_type: str, inputs: Any, attributes: Any) -> Any:
     """Notes which operations have own rows put together."""
     found = of_slices(op_type, inputs, attributes)
-    if found is None and any(isinstance(part, SlicedRows) for _, part in inputs):
+    if found is None and not kind.startswith("own") and any(isinstance(part, SlicedRows) for _, part in inputs):
         joined.add(op_type)
     return found
 
@@ -79,6 +79,19 @@ class OwnProduct(layers.Layer):
 
     def call(self, x: Any) -> Any:
         return ops.tanh(ops.matmul(x, self.kernel)) * 2.0
+
+
+@tf.custom_gradient
+def doubled(x: tf.Tensor) -> Any:
+    """A function of a user's with a gradient of its own."""
+    return x * 2.0, lambda upstream: upstream * 2.0
+
+
+class Doubled(layers.Layer):
+    """Calls it."""
+
+    def call(self, x: Any) -> Any:
+        return doubled(x)
 
 
 class OwnStep(keras.Model):
@@ -120,6 +133,13 @@ def gated(model: type[keras.Model] = keras.Model) -> Any:
     return model(x, layers.Dense(3)(hidden)), numbers, targets, "mse"
 
 
+def own_gradient() -> Any:
+    """A function with a gradient of its own behind a product by columns."""
+    x = keras.Input((8,))
+    hidden = layers.Dense(20, "tanh", name="up_h")(layers.Dense(6, "tanh")(x))
+    return keras.Model(x, layers.Dense(3)(Doubled()(hidden))), numbers, targets, "mse"
+
+
 def classifier() -> Any:
     """Self-attention with padding and dropout, and convolutions."""
     x = keras.Input((6,), dtype="int64")
@@ -147,6 +167,7 @@ def language() -> Any:
 MODELS: dict[str, Callable[[], Any]] = {
     "gated": gated,
     "own_step": lambda: gated(OwnStep),
+    "own_gradient": own_gradient,
     "classifier": classifier,
     "language": language,
 }

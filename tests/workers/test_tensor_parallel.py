@@ -19,7 +19,7 @@ BOUND = 400
 JOINED = {"BiasAdd", "MatMul", "Reshape", "Shape", "Softmax", "StridedSlice", "Sum"}
 """What reads own rows in full: losses and sums, a softmax over what is cut, a bias and a product not cut alike."""
 
-KINDS = ("gated", "own_step", "classifier", "language")
+KINDS = ("gated", "own_step", "own_gradient", "classifier", "language")
 
 
 @pytest.fixture(scope="module")

@@ -76,8 +76,7 @@ def _fitting(tensor: tf.Tensor, part: Part, first: SlicedRows) -> Callable[[], t
     if size not in (1, first.bounds[-1]):
         return None
     if not _has_rows(tensor, rank):
-        # The same on all workers. Of its gradient a worker would have what comes from a slice.
-        if tensor.dtype.is_floating and record.should_record_backprop([tensor]):
+        if not _is_of_all(tensor):
             return None
         return lambda: tensor if size == 1 else _slice_of_shared(tensor, axis, first)
     if size == 1:
@@ -89,6 +88,15 @@ def _has_rows(tensor: tf.Tensor, rank: int) -> bool:
     """Returns whether the first dimension of a tensor, which broadcasts to one of this rank, is that of the rows: as on
     all workers, of which one may have a single row."""
     return tensor.shape.rank == rank and (tensor.shape[0] is None or depends_on_batch(tensor))
+
+
+def _is_of_all(tensor: tf.Tensor) -> bool:
+    """Returns whether a tensor without rows is the same on all workers, and no gradient is taken by it.
+
+    A number that follows from a worker's own rows is for these alone. Of a gradient a worker would have what comes from
+    a slice.
+    """
+    return not depends_on_batch(tensor) and not (tensor.dtype.is_floating and record.should_record_backprop([tensor]))
 
 
 def _slice_of_shared(tensor: tf.Tensor, axis: int, first: SlicedRows) -> tf.Tensor:
@@ -189,7 +197,7 @@ def _squeezed(_: Compute, inputs: Sequence[Input], attributes: Mapping[str, Any]
 def _filled(_compute: Compute, inputs: Sequence[Input], _: Mapping[str, Any]) -> Result:
     """A tensor of one value, of the sizes of rows that are cut."""
     (_, sizes), (value, part) = inputs
-    if not isinstance(sizes, SizesOfRows) or part is not None:
+    if not isinstance(sizes, SizesOfRows) or part is not None or not _is_of_all(value):
         return None
     filled = tf.fill(tf.shape(sizes.rows.slice), value)
     return _rows(sizes.rows, tf.ensure_shape(filled, sizes.rows.slice.shape))
@@ -247,7 +255,7 @@ def _of_weight_alone(compute: Compute, inputs: Sequence[Input], axis: int) -> Re
     place = next(place for place, (_, part) in enumerate(inputs) if part is not None)
     part = inputs[place][1]
     rest = [tensor for tensor, other in inputs if other is None]
-    if not isinstance(part, SlicedWeight) or len(rest) != len(inputs) - 1 or record.should_record_backprop(rest):
+    if not isinstance(part, SlicedWeight) or len(rest) != len(inputs) - 1 or not all(map(_is_of_all, rest)):
         return None
 
     def with_weight(weight: tf.Tensor) -> tf.Tensor:
