@@ -81,17 +81,11 @@ class OwnProduct(layers.Layer):
         return ops.tanh(ops.matmul(x, self.kernel)) * 2.0
 
 
-@tf.custom_gradient
-def doubled(x: tf.Tensor) -> Any:
-    """A function of a user's with a gradient of its own."""
-    return x * 2.0, lambda upstream: upstream * 2.0
-
-
-class Doubled(layers.Layer):
-    """Calls it."""
+class Silu(layers.Layer):
+    """Calls a function of TensorFlow with a gradient of its own."""
 
     def call(self, x: Any) -> Any:
-        return doubled(x)
+        return tf.nn.silu(x)
 
 
 class OwnStep(keras.Model):
@@ -134,10 +128,11 @@ def gated(model: type[keras.Model] = keras.Model) -> Any:
 
 
 def own_gradient() -> Any:
-    """A function with a gradient of its own behind a product by columns."""
+    """A function with a gradient of its own behind a product by columns, times another product by columns."""
     x = keras.Input((8,))
-    hidden = layers.Dense(20, "tanh", name="up_h")(layers.Dense(6, "tanh")(x))
-    return keras.Model(x, layers.Dense(3)(Doubled()(hidden))), numbers, targets, "mse"
+    hidden = layers.BatchNormalization()(layers.Dense(6, "tanh")(x))
+    gate = Silu()(layers.Dense(20, name="up_h")(hidden)) * layers.Dense(20, "gelu", name="up_i")(hidden)
+    return keras.Model(x, layers.Dense(3, name="down_j")(gate)), numbers, targets, "mse"
 
 
 def classifier() -> Any:
