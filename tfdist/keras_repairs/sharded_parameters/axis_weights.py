@@ -22,7 +22,7 @@ from tfdist.keras_repairs.tensor_parallel.sliced_tensors import (
     computes_with_slices,
     standing_for,
 )
-from tfdist.runtime.collectives.array_all_gather import all_gather_array
+from tfdist.runtime.collectives.array_all_gather import all_gather_array, as_tensor, empty_for_tensor
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport import shard_collectives, shard_groups
 from tfdist.sharding.axis_cut import AxisCut, BlockCut, BlockWriting
@@ -82,7 +82,9 @@ class BlockShard(Shard):
     def _joined(self, own: NDArray) -> NDArray:
         flat = self.cut.flat
         blocks = all_gather_array(own, flat, self.strategy, self.group.first)
-        full = np.empty(self.cut.shape, own.dtype)
+        if self.cut.axes == (0,):
+            return blocks.reshape(self.cut.shape)
+        full = empty_for_tensor(flat.size, own.dtype).reshape(self.cut.shape)
         for share in range(self.cut.shares):
             full[self.cut.index(share)] = blocks[slice(*flat.span(share))].reshape(self.cut.slice_shape(share))
         return full
@@ -116,7 +118,7 @@ class BlockParameterShard(BlockShard, ParameterShard):
     def join(self, shard: tf.Tensor) -> tf.Tensor:
         """In a function an operation of the graph, outside of one in host memory."""
         if tf.executing_eagerly():
-            return tf.constant(self._joined(shard.numpy()))
+            return as_tensor(self._joined(shard.numpy()))
         cut, front = self.cut, tf.transpose(shard, self.cut.to_front)
         flat = shard_collectives.all_gather_one(front, cut.flat, self.group)
         shapes = [cut.slab_shape(slab) for slab in cut.slabs]
@@ -125,7 +127,7 @@ class BlockParameterShard(BlockShard, ParameterShard):
         return tf.concat(slabs, cut.axes[0]) if len(slabs) > 1 else slabs[0]
 
     def stored_of(self, full: tf.Tensor) -> tf.Tensor:
-        return tf.identity(self.of(full))
+        return tf.raw_ops.DeepCopy(x=self.of(full))
 
     def sum_of(self, gradient: Gradient) -> Gradient:
         if isinstance(gradient, tf.IndexedSlices):

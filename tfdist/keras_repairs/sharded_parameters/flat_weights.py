@@ -14,7 +14,7 @@ from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.gradients.gradient_sums import differentiated_once, reduce_gradients
 from tfdist.keras_repairs.sharded_parameters.parameter_shard import Gradient, ParameterShard
 from tfdist.keras_repairs.sharding.shards import FlatShard
-from tfdist.runtime.collectives.array_all_gather import all_gather_array
+from tfdist.runtime.collectives.array_all_gather import all_gather_array, as_tensor
 from tfdist.runtime.transport import shard_collectives
 
 _TOTAL: AttachedValue[tf.IndexedSlices] = AttachedValue("total_of_slices")
@@ -48,7 +48,7 @@ class FlatParameterShard(ParameterShard, FlatShard):
     def join(self, shard: tf.Tensor) -> tf.Tensor:
         """In a function an operation of the graph, outside of one in host memory."""
         if tf.executing_eagerly():
-            return tf.constant(all_gather_array(shard.numpy(), self.cut, self.strategy))
+            return as_tensor(all_gather_array(shard.numpy(), self.cut, self.strategy))
         return shard_collectives.all_gather_one(shard, self.cut)
 
     def stored_of(self, full: tf.Tensor) -> tf.Tensor:

@@ -30,6 +30,11 @@ def read(shard: ParameterShard, dtype: tf.DType, stored: tf.Tensor | None = None
         dtype: That of the result.
         stored: The value of that, where it was read before; None for what it is now.
     """
+    if stored is None and tf.executing_eagerly():
+        stored = shard.stored.read_value()
+        if not record.should_record_backprop([stored]):
+            # Nothing keeps what is read: the next reader puts it together anew.
+            return shard.join(tf.cast(stored, dtype))
     scope = reading_scope()
     key = (id(shard), dtype)
     found = None if scope.is_outside else scope.reads.get(key)

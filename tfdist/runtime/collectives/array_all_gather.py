@@ -14,6 +14,9 @@ from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.workers import worker_count, worker_rank
 from tfdist.sharding.cut import Cut
 
+_ALIGNMENT = 64
+"""Bytes, as TensorFlow's vector instructions need them."""
+
 
 def all_gather_array(
     shard: NDArray, cut: Cut, strategy: tf.distribute.Strategy, group: Sequence[int] | None = None
@@ -36,10 +39,10 @@ def all_gather_array(
         shard = shard if worker_rank(strategy) in group else shard[:0]
         cut = cut.among(workers, group)
     memory = settings_of(strategy).memory
+    found = empty_for_tensor(cut.size, shard.dtype)
     if memory is not None:
-        (full,) = memory.of_functions.all_gather([tf.constant(shard)], [cut.bounds])
-        return np.asarray(full.numpy()).reshape(cut.shape)
-    found = np.empty(cut.size, shard.dtype)
+        memory.of_functions.all_gather_now(shard, cut.bounds, found)
+        return found.reshape(cut.shape)
     room = max(1, PIECE_BYTES // shard.dtype.itemsize)
     for start in range(0, cut.largest_shard, room):
         piece = np.zeros(min(room, cut.largest_shard - start), shard.dtype)
@@ -50,3 +53,21 @@ def all_gather_array(
             there = found[begin:end][start : start + room]
             there[:] = row.view(shard.dtype)[: there.size]
     return found.reshape(cut.shape)
+
+
+def empty_for_tensor(size: int, dtype: np.dtype) -> NDArray:
+    """An array of any values and of one dimension, whose memory `as_tensor` can take over."""
+    memory = np.empty(size * dtype.itemsize + _ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT
+    return memory[start : start + size * dtype.itemsize].view(dtype)
+
+
+def as_tensor(array: NDArray) -> tf.Tensor:
+    """A tensor in host memory with the memory of an array, which nobody changes any more.
+
+    `tf.constant` would copy it, twice where it is not aligned: too much for the largest weight of a model.
+    """
+    is_numpys = array.dtype.kind in "biufc"
+    given = array if is_numpys else array.view(f"u{array.dtype.itemsize}")
+    found = tf.experimental.dlpack.from_dlpack(given.__dlpack__())
+    return found if is_numpys else tf.bitcast(found, tf.as_dtype(array.dtype))

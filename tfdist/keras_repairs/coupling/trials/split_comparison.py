@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,6 +57,9 @@ _TOLERANCES = {"float16": 5e-3, "bfloat16": 4e-2}
 OF_NETWORKS = 50
 """By how much more than in one layer rounding may count in what a network of many layers gives."""
 
+
+_PIECE = 1 << 20
+"""The elements that are compared at once."""
 
 _TOGETHER: dict[Kind, Callable[[Sequence[NDArray]], NDArray]] = {
     Kind.ROWS: lambda parts: np.concatenate(parts),
@@ -168,7 +171,13 @@ def is_same(one: NDArray, other: NDArray, tolerance: float = TOLERANCE) -> bool:
         return False
     if one.dtype.kind in "biuSUO":
         return bool(np.array_equal(one, other))
-    one, other = one.astype(np.float64), other.astype(np.float64)
-    finite = np.abs(one[np.isfinite(one)])
-    scale = float(finite.max()) if finite.size else 0.0
-    return np.allclose(one, other, rtol=0, atol=tolerance * scale, equal_nan=True)
+    finite = (np.abs(piece[np.isfinite(piece)]) for piece in _pieces(one))
+    scale = max((float(piece.max()) for piece in finite if piece.size), default=0.0)
+    pieces = zip(_pieces(one), _pieces(other), strict=True)
+    return all(np.allclose(*pair, rtol=0, atol=tolerance * scale, equal_nan=True) for pair in pieces)
+
+
+def _pieces(array: NDArray) -> Iterator[NDArray]:
+    """The elements in double precision, not all at once: the scores over a vocabulary are many."""
+    flat = array.reshape(-1)
+    return (flat[start : start + _PIECE].astype(np.float64) for start in range(0, flat.size, _PIECE))

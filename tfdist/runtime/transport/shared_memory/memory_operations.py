@@ -148,6 +148,14 @@ class MemoryOperations:
         full = self._call(gathered, shards)
         return [tf.ensure_shape(each, [bound[-1]]) for each, bound in zip(full, bounds, strict=True)]
 
+    def all_gather_now(self, shard: NDArray, bounds: Bounds, full: NDArray) -> None:
+        """Fills an array with the shards of all workers, outside of functions; `bounds` say how it is cut.
+
+        The array is the caller's: what is gathered once, to be saved, does not come from memory that is kept.
+        """
+        with self._lock:
+            all_gather(self._mesh, [shard], [bounds], [full])
+
     def sum_now(self, array: NDArray) -> NDArray:
         """The sum of an array over the workers of the host, outside of functions; it has one shape on all of them."""
         total = np.array(array).reshape(-1)
