@@ -126,6 +126,7 @@ ON_WORKERS = {
             "keras.src.backend.tensorflow.nn.silu",
             "FuncGraph._create_op_internal",
             "FuncGraph.control_dependencies",
+            "GradientTape.watch",
         )
     },
     "keras.src.utils.file_utils.get_file": "test_scripts_together.test_files_of_callbacks_and_downloads",

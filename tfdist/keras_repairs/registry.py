@@ -216,6 +216,7 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
         Repair(keras.layers.BatchNormalization, "_moments", batch_normalization.moments),
         Repair(FuncGraph, "_create_op_internal", created_operations.create_operation, is_checked=False),
         Repair(FuncGraph, "control_dependencies", created_operations.control_dependencies, is_checked=False),
+        Repair(backprop.GradientTape, "watch", created_operations.watch, is_checked=False),
         Repair(numpy_functions, "matmul", products.matmul),
         Repair(numpy_functions, "einsum", products.einsum),
         Repair(numpy_functions, "take", products.take),

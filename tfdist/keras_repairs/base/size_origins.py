@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -133,11 +133,15 @@ def is_of_other_dimension(size: Any) -> bool:
     return source is not None and _is_later(*source)
 
 
-def depends_on_batch(tensor: Any) -> bool:
+def depends_on_batch(tensor: Any, is_apart: Callable[[tf.Operation], bool] = lambda _: False) -> bool:
     """Returns whether a tensor of the graph being traced follows from the batch: from its values, or from how many rows
     it has.
 
     Sizes of other dimensions than that of the batch, variables and seeds do not.
+
+    Args:
+        tensor: The tensor.
+        is_apart: Returns whether what an operation depends on does not count.
     """
     waiting, found = [tensor], set()
     while waiting:
@@ -151,6 +155,8 @@ def depends_on_batch(tensor: Any) -> bool:
                 return True
             continue
         operation, outer = tensor.op, _outside(tensor.op)
+        if is_apart(operation):
+            continue
         if operation.type == "Shape" and operation.inputs[0].shape.is_fully_defined():
             continue
         if _is_of_outside(operation):

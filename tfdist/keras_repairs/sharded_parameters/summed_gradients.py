@@ -16,7 +16,7 @@ from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.replica_step import is_alone
 from tfdist.keras_repairs.sharding.shards import shard_of
-from tfdist.keras_repairs.tensor_parallel.sliced_tensors import sliced_of
+from tfdist.keras_repairs.tensor_parallel.sliced_tensors import actual_of, sliced_of
 
 Function = Callable[..., Any]
 
@@ -28,6 +28,7 @@ def gradient(original: Function) -> Function:
     """Repairs `tf.GradientTape.gradient`: what it returns for weights that are cut is marked."""
 
     def repaired(self: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
+        target, sources = (tf.nest.map_structure(actual_of, each) for each in (target, sources))
         for source in _flat(sources):
             _check_is_full(source)
         gradients = original(self, target, sources, *args, **kwargs)

@@ -10,6 +10,8 @@ other operation finds the worker's own rows with all features.
 - `sliced_tensors`: tensors of a graph of which each worker has a slice, and how others than that find the full one
 - `created_operations`: where an operation is created, with slices or with full tensors
 - `row_exchanges`: rows of all workers, and back to a worker's own, with their gradients
-- `operation_rules`: operations that compute with slices what follows from slices
-- `products`: products, lookups and convolutions with weights of which a worker has a slice
+- `operation_rules`: operations that compute with slices what follows from slices: element by element, and by the others
+- `reduction_rules`, `arrangement_rules`, `product_rules`, `image_rules`: sums and means; reshapes and parts; products,
+  also with slices of weights; pooling and the like. `rule_results` says what a rule is given, and what it returns
+- `products`: functions of Keras that take products, look up and convolve with weights of which a worker has a slice
 """

@@ -10,9 +10,14 @@ from tensorflow.python.framework.func_graph import FuncGraph
 
 from tfdist.keras_repairs.tensor_parallel.operation_rules import of_slices
 from tfdist.keras_repairs.tensor_parallel.sliced_tensors import (
+    FullTensor,
+    Part,
     SizesOfRows,
     SlicedRows,
     SlicedTensor,
+    SumOfSlices,
+    actual,
+    actual_of,
     known_in,
     note,
     place_of,
@@ -26,28 +31,36 @@ def create_operation(original: Function) -> Function:
 
     def repaired(self: FuncGraph, op_type: str, inputs: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
         known = known_in(self)
-        sliced = [known.get(place_of(each)) if _is_in(each, self) else None for each in inputs] if known else []
-        if not any(sliced):
+        inputs = [actual(each, self) for each in inputs] if known else inputs
+        parts = [known.get(place_of(each)) if _is_in(each, self) else None for each in inputs] if known else []
+        if not any(parts):
             return original(self, op_type, inputs, *args, **kwargs)
         attributes = kwargs.get("attrs") or (args[3] if len(args) > 3 else None) or {}
-        given = list(zip(inputs, sliced, strict=True))
+        given = list(zip(inputs, parts, strict=True))
         found = of_slices(op_type, given, attributes)
         if found is not None:
             operation = original(self, op_type, inputs, *args, **kwargs)
             for output, each in zip(operation.outputs, found, strict=True):
-                note(output, each)
+                _note(output, each)
             return operation
-        if op_type == "Shape" and isinstance(sliced[0], SlicedRows):
-            operation = original(self, op_type, [sliced[0].of_its_shape()], *args, **kwargs)
-            note(operation.outputs[0], SizesOfRows(sliced[0], operation.outputs[0]))
+        if op_type in ("Shape", "Size") and isinstance(parts[0], SlicedRows):
+            operation = original(self, op_type, [parts[0].of_its_shape()], *args, **kwargs)
+            if op_type == "Shape":
+                note(operation.outputs[0], SizesOfRows(parts[0], operation.outputs[0]))
             return operation
         return original(self, op_type, [_full(*each) for each in given], *args, **kwargs)
 
     return repaired
 
 
-def _full(tensor: tf.Tensor, part: SlicedTensor | SizesOfRows | None) -> tf.Tensor:
-    return tensor if part is None else part.full()
+def _note(output: tf.Tensor, part: Part) -> None:
+    note(output, part)
+    if isinstance(part, FullTensor) and part.sum_of is not None:
+        note(part.tensor, SumOfSlices(part.sum_of))
+
+
+def _full(tensor: tf.Tensor, part: Part) -> tf.Tensor:
+    return part.full() if isinstance(part, SlicedTensor | SizesOfRows) else tensor
 
 
 def _is_in(tensor: Any, graph: Any) -> bool:
@@ -62,6 +75,15 @@ def control_dependencies(original: Function) -> Function:
         if not known or control_inputs is None:
             return original(self, control_inputs)
         return original(self, [_there(each, self) for each in control_inputs])
+
+    return repaired
+
+
+def watch(original: Function) -> Function:
+    """Repairs `tf.GradientTape.watch`: what is computed from a tensor that stands for another follows from that one."""
+
+    def repaired(self: Any, tensor: Any) -> None:
+        original(self, tf.nest.map_structure(actual_of, tensor))
 
     return repaired
 

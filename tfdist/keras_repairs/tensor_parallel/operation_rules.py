@@ -3,33 +3,43 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.eager import record
-from tensorflow.python.framework import op_def_registry, tensor_util
 
 from tfdist.keras_repairs.base.size_origins import depends_on_batch
+from tfdist.keras_repairs.tensor_parallel import arrangement_rules, image_rules, product_rules, reduction_rules
 from tfdist.keras_repairs.tensor_parallel.row_exchanges import gathered, slices_of_all
-from tfdist.keras_repairs.tensor_parallel.sliced_tensors import SizesOfRows, SlicedRows, SlicedTensor, SlicedWeight
-
-Part: TypeAlias = SlicedTensor | SizesOfRows | None
-Input: TypeAlias = tuple[tf.Tensor, Part]
-"""An input of an operation, and what this worker has of it where that is a slice."""
-
-Compute: TypeAlias = Callable[..., Any]
-Result: TypeAlias = Sequence[SlicedTensor] | None
-Rule: TypeAlias = Callable[[Compute, Sequence[Input], Mapping[str, Any]], Result]
+from tfdist.keras_repairs.tensor_parallel.rule_results import (
+    Compute,
+    Input,
+    Result,
+    Rule,
+    computed,
+    is_of_all,
+    of_all,
+    rows_like,
+    value_of,
+    weight_like,
+)
+from tfdist.keras_repairs.tensor_parallel.sliced_tensors import (
+    Part,
+    SizesOfRows,
+    SlicedRows,
+    SlicedTensor,
+    SlicedWeight,
+    SumOfSlices,
+)
 
 _ELEMENTWISE = {
-    *("Abs", "Add", "AddV2", "Cast", "Cos", "DivNoNan", "Elu", "Equal", "Erf", "Erfc", "Exp", "Expm1", "Greater"),
-    *("GreaterEqual", "LeakyRelu", "Less", "LessEqual", "Log", "Log1p", "LogicalAnd", "LogicalNot", "LogicalOr"),
-    *("Maximum", "Minimum", "Mul", "MulNoNan", "Neg", "NotEqual", "Pow", "RealDiv", "Reciprocal", "Relu", "Relu6"),
-    *("Rsqrt", "SelectV2", "Selu", "Sigmoid", "Sign", "Sin", "Softplus", "Softsign", "Sqrt", "Square"),
-    *("SquaredDifference", "Sub", "Tanh", "Xlogy"),
+    *("Abs", "Acos", "Acosh", "Add", "AddN", "AddV2", "Asin", "Asinh", "Atan", "Atan2", "Atanh", "Cast", "Ceil"),
+    *("ClipByValue", "Cos", "Cosh", "Div", "DivNoNan", "Elu", "Equal", "Erf", "Erfc", "Erfinv", "Exp", "Expm1"),
+    *("Floor", "FloorDiv", "FloorMod", "Greater", "GreaterEqual", "IsFinite", "IsInf", "IsNan", "LeakyRelu", "Less"),
+    *("LessEqual", "Log", "Log1p", "LogicalAnd", "LogicalNot", "LogicalOr", "Maximum", "Minimum", "Mul", "MulNoNan"),
+    *("Neg", "NotEqual", "OnesLike", "Pow", "RealDiv", "Reciprocal", "Relu", "Relu6", "Rint", "Round", "Rsqrt"),
+    *("SelectV2", "Selu", "Sigmoid", "Sign", "Sin", "Sinh", "Softplus", "Softsign", "Sqrt", "Square"),
+    *("SquaredDifference", "StopGradient", "Sub", "Tan", "Tanh", "Xdivy", "Xlog1py", "Xlogy", "ZerosLike"),
 }
 """Operations that work element by element, and broadcast their inputs."""
 
@@ -43,25 +53,43 @@ def of_slices(op_type: str, inputs: Sequence[Input], attributes: Mapping[str, An
         attributes: Those of the operation, as its node has them.
 
     Returns:
-        The slice of each result; None where the operation needs full inputs.
+        What it has of each result; None where the operation needs full inputs.
     """
     rule = _elementwise if op_type in _ELEMENTWISE else _RULES.get(op_type)
-    return None if rule is None else rule(functools.partial(_computed, op_type, attributes), inputs, attributes)
+    return None if rule is None else rule(functools.partial(computed, op_type, attributes), inputs, attributes)
 
 
 def _elementwise(compute: Compute, inputs: Sequence[Input], _: Mapping[str, Any]) -> Result:
     rows = [part for _, part in inputs if isinstance(part, SlicedRows)]
-    if not rows:
-        axes = {part.axis for _, part in inputs if isinstance(part, SlicedWeight)}
-        has_numbers = all(tensor.shape.rank == 0 for tensor, part in inputs if part is None)
-        return _of_weight_alone(compute, inputs, *axes) if has_numbers and len(axes) == 1 else None
-    first = rows[0]
+    if rows:
+        return _of_rows(compute, inputs, rows[0])
+    sums = [part.rows for _, part in inputs if isinstance(part, SumOfSlices)]
+    if sums:
+        return _of_sums(compute, inputs, sums[0])
+    return _of_weights(compute, inputs)
+
+
+def _of_rows(compute: Compute, inputs: Sequence[Input], first: SlicedRows) -> Result:
     rank = first.slice.shape.rank
     if any(tensor.shape.rank is None or tensor.shape.rank > rank for tensor, _ in inputs):
         return None
     fitting = [_fitting(tensor, part, first) for tensor, part in inputs]
     given = [fit() for fit in fitting if fit is not None]
-    return _rows(first, compute(*given)) if len(given) == len(inputs) else None
+    return [rows_like(first, compute(*given))] if len(given) == len(inputs) else None
+
+
+def _of_sums(compute: Compute, inputs: Sequence[Input], first: SlicedRows) -> Result:
+    """Of what follows from sums over what is cut: full as they are, or a slice where slices of a weight meet them."""
+    rank = first.slice.shape.rank
+    ranks = [tensor.shape.rank for tensor, _ in inputs]
+    if any(each is None or each > rank for each in ranks):
+        return None
+    axes = [first.axis - rank + each for each in ranks]
+    sizes = {tensor.shape[axis] for (tensor, _), axis in zip(inputs, axes, strict=True) if axis >= 0}
+    has_own_rows = any(part is None and _has_rows(tensor, first) for tensor, part in inputs)
+    if sizes == {1} and not has_own_rows and not any(isinstance(part, SlicedTensor) for _, part in inputs):
+        return [SumOfSlices(first)]
+    return None if has_own_rows else _of_rows(compute, inputs, first)
 
 
 def _fitting(tensor: tf.Tensor, part: Part, first: SlicedRows) -> Callable[[], tf.Tensor] | None:
@@ -69,44 +97,72 @@ def _fitting(tensor: tf.Tensor, part: Part, first: SlicedRows) -> Callable[[], t
     rank = first.slice.shape.rank
     if isinstance(part, SlicedTensor):
         own = part.slice
-        has_rows = not isinstance(part, SlicedRows) or own.shape.rank == rank
-        return (lambda: own) if has_rows and part.is_cut_like(first) else None
+        is_of_rows = isinstance(part, SlicedRows)
+        fits = own.shape.rank == rank if is_of_rows else not _has_size_in_place_of_rows(own, rank)
+        return (lambda: own) if fits and part.is_cut_like(first) else None
     axis = first.axis - rank + tensor.shape.rank
     size = tensor.shape[axis] if axis >= 0 else 1
     if size not in (1, first.bounds[-1]):
         return None
-    if not _has_rows(tensor, rank):
-        if not _is_of_all(tensor):
+    if not (isinstance(part, SumOfSlices) or _has_rows(tensor, first)):
+        if _has_size_in_place_of_rows(tensor, rank) or not is_of_all(tensor):
             return None
-        return lambda: tensor if size == 1 else _slice_of_shared(tensor, axis, first)
+        return lambda: _slice_of_shared(of_all(tensor, first.group), axis, size, first)
     if size == 1:
         return lambda: gathered(tensor, first.group)[0]
     return lambda: slices_of_all(tensor, axis, first.bounds, first.group)[0]
 
 
-def _has_rows(tensor: tf.Tensor, rank: int) -> bool:
-    """Returns whether the first dimension of a tensor, which broadcasts to one of this rank, is that of the rows: as on
-    all workers, of which one may have a single row."""
-    return tensor.shape.rank == rank and (tensor.shape[0] is None or depends_on_batch(tensor))
+def _has_rows(tensor: tf.Tensor, first: SlicedRows) -> bool:
+    """Returns whether the first dimension of a tensor, which broadcasts to rows that are cut, is that of the rows: as
+    on all workers, of which one may have a single row."""
+    if tensor.shape.rank != first.slice.shape.rank:
+        return False
+    return tensor.shape[0] is None or (tensor.shape[0] == first.origin.shape[0] and depends_on_batch(tensor))
 
 
-def _is_of_all(tensor: tf.Tensor) -> bool:
-    """Returns whether a tensor without rows is the same on all workers, and no gradient is taken by it.
-
-    A number that follows from a worker's own rows is for these alone. Of a gradient a worker would have what comes from
-    a slice.
-    """
-    return not depends_on_batch(tensor) and not (tensor.dtype.is_floating and record.should_record_backprop([tensor]))
+def _has_size_in_place_of_rows(tensor: tf.Tensor, rank: int) -> bool:
+    """Returns whether a tensor without rows has another size than 1 where others have those."""
+    return tensor.shape.rank == rank and tensor.shape[0] != 1
 
 
-def _slice_of_shared(tensor: tf.Tensor, axis: int, first: SlicedRows) -> tf.Tensor:
+def _slice_of_shared(tensor: tf.Tensor, axis: int, size: int, first: SlicedTensor) -> tf.Tensor:
+    if size == 1:
+        return tensor
     start, stop = first.bounds[first.group.share : first.group.share + 2]
-    return tf.gather(tensor, tf.range(start, stop), axis=axis)
+    return tensor[(*[slice(None)] * axis, slice(start, stop))]
+
+
+def _of_weights(compute: Compute, inputs: Sequence[Input]) -> Result:
+    """Of slices of weights that are cut alike, and of what is the same on all workers."""
+    rank = max((tensor.shape.rank for tensor, _ in inputs if tensor.shape.rank is not None), default=0)
+    weights = [part for _, part in inputs if isinstance(part, SlicedWeight) and part.slice.shape.rank == rank]
+    if not weights or any(tensor.shape.rank is None for tensor, _ in inputs):
+        return None
+    first, given = weights[0], []
+    for tensor, part in inputs:
+        axis = first.axis - rank + tensor.shape.rank
+        size = tensor.shape[axis] if axis >= 0 else 1
+        if isinstance(part, SlicedWeight) and part.is_cut_like(first):
+            given.append(functools.partial(lambda part: part.slice, part))
+        elif part is None and size in (1, first.bounds[-1]) and is_of_all(tensor):
+            given.append(functools.partial(_slice_of_all, tensor, axis, size, first))
+        else:
+            return None
+
+    def full() -> tf.Tensor:
+        return compute(*(part.full() if isinstance(part, SlicedWeight) else tensor for tensor, part in inputs))
+
+    return [weight_like(first, compute(*(fit() for fit in given)), first.axis, full)]
+
+
+def _slice_of_all(tensor: tf.Tensor, axis: int, size: int, first: SlicedTensor) -> tf.Tensor:
+    return _slice_of_shared(of_all(tensor, first.group), axis, size, first)
 
 
 def _bias(compute: Compute, inputs: Sequence[Input], attributes: Mapping[str, Any]) -> Result:
     """A vector that is added along the last dimension."""
-    is_last = _value_of(attributes["data_format"]) == "NHWC"
+    is_last = value_of(attributes["data_format"]) == "NHWC"
     return _elementwise(compute, inputs, attributes) if is_last and isinstance(inputs[0][1], SlicedRows) else None
 
 
@@ -114,176 +170,25 @@ def _softmax(compute: Compute, inputs: Sequence[Input], _: Mapping[str, Any]) ->
     ((_, part),) = inputs
     if not isinstance(part, SlicedRows) or part.axis == part.slice.shape.rank - 1:
         return None
-    return _rows(part, compute(part.slice))
-
-
-def _reduction(compute: Compute, inputs: Sequence[Input], attributes: Mapping[str, Any]) -> Result:
-    """A sum, a mean or the like over dimensions that each worker has in full, and not over the rows."""
-    (_, part), (axes_tensor, other) = inputs
-    axes = tf.get_static_value(axes_tensor) if other is None else None
-    if not isinstance(part, SlicedRows) or axes is None:
-        return None
-    rank = part.slice.shape.rank
-    over = {int(axis) % rank for axis in axes.reshape(-1)}
-    if over & {0, part.axis}:
-        return None
-    is_kept = bool(_value_of(attributes["keep_dims"]))
-    before = 0 if is_kept else sum(axis < part.axis for axis in over)
-    return _rows(part, compute(part.slice, axes_tensor), part.axis - before)
-
-
-def _transpose(compute: Compute, inputs: Sequence[Input], _: Mapping[str, Any]) -> Result:
-    (_, part), (order_tensor, other) = inputs
-    order = tf.get_static_value(order_tensor) if other is None else None
-    if not isinstance(part, SlicedTensor) or order is None:
-        return None
-    axis = [int(place) for place in order].index(part.axis)
-    if not isinstance(part, SlicedRows):
-        return _of_weight_alone(compute, inputs, axis)
-    return None if order[0] else _rows(part, compute(part.slice, order_tensor), axis)
-
-
-def _expanded(compute: Compute, inputs: Sequence[Input], _: Mapping[str, Any]) -> Result:
-    (_, part), (place_tensor, other) = inputs
-    place = tf.get_static_value(place_tensor) if other is None else None
-    if not isinstance(part, SlicedRows) or place is None:
-        return None
-    at = int(place) % (part.slice.shape.rank + 1)
-    return _rows(part, compute(part.slice, place_tensor), part.axis + (at <= part.axis)) if at else None
-
-
-def _reshape(_compute: Compute, inputs: Sequence[Input], _: Mapping[str, Any]) -> Result:
-    """Another arrangement of the dimensions behind the one that is cut."""
-    (tensor, part), (sizes, _of_sizes) = inputs
-    shape, before = tensor_util.constant_value_as_shape(sizes), tensor.shape
-    if not isinstance(part, SlicedRows):
-        return _of_vector(part, shape)
-    kept = part.axis + 1
-    if shape.rank is None or shape.rank < kept or not shape[kept:].is_fully_defined():
-        return None
-    if not shape[1:kept].is_fully_defined() or shape[1:kept] != before[1:kept] or not before[kept:].is_fully_defined():
-        return None
-    if shape[kept:].num_elements() != before[kept:].num_elements():
-        return None
-    own = tf.concat([tf.shape(part.slice)[:kept], shape[kept:].as_list()], 0)
-    return _rows(part, tf.ensure_shape(tf.reshape(part.slice, own), [*part.slice.shape[:kept], *shape[kept:]]))
-
-
-def _of_vector(part: Part, shape: tf.TensorShape) -> Result:
-    """A weight of one dimension that is not 1, such as a bias, with others of 1 before or behind it."""
-    if not isinstance(part, SlicedWeight) or not shape.is_fully_defined():
-        return None
-    places = [place for place, size in enumerate(shape) if size != 1]
-    others = [size for place, size in enumerate(part.slice.shape) if place != part.axis]
-    if len(places) != 1 or shape[places[0]] != part.bounds[-1] or any(size != 1 for size in others):
-        return None
-    own, place = [1] * shape.rank, places[0]
-    own[place] = -1
-    full = functools.partial(_reshaped, part, shape)
-    return [SlicedWeight(tf.reshape(part.slice, own), place, part.bounds, part.group, full)]
-
-
-def _reshaped(part: SlicedWeight, shape: tf.TensorShape) -> tf.Tensor:
-    return tf.reshape(part.full(), shape)
-
-
-def _squeezed(_: Compute, inputs: Sequence[Input], attributes: Mapping[str, Any]) -> Result:
-    ((tensor, part),) = inputs
-    if not isinstance(part, SlicedWeight) or sum(size != 1 for size in tensor.shape) != 1:
-        return None
-    return _of_vector(part, tf.TensorShape(part.bounds[-1:]))
+    return [rows_like(part, compute(part.slice))]
 
 
 def _filled(_compute: Compute, inputs: Sequence[Input], _: Mapping[str, Any]) -> Result:
     """A tensor of one value, of the sizes of rows that are cut."""
     (_, sizes), (value, part) = inputs
-    if not isinstance(sizes, SizesOfRows) or part is not None or not _is_of_all(value):
+    if not isinstance(sizes, SizesOfRows) or part is not None or not is_of_all(value):
         return None
-    filled = tf.fill(tf.shape(sizes.rows.slice), value)
-    return _rows(sizes.rows, tf.ensure_shape(filled, sizes.rows.slice.shape))
-
-
-def _batch_product(compute: Compute, inputs: Sequence[Input], _: Mapping[str, Any]) -> Result:
-    """A product of matrices, where workers have other matrices: those of some heads."""
-    first, second = (part for _, part in inputs)
-    if not isinstance(first, SlicedRows) or not isinstance(second, SlicedRows):
-        return None
-    rank = first.slice.shape.rank
-    is_alike = second.slice.shape.rank == rank and first.is_cut_like(second)
-    return _rows(first, compute(first.slice, second.slice)) if is_alike and first.axis < rank - 2 else None
-
-
-def _einsum(compute: Compute, inputs: Sequence[Input], attributes: Mapping[str, Any]) -> Result:
-    """Products along other labels than those of the rows and of what is cut, which all terms have."""
-    parts = [part for _, part in inputs if isinstance(part, SlicedRows)]
-    given, _arrow, result = _value_of(attributes["equation"]).partition("->")
-    terms = given.split(",")
-    if "." in given or len(parts) != len(inputs) or len({(part.bounds, part.group) for part in parts}) != 1:
-        return None
-    labels = {term[part.axis] for term, part in zip(terms, parts, strict=True)}
-    rows = {term[0] for term in terms} | {result[:1]}
-    if len(labels) != 1 or len(rows) != 1 or any(term.count(*labels) != 1 for term in (*terms, result)):
-        return None
-    return _rows(parts[0], compute(*(part.slice for part in parts)), result.index(*labels))
+    filled = tf.fill(tf.shape(sizes.rows.slice), of_all(value, sizes.rows.group))
+    return [rows_like(sizes.rows, tf.ensure_shape(filled, sizes.rows.slice.shape))]
 
 
 _RULES: Mapping[str, Rule] = {
-    "BatchMatMulV2": _batch_product,
-    "BatchMatMulV3": _batch_product,
     "BiasAdd": _bias,
-    "Einsum": _einsum,
-    "ExpandDims": _expanded,
     "Fill": _filled,
     "LogSoftmax": _softmax,
-    "Max": _reduction,
-    "Mean": _reduction,
-    "Min": _reduction,
-    "Reshape": _reshape,
     "Softmax": _softmax,
-    "Squeeze": _squeezed,
-    "Sum": _reduction,
-    "Transpose": _transpose,
+    **arrangement_rules.RULES,
+    **image_rules.RULES,
+    **product_rules.RULES,
+    **reduction_rules.RULES,
 }
-
-
-def _rows(part: SlicedRows, result: tf.Tensor, axis: int | None = None) -> Sequence[SlicedRows]:
-    return [replace(part, slice=result, axis=part.axis if axis is None else axis, _full=[])]
-
-
-def _of_weight_alone(compute: Compute, inputs: Sequence[Input], axis: int) -> Result:
-    """Of one weight, and what of it is no gradient's: its cast, its transpose, its product with a number."""
-    place = next(place for place, (_, part) in enumerate(inputs) if part is not None)
-    part = inputs[place][1]
-    rest = [tensor for tensor, other in inputs if other is None]
-    if not isinstance(part, SlicedWeight) or len(rest) != len(inputs) - 1 or not all(map(_is_of_all, rest)):
-        return None
-
-    def with_weight(weight: tf.Tensor) -> tf.Tensor:
-        return compute(*rest[:place], weight, *rest[place:])
-
-    return [SlicedWeight(with_weight(part.slice), axis, part.bounds, part.group, lambda: with_weight(part.full()))]
-
-
-def _computed(op_type: str, attributes: Mapping[str, Any], *inputs: tf.Tensor) -> Any:
-    """The results of an operation of this type with other inputs, as TensorFlow's own functions create it."""
-    definition = op_def_registry.get(op_type)
-    arguments = definition.input_arg
-    of_inputs = {name for argument in arguments for name in (argument.type_attr, argument.number_attr)}
-    values = [list(inputs)] if arguments[0].number_attr else list(inputs)
-    given = {
-        attribute.name: _value_of(attributes[attribute.name])
-        for attribute in definition.attr
-        if attribute.name in attributes and attribute.name not in of_inputs and not attribute.name.startswith("_")
-    }
-    create = getattr(tf.raw_ops, op_type)
-    # Some inputs have another name there; all come in the order of the definition, before the attributes.
-    names = [*inspect.signature(create).parameters][: len(values)]
-    return create(**dict(zip(names, values, strict=True)), **given)
-
-
-def _value_of(attribute: Any) -> Any:
-    kind = attribute.WhichOneof("value")
-    value = getattr(attribute, kind)
-    if kind == "type":
-        return tf.as_dtype(value)
-    return value.decode() if kind == "s" else value

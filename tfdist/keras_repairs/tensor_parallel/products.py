@@ -12,19 +12,14 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from keras.src.backend.common import global_state
 
 from tfdist.keras_repairs.base.size_origins import sized_as
-from tfdist.keras_repairs.tensor_parallel.row_exchanges import (
-    gathered,
-    own_rows,
-    slices_of_all,
-    summed,
-)
+from tfdist.keras_repairs.tensor_parallel.product_rules import has_rows, labels_of, product
+from tfdist.keras_repairs.tensor_parallel.row_exchanges import gathered, own_rows, summed
 from tfdist.keras_repairs.tensor_parallel.sliced_tensors import (
     SlicedRows,
     SlicedWeight,
-    gathered_once,
+    actual_of,
     sliced_of,
     standing_for,
 )
@@ -57,7 +52,7 @@ def einsum(original: Function) -> Function:
         x, kernel = operands[0], _read(operands[1])
         weight = _weight_of(kernel)
         rows = None if weight is None else _rows_of(x)
-        labels = None if rows is None else _labels(subscripts, rows.shape.rank, kernel.shape.rank)
+        labels = None if rows is None else labels_of(subscripts, rows.shape.rank, kernel.shape.rank)
         if weight is None or rows is None or labels is None:
             return original(subscripts, x, kernel)
         return _product(lambda x, kernel: original(subscripts, x, kernel), rows, weight, *labels)
@@ -97,9 +92,9 @@ def take(original: Function) -> Function:
         x = _read(x)
         table = _weight_of(x)
         is_of_rows = axis == 0 and isinstance(indices, tf.Tensor) and bool(indices.shape.rank)
-        if table is None or table.stored is None or not is_of_rows or x.shape.rank != 2:
+        if table is None or not is_of_rows or x.shape.rank != 2:
             return original(x, indices, axis=axis)
-        return _looked_up(table, tf.TensorShape(x.shape), indices)
+        return sized_as(_looked_up(table, tf.TensorShape(x.shape), indices), indices)
 
     return _keeping(original, repaired)
 
@@ -138,9 +133,9 @@ def _keeping(original: Function, repaired: Function) -> Function:
 
 
 def _read(value: Any) -> Any:
-    """The value of a variable that is cut, with which the operation would begin as well."""
+    """The value of a variable that is cut, with which the operation would begin as well; of a tensor that itself."""
     is_cut = isinstance(value, keras.Variable) and hasattr(getattr(value, "shard", None), "in_slices")
-    return value.value if is_cut else value
+    return value.value if is_cut else actual_of(value)
 
 
 def _weight_of(value: Any) -> SlicedWeight | None:
@@ -151,81 +146,20 @@ def _weight_of(value: Any) -> SlicedWeight | None:
 def _rows_of(value: Any) -> tf.Tensor | None:
     """A dense tensor with rows; None for anything else."""
     value = _read(value)
-    is_weight = isinstance(value, tf.Tensor) and _weight_of(value) is not None
-    return value if isinstance(value, tf.Tensor) and value.shape.rank and not is_weight else None
+    return value if isinstance(value, tf.Tensor) and has_rows(value, sliced_of(value)) else None
 
 
-def _labels(subscripts: str, rank: int, rank_of_kernel: int) -> tuple[str, str, str] | None:
-    """The labels of rows, kernel and result, of dimensions that an ellipsis stands for, too; None where the first
-    label is not that of the rows."""
-    given, arrow, result = subscripts.replace(" ", "").partition("->")
-    terms = given.split(",")
-    if not arrow or len(terms) != 2 or "." in terms[1]:
-        return None
-    x, kernel = terms
-    if "..." in x:
-        used = set(subscripts)
-        others = [letter for letter in string.ascii_letters if letter not in used]
-        open_labels = "".join(others[: rank - len(x.replace("...", ""))])
-        x, result = x.replace("...", open_labels), result.replace("...", open_labels)
-    is_usual = len(x) == len(set(x)) == rank and len(kernel) == len(set(kernel)) == rank_of_kernel
-    has_rows = x[:1] == result[:1] and x[:1] not in kernel
-    return (x, kernel, result) if is_usual and has_rows else None
-
-
-def _product(
-    multiply: Function, rows: tf.Tensor, weight: SlicedWeight, of_x: str, of_kernel: str, of_result: str
-) -> tf.Tensor:
-    """A product of rows and a weight of which each worker has a slice.
-
-    Args:
-        multiply: Takes the product of rows and a kernel.
-        rows: This worker's.
-        weight: What this worker has of the weight.
-        of_x: A label for each dimension of the rows, that of the rows first.
-        of_kernel: The same of the kernel.
-        of_result: The same of the result, that of the rows first.
-    """
-    label = of_kernel[weight.axis]
-    if label in of_x:
-        x, counts = _cut_rows(rows, of_x.index(label), weight)
-    else:
-        x, counts = gathered_once(_full(rows), weight.group, _call_around())
-    result = multiply(x, weight.slice)
-    if label not in of_result:
-        return sized_as(summed(result, counts, weight.group), rows)
-    shape = [rows.shape[0], *result.shape[1:]]
-    axis = of_result.index(label)
-    shape[axis] = weight.bounds[-1]
-    return standing_for(SlicedRows(result, axis, weight.bounds, weight.group, counts, rows), shape)
-
-
-def _cut_rows(rows: tf.Tensor, axis: int, weight: SlicedWeight) -> tuple[tf.Tensor, tf.Tensor]:
-    """The rows of all workers, cut along an axis as a weight is: as they lie there already, or exchanged."""
-    found = sliced_of(rows)
-    is_alike = found is not None and (found.bounds, found.group) == (weight.bounds, weight.group)
-    if isinstance(found, SlicedRows) and found.axis == axis and is_alike:
-        return found.slice, found.counts
-    return slices_of_all(_full(rows), axis, weight.bounds, weight.group)
-
-
-def _call_around() -> Any:
-    """Stands for the call of the layer in which a layer multiplies, such as attention with its projections; None
-    outside of one."""
-    scopes = global_state.get_global_attribute("name_scope_stack") or []
-    around = scopes[-2] if len(scopes) > 1 else None
-    caller = getattr(around, "caller", None)
-    return around if isinstance(caller, keras.Layer) and not isinstance(caller, keras.Model) else None
-
-
-def _full(rows: tf.Tensor) -> tf.Tensor:
-    found = sliced_of(rows)
-    return rows if found is None else found.full()
+def _product(*given: Any) -> tf.Tensor:
+    """A product as `product` takes it, in the graph that is traced."""
+    result = product(*given)
+    return standing_for(result, result.shape) if isinstance(result, SlicedRows) else result
 
 
 def _looked_up(table: SlicedWeight, shape: tf.TensorShape, ids: tf.Tensor) -> tf.Tensor:
     """The rows of a table for this worker's ids, of which no other worker than those that have them reads them."""
     ids = tf.where(ids < 0, ids + tf.cast(shape[0], ids.dtype), ids)
+    if table.stored is None:
+        return _rows_by_ids(table.slice, ids, table, shape)
 
     @tf.custom_gradient
     def lookup(stored: tf.Tensor) -> tuple[tf.Tensor, Function]:
@@ -238,7 +172,7 @@ def _looked_up(table: SlicedWeight, shape: tf.TensorShape, ids: tf.Tensor) -> tf
 
         return rows, gradient
 
-    return sized_as(lookup(table.source), ids)
+    return lookup(table.source)
 
 
 def _rows_by_ids(stored: tf.Tensor, ids: tf.Tensor, table: SlicedWeight, shape: tf.TensorShape) -> tf.Tensor:

@@ -92,6 +92,50 @@ def gradient_of_slices(upstream: tf.Tensor, axis: int, bounds: Bounds, group: Sh
     return differentiated_once(_dealt(_weighted(upstream), axis, bounds, group)[0])
 
 
+def shared(tensor: tf.Tensor, group: ShardGroup) -> tf.Tensor:
+    """A tensor that is the same on all workers, for what each of them computes with slices of the rows of all.
+
+    The gradient that each has, of its slices, is summed over the group, and divided among the workers by what theirs
+    count for where the gradients of all are summed.
+    """
+
+    @tf.custom_gradient
+    def forward(tensor: tf.Tensor) -> tuple[tf.Tensor, _Gradient]:
+        def gradient(upstream: tf.Tensor) -> tf.Tensor:
+            wide = tf.float32 if upstream.dtype.size == 2 else upstream.dtype
+            flat = tf.reshape(tf.cast(upstream, wide), [1, -1])
+            parts, _ = gather_rows(tf.concat([flat, tf.reshape(_worth(wide), [1, 1])], 1), group.workers)
+            *sums, worth = tf.split(tf.reduce_sum(parts, 0), [-1, 1])
+            by_tensor = tf.math.divide_no_nan(tf.reshape(sums[0], tf.shape(upstream)), tf.reshape(worth, []))
+            return differentiated_once(tf.ensure_shape(tf.cast(by_tensor, upstream.dtype), tensor.shape))
+
+        return tf.identity(tensor), gradient
+
+    return forward(tensor)
+
+
+def sum_of_weights(partial: tf.Tensor, group: ShardGroup) -> tf.Tensor:
+    """The sum of what each worker of the group has computed of its slice of a weight, on all of them."""
+
+    @tf.custom_gradient
+    def exchange(partial: tf.Tensor) -> tuple[tf.Tensor, _Gradient]:
+        def total(values: tf.Tensor) -> tf.Tensor:
+            parts, _ = gather_rows(values[tf.newaxis], group.workers)
+            return tf.ensure_shape(tf.reduce_sum(parts, 0), values.shape)
+
+        return total(partial), lambda upstream: differentiated_once(total(_weighted(upstream)))
+
+    return exchange(partial)
+
+
+def _worth(dtype: tf.DType) -> tf.Tensor:
+    """By what the gradients of this worker are weighted where those of all are summed."""
+    step = current_step()
+    assert step is not None, "slices are computed with in a step"
+    weight = step.weight(dtype)
+    return step.share.of_samples(tf.ones((), dtype) if weight is None else weight)
+
+
 def _summed(partial: tf.Tensor, counts: tf.Tensor, group: ShardGroup) -> tf.Tensor:
     shape = tf.shape(partial, tf.int64)
     flat, sizes = exchange_rows(tf.reshape(partial, [-1]), counts * tf.reduce_prod(shape[1:]), group.workers)

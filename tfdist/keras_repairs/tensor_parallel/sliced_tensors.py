@@ -147,6 +147,34 @@ class SizesOfRows:
         return self.sizes
 
 
+@dataclass(frozen=True, eq=False)
+class FullTensor:
+    """A full tensor that workers have computed of slices, such as a sum over what is cut.
+
+    Attributes:
+        tensor: What takes the place of the result of the operation.
+        sum_of: See `SumOfSlices`; None for anything else.
+    """
+
+    tensor: tf.Tensor
+    sum_of: SlicedRows | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class SumOfSlices:
+    """What follows from nothing but sums over what is cut: own rows, of size 1 along the axis that is cut.
+
+    It has all of it, and is computed with as anything that is full. Where slices of a weight meet it, such as the scale
+    of a normalization, each worker computes with its slice for the rows of all.
+
+    Attributes:
+        rows: The rows that are cut, of the same number of axes.
+    """
+
+    rows: SlicedRows
+
+
+Part: TypeAlias = "SlicedTensor | SizesOfRows | FullTensor | SumOfSlices | None"
 Place: TypeAlias = tuple[int, int]
 
 
@@ -159,7 +187,7 @@ class SlicesOfGraph:
         gathered: The rows of all workers and their counts, by the place of a worker's own, the group, and the call.
     """
 
-    by_place: dict[Place, SlicedTensor | SizesOfRows] = field(default_factory=dict)
+    by_place: dict[Place, Part] = field(default_factory=dict)
     gathered: dict[Any, tuple[tf.Tensor, tf.Tensor]] = field(default_factory=dict)
 
 
@@ -207,7 +235,34 @@ def sliced_of(tensor: Any) -> SlicedTensor | None:
     return found if isinstance(found, SlicedTensor) else None
 
 
-def known_in(graph: Any) -> Mapping[Place, SlicedTensor | SizesOfRows]:
+def actual(tensor: Any, graph: Any) -> Any:
+    """The full tensor that another one of a graph stands for; that itself where it stands for none."""
+    if getattr(tensor, "graph", None) is not graph:
+        return tensor
+    found = known_in(graph).get(place_of(tensor))
+    return found.tensor if isinstance(found, FullTensor) else tensor
+
+
+def actual_of(value: Any) -> Any:
+    """`actual` in the graph that is traced, of a tensor or anything else."""
+    return value if tf.executing_eagerly() else actual(value, tf.compat.v1.get_default_graph())
+
+
+_OF_GLOBAL_BATCH = "_tfdist_of_global_batch"
+
+
+def note_of_global_batch(tensor: tf.Tensor) -> tf.Tensor:
+    """Marks a tensor of a graph that follows from the global batch, and is the same on all workers; returns it."""
+    setattr(tensor.op, _OF_GLOBAL_BATCH, True)
+    return tensor
+
+
+def is_of_global_batch(operation: tf.Operation) -> bool:
+    """Returns whether the results of an operation are marked so."""
+    return getattr(operation, _OF_GLOBAL_BATCH, False)
+
+
+def known_in(graph: Any) -> Mapping[Place, Part]:
     """What stands for full tensors in a graph, by their places."""
     return (_SLICED.get(graph) or _NONE).by_place
 
@@ -217,7 +272,7 @@ def place_of(tensor: tf.Tensor) -> Place:
     return tensor.op._id, tensor.value_index
 
 
-def note(tensor: tf.Tensor, sliced: SlicedTensor | SizesOfRows) -> None:
+def note(tensor: tf.Tensor, sliced: Part) -> None:
     """Notes what this worker has of a tensor of a graph."""
     _SLICED.get_or_make(tensor.graph, SlicesOfGraph).by_place[place_of(tensor)] = sliced
 
