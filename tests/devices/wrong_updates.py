@@ -137,18 +137,18 @@ def statistics_of_each_replica(patch: Patch) -> None:
 
 @wrong("rich")
 def moving_variance_of_each_replica(patch: Patch) -> None:
-    original = batch_moments._merged
+    original = batch_moments.merged
 
     def merged(own: Any, sums: Any) -> Any:
         total, mean, _ = original(own, sums)
         return total, mean, own[3] * replica_count()
 
-    patch.setattr(batch_moments, "_merged", merged)
+    patch.setattr(batch_moments, "merged", merged)
 
 
 @wrong("rich")
 def gradient_of_statistics_of_each_replica(patch: Patch) -> None:
-    patch.setattr(batch_moments._SumsOverReplicas, "gathered_gradient", lambda self, upstream: upstream)
+    patch.setattr(batch_moments.SumsOverReplicas, "gathered_gradient", lambda self, upstream: upstream)
 
 
 # Random numbers

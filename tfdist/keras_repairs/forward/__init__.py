@@ -1,6 +1,6 @@
 """Layers, losses and metrics on a replica's slice of the global batch.
 
-- `batch_normalization`, over `batch_moments`: statistics of the global batch
+- `batch_normalization`, over `batch_moments`, of slices `sliced_moments`: statistics of the global batch
 - `xla`, `xla_loops`: the forward and backward pass compiled with XLA
 - `kernels`: what TensorFlow's libraries do not compute right
 - `added_losses`, `activity_terms`, `loss_reduction`: each replica's summand of the loss of the global batch;

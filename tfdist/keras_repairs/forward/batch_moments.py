@@ -34,7 +34,7 @@ class GlobalMoments:
     spread: tf.Tensor
 
 
-class _OwnMoments(NamedTuple):
+class OwnMoments(NamedTuple):
     """Moments of one replica's rows.
 
     Attributes:
@@ -66,15 +66,15 @@ def of_global_batch(
             `tf.nn.moments` does.
     """
     counts = has_samples(x)
-    sums = _SumsOverReplicas(counts)
+    sums = SumsOverReplicas(counts)
     zero = tf.zeros((), x.dtype)
 
     # The gradient is written down: TensorFlow would derive many more operations, which all have to be compiled.
     @tf.custom_gradient
     def moments(x: tf.Tensor) -> tuple[tuple[tf.Tensor, ...], object]:
-        own = _of_rows(x, axes, valid)
+        own = moments_of_rows(x, axes, valid)
         # Chosen, as the mean over no row is NaN and stays it in a product with zero.
-        total, mean, spread = _merged(tf.where(counts, tf.stack(own), zero), sums)
+        total, mean, spread = merged(tf.where(counts, tf.stack(own), zero), sums)
 
         def gradient(_: tf.Tensor, by_mean: tf.Tensor, by_spread: tf.Tensor) -> tf.Tensor:
             upstream = sums.gathered_gradient(tf.stack([by_mean, by_spread]))
@@ -94,7 +94,7 @@ def has_samples(x: tf.Tensor) -> tf.Tensor:
     return filled if step is None else tf.logical_and(filled, step.share.samples > 0)
 
 
-def _of_rows(x: tf.Tensor, axes: Sequence[int], valid: tf.Tensor | None) -> _OwnMoments:
+def moments_of_rows(x: tf.Tensor, axes: Sequence[int], valid: tf.Tensor | None) -> OwnMoments:
     """The moments of this replica's rows; without any, the mean is not a number."""
     if valid is None:
         mean = tf.reduce_mean(x, axes, keepdims=True)
@@ -107,11 +107,11 @@ def _of_rows(x: tf.Tensor, axes: Sequence[int], valid: tf.Tensor | None) -> _Own
         differences = tf.where(valid, x - mean, zero)
     # Without a gradient, which would be zero, as the differences add up to zero.
     rest = tf.reduce_sum(tf.stop_gradient(differences), axes, keepdims=True)
-    return _OwnMoments(count, mean, rest, tf.reduce_sum(tf.square(differences), axes, keepdims=True))
+    return OwnMoments(count, mean, rest, tf.reduce_sum(tf.square(differences), axes, keepdims=True))
 
 
-def _merged(own: tf.Tensor, sums: _SumsOverReplicas) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Count, mean and spread of all replicas' rows, from the `_OwnMoments` of this one as one tensor."""
+def merged(own: tf.Tensor, sums: SumsOverReplicas) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Count, mean and spread of all replicas' rows, from the `OwnMoments` of this one as one tensor."""
     counts, means, rests, spreads = _of_all(own, sums)
     total = tf.reduce_sum(counts, 0)
     near = tf.reduce_sum(means * tf.math.divide_no_nan(counts, total), 0)
@@ -120,7 +120,7 @@ def _merged(own: tf.Tensor, sums: _SumsOverReplicas) -> tuple[tf.Tensor, tf.Tens
     return total, whole, tf.reduce_sum(spreads + apart * (2 * rests + counts * apart), 0)
 
 
-def _of_all(own: tf.Tensor, sums: _SumsOverReplicas) -> list[tf.Tensor]:
+def _of_all(own: tf.Tensor, sums: SumsOverReplicas) -> list[tf.Tensor]:
     """The four moments of all replicas, each with the replicas as an axis before its own.
 
     Every replica fills in a row of zeros, and the rows are summed: that copies them bit for bit, in one collective.
@@ -129,7 +129,7 @@ def _of_all(own: tf.Tensor, sums: _SumsOverReplicas) -> list[tf.Tensor]:
     return tf.unstack(sums.total(tf.where(is_own, own, tf.zeros((), own.dtype))), axis=1)
 
 
-class _SumsOverReplicas:
+class SumsOverReplicas:
     """Sums over the replicas whose gradients are those of the global batch's loss, also the gradients' gradients.
 
     Each replica's loss is differentiated by itself, and the losses L_r add up to sum(w_r L_r) when the gradients are
@@ -168,6 +168,12 @@ class _SumsOverReplicas:
             return (found if weight is None else tf.math.divide_no_nan(found, weight)), self.total
 
         return forward(upstream)
+
+    def gradient_of_all(self, upstream: tf.Tensor) -> tf.Tensor:
+        """The gradient of the global batch's loss by what is the same on all replicas, of each one's own."""
+        weight = self._weight(upstream.dtype)
+        weighted = upstream if weight is None else upstream * weight
+        return _sum(tf.where(self._counts, weighted, tf.zeros((), upstream.dtype)))
 
     def _weight(self, dtype: tf.DType) -> tf.Tensor | None:
         return None if self._step is None else self._step.weight(dtype)

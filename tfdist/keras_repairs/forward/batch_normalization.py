@@ -17,6 +17,7 @@ from tfdist.keras_repairs.base.keras_differences import DIFFERENCES
 from tfdist.keras_repairs.base.replica_step import current_step, is_alone, is_one_of_several
 from tfdist.keras_repairs.coupling.trials.replica_trial import is_in_replica_trial
 from tfdist.keras_repairs.forward.batch_moments import has_samples, of_global_batch
+from tfdist.keras_repairs.forward.sliced_moments import of_slices, slice_of_features
 from tfdist.keras_repairs.forward.xla import MeetingInXla
 from tfdist.keras_repairs.model_checks import refusals
 from tfdist.keras_repairs.model_checks.batch_norm_choice import is_synchronized
@@ -67,7 +68,11 @@ def compute_moments_sync(original: Function) -> Function:
 def _of_all(
     x: tf.Tensor, axes: Sequence[int], *, keepdims: bool = False, as_of_constant_mean: bool = False
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    whole = of_global_batch(x, axes, as_of_constant_mean=as_of_constant_mean)
+    part = slice_of_features(x, axes)
+    if part is None:
+        whole = of_global_batch(x, axes, as_of_constant_mean=as_of_constant_mean)
+    else:
+        whole = of_slices(part, axes, as_of_constant_mean=as_of_constant_mean)
     mean, variance = whole.mean, tf.math.divide_no_nan(whole.spread, whole.count)
     return (mean, variance) if keepdims else (tf.squeeze(mean, axes), tf.squeeze(variance, axes))
 
