@@ -53,7 +53,7 @@ def _reduction(
 def _as_part_of_mean(mean: tf.Tensor, part: SlicedTensor) -> tf.Tensor:
     """What the mean of a slice adds to that of all slices."""
     start, stop = part.bounds[part.group.share : part.group.share + 2]
-    return mean * tf.cast((stop - start) / part.bounds[-1], mean.dtype)
+    return mean * tf.constant((stop - start) / part.bounds[-1], mean.dtype)
 
 
 def _summed(part: SlicedTensor, partial: tf.Tensor, *, is_kept: bool) -> FullTensor:
