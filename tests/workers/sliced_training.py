@@ -1,6 +1,7 @@
 """Trains models whose layers compute with slices of their weights.
 
-Prints the numbers, which weights were gathered, by which operations own rows were put together, and what was refused.
+Prints the numbers, which weights were gathered, by which operations own rows were put together, how often rows were
+exchanged, and what was refused.
 Run with the size of the mesh's batch axis, the samples, and the kinds of models.
 """
 
@@ -8,17 +9,18 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections import defaultdict
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
-from keras import layers, ops
+from keras import ops
 
+from tests.workers.sliced_models import LAYOUTS, MODELS, Sample, mlp
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.sharded_parameters import axis_weights
-from tfdist.keras_repairs.tensor_parallel import created_operations
+from tfdist.keras_repairs.tensor_parallel import created_operations, row_exchanges
 from tfdist.keras_repairs.tensor_parallel.sliced_tensors import SlicedRows
 
 groups, samples, kinds = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
@@ -27,35 +29,22 @@ keras.config.set_floatx("float64")
 if len(devices) > 1:
     mesh = keras.distribution.DeviceMesh((groups, len(devices) // groups), ["batch", "model"], devices)
     layout = keras.distribution.LayoutMap(mesh)
-    for pattern, axes in {
-        "^(up|alone).*kernel": (None, "model"),
-        "^up.*bias": ("model",),
-        "^down.*kernel": ("model", None),
-        "^table.*embeddings": ("model", None),
-        "^places/embeddings": (None, "model"),
-        "attention.*(query|key|value)/kernel": (None, "model", None),
-        "attention.*(query|key|value)/bias": ("model", None),
-        "attention.*output/kernel": ("model", None, None),
-        "^wide.*kernel": (None, None, "model"),
-        "^wide.*bias": ("model",),
-        "^narrow.*kernel": (None, "model", None),
-    }.items():
+    for pattern, axes in LAYOUTS.items():
         layout[pattern] = axes
     keras.distribution.set_distribution(keras.distribution.ModelParallel(layout_map=layout, batch_dim_name="batch"))
 
-gathered: list[str] = []
+gathered: dict[str, set[str]] = defaultdict(set)
 read_full = axis_weights.read
 
 
 def noted(shard: Any, dtype: Any, stored: Any) -> Any:
-    """Notes which weight is gathered where code reads it; a step of the user's does."""
-    if kind != "own_step":
-        gathered.append(shard.variable.path)
+    """Notes which weight is gathered where code reads it."""
+    gathered[kind].add(shard.variable.path)
     return read_full(shard, dtype, stored)
 
 
 axis_weights.read = noted
-joined: set[str] = set()
+joined: dict[str, set[str]] = defaultdict(set)
 refused: list[str] = []
 of_slices = created_operations.of_slices
 
@@ -63,29 +52,28 @@ of_slices = created_operations.of_slices
 def noting(op_type: str, inputs: Any, attributes: Any) -> Any:
     """Notes which operations have own rows put together."""
     found = of_slices(op_type, inputs, attributes)
-    if found is None and not kind.startswith("own") and any(isinstance(part, SlicedRows) for _, part in inputs):
-        joined.add(op_type)
+    is_of_sizes = op_type in ("Shape", "Size")
+    if found is None and not is_of_sizes and any(isinstance(part, SlicedRows) for _, part in inputs):
+        joined[kind].add(op_type)
     return found
 
 
 created_operations.of_slices = noting
+exchanges: dict[str, int] = defaultdict(int)
 
 
-class OwnProduct(layers.Layer):
-    """A layer of a user's."""
+def counting(exchange: Any) -> Any:
+    """Counts exchanges of rows, in all traces of a model."""
 
-    def build(self, shape: Any) -> None:
-        self.kernel = self.add_weight(shape=(shape[-1], 9), name="kernel")
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        exchanges[kind] += 1
+        return exchange(*args, **kwargs)
 
-    def call(self, x: Any) -> Any:
-        return ops.tanh(ops.matmul(x, self.kernel)) * 2.0
+    return counted
 
 
-class Silu(layers.Layer):
-    """Calls a function of TensorFlow with a gradient of its own."""
-
-    def call(self, x: Any) -> Any:
-        return tf.nn.silu(x)
+for name in ("exchange_rows", "gather_rows"):
+    setattr(row_exchanges, name, counting(getattr(row_exchanges, name)))
 
 
 class OwnStep(keras.Model):
@@ -94,12 +82,17 @@ class OwnStep(keras.Model):
     def train_step(self, data: Any) -> Any:
         x, y = data
         with tf.GradientTape() as tape:
-            hidden = self.get_layer("up_a")(x)
+            hidden = self.get_layer("alone_l")(x)
             total = ops.sum(hidden)
         try:
             tape.gradient(total, hidden)
         except UnsupportedError as error:
             refused.append(str(error))
+        summed = tf.matmul(hidden, self.get_layer("down_l").kernel)
+        with tf.GradientTape() as tape:
+            tape.watch(summed)
+            squares = tf.reduce_sum(tf.square(summed))
+        by_summed = ops.mean(ops.abs(tape.gradient(squares, summed)))
         with tf.GradientTape() as tape:
             loss = ops.mean(ops.square(self(x, training=True) - y))
         weights = self.trainable_variables
@@ -107,70 +100,15 @@ class OwnStep(keras.Model):
         self.optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
         pairs = zip(before, weights, strict=True)
         changed = sum(ops.sum(ops.abs(weight - old)) for old, weight in pairs)
-        return {"squares": loss, "changed": changed}
+        return {"squares": loss, "changed": changed, "by_summed": by_summed}
 
 
-rng = np.random.default_rng(0)
-numbers, targets = rng.normal(size=(samples, 8)), rng.normal(size=(samples, 3))
-ids = rng.integers(0, 50, (samples, 6))
-ids[::3, 4:] = 0
-
-
-def gated(model: type[keras.Model] = keras.Model) -> Any:
-    """Products by columns and by rows, with what is between them; what the next layer needs in full, too."""
-    x = keras.Input((8,))
-    hidden = layers.Dense(12, name="down_b")(layers.Dense(33, "tanh", name="up_a")(x))
-    hidden = layers.BatchNormalization()(hidden)
-    gate = layers.Dense(20, "silu", name="up_c")(hidden) * layers.Dense(20, "gelu", name="up_d")(hidden)
-    hidden = layers.Dense(20, name="down_e")(gate) + gate
-    hidden = OwnProduct(name="alone_f")(layers.Dense(13, "softmax", name="alone_g")(hidden))
-    return model(x, layers.Dense(3)(hidden)), numbers, targets, "mse"
-
-
-def own_gradient() -> Any:
-    """A function with a gradient of its own behind a product by columns, times another product by columns."""
-    x = keras.Input((8,))
-    hidden = layers.BatchNormalization()(layers.Dense(6, "tanh")(x))
-    gate = Silu()(layers.Dense(20, name="up_h")(hidden)) * layers.Dense(20, "gelu", name="up_i")(hidden)
-    return keras.Model(x, layers.Dense(3, name="down_j")(gate)), numbers, targets, "mse"
-
-
-def classifier() -> Any:
-    """Self-attention with padding and dropout, and convolutions."""
-    x = keras.Input((6,), dtype="int64")
-    hidden = layers.Embedding(50, 12, mask_zero=True, name="table_a")(x) + layers.Embedding(6, 12, name="places")(x % 6)
-    attention = layers.MultiHeadAttention(3, 4, dropout=0.2, name="attention_b")
-    hidden = attention(layers.LayerNormalization()(hidden), hidden)
-    hidden = layers.Conv1D(7, 3, activation="relu", name="wide_c")(hidden)
-    hidden = layers.Conv1D(5, 3, padding="same", name="narrow_d")(hidden)
-    return keras.Model(x, layers.Dense(3)(layers.GlobalAveragePooling1D()(hidden))), ids, targets, "mse"
-
-
-def language() -> Any:
-    """Causal attention of groups of heads, a feed-forward block, and tied embeddings."""
-    x = keras.Input((6,), dtype="int64")
-    table = layers.ReversibleEmbedding(50, 12, name="table_b")
-    hidden = table(x)
-    attention = layers.GroupQueryAttention(4, 4, 2, name="attention_a")
-    hidden = hidden + attention(hidden, hidden, use_causal_mask=True)
-    inner = layers.Dropout(0.3)(layers.Dense(48, "gelu", name="up_f")(layers.LayerNormalization()(hidden)))
-    hidden = hidden + layers.Dense(12, name="down_g")(inner)
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    return keras.Model(x, table(hidden, reverse=True)), ids, np.roll(ids, -1, 1), loss
-
-
-MODELS: dict[str, Callable[[], Any]] = {
-    "gated": gated,
-    "own_step": lambda: gated(OwnStep),
-    "own_gradient": own_gradient,
-    "classifier": classifier,
-    "language": language,
-}
-
+models = {**MODELS, "own_step": lambda sample: mlp(sample, OwnStep)}
+sample = Sample(samples)
 found: dict[str, Any] = {}
 for kind in kinds:
     keras.utils.set_random_seed(3)
-    model, inputs, labels, loss = MODELS[kind]()
+    model, inputs, labels, loss = models[kind](sample)
     model.compile(keras.optimizers.Adam(0.01, clipnorm=0.5), None if kind == "own_step" else loss)
     fitted = model.fit(inputs, labels, batch_size=16, epochs=2, verbose=0)
     evaluated = 0.0 if kind == "own_step" else model.evaluate(inputs, labels, verbose=0)
@@ -178,4 +116,6 @@ for kind in kinds:
     # A gradient by the bias of the keys is rounding alone, of which Adam makes a step.
     weights = [w for w in model.weights if not w.path.endswith(("key/bias", "first/bias"))]
     found[kind] = [fitted.history, evaluated, predicted.tolist(), [np.asarray(weight).tolist() for weight in weights]]
-print(json.dumps({"trained": found, "gathered": sorted(set(gathered)), "joined": sorted(joined), "refused": refused}))
+notes = {"gathered": gathered, "joined": joined}
+said = {name: {kind: sorted(of) for kind, of in each.items()} for name, each in notes.items()}
+print(json.dumps({"trained": found, "refused": refused, "exchanges": exchanges, **said}))

@@ -237,7 +237,7 @@ def sliced_of(tensor: Any) -> SlicedTensor | None:
 
 def actual(tensor: Any, graph: Any) -> Any:
     """The full tensor that another one of a graph stands for; that itself where it stands for none."""
-    if getattr(tensor, "graph", None) is not graph:
+    if not isinstance(tensor, tf.Tensor) or getattr(tensor, "graph", None) is not graph:
         return tensor
     found = known_in(graph).get(place_of(tensor))
     return found.tensor if isinstance(found, FullTensor) else tensor
