@@ -39,7 +39,10 @@ def few_rows_of(batch: Any, strategy: tf.distribute.Strategy, *, only_one: bool 
     others = [0 if only_one else min(rows, ROWS_EACH) for rows in held[1:]]
     # A prime number: what makes pairs or triplets of rows fails on one device already, and not on some replicas alone.
     kept = [1 if only_one else _prime_from(sum(others) + ROWS_EACH + 1) - sum(others), *others]
-    share_rows = all(_share_rows(given(piece.data)) for piece in pieces)
+    # Shares of the workers' own are as large as they are.
+    own_rows = [held[index] for index in local_replicas(strategy)]
+    is_even = [int(piece.samples) for piece in pieces] == own_rows
+    share_rows = is_even and all(_share_rows(given(piece.data)) for piece in pieces)
     if not all_reduce(float(share_rows), "min", strategy) or kept[0] > held[0] or sum(kept) == total:
         return batch
     own = [_few_of(p, i, kept) for p, i in zip(pieces, local_replicas(strategy), strict=True)]

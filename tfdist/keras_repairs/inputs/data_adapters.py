@@ -115,7 +115,7 @@ def replica_batch_of(
         )
     if max(smallest, known or 0) >= replicas:
         return ReplicaBatch(_piece(batch, first, end, is_shared), end - first, first, total, (), largest, remainder)
-    data = _piece(batch, *_with_stand_in(first, end), is_shared)
+    data = _piece(batch, *with_stand_in(first, end), is_shared)
     # Cut as evenly as can be: of fewer samples than replicas, as many have one.
     return ReplicaBatch(data, end - first, first, total, tf.minimum(total, replicas), largest, remainder)
 
@@ -131,7 +131,7 @@ def given(batch: Any) -> Any:
     return tf.nest.map_structure(lambda leaf: None if isinstance(leaf, tf.experimental.Optional) else leaf, batch)
 
 
-def _with_stand_in(first: tf.Tensor, end: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def with_stand_in(first: tf.Tensor, end: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """The bounds of a replica's rows; without samples, those of the first row of the batch, which counts nowhere."""
     is_empty = first == end
     return tf.where(is_empty, tf.zeros_like(first), first), tf.where(is_empty, tf.ones_like(end), end)

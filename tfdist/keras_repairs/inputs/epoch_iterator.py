@@ -16,6 +16,7 @@ from tfdist.keras_repairs.base.batch_rows import rows
 from tfdist.keras_repairs.inputs.data_adapters import distribute, leaves_rows_open, smallest_batch
 from tfdist.keras_repairs.inputs.full_read_warnings import warn_of_whole_reading
 from tfdist.keras_repairs.inputs.host_drawing import is_drawn_once
+from tfdist.keras_repairs.inputs.own_shares import OwnShares, are_own_shares
 from tfdist.runtime.batches.dataset_description import (
     Even,
     PartialEpoch,
@@ -41,6 +42,7 @@ class _EpochSource:
         once: Whether one worker of each host draws the batches for all of its workers.
         shares_rows: Whether all tensors of a batch have as many rows each; None until a first batch has shown it.
         is_cut_so: Whether its batches are cut for what is known of that.
+        shares: What the workers' own shares are to each other; None where all workers have the same data.
     """
 
     whole: Any
@@ -49,6 +51,7 @@ class _EpochSource:
     once: bool = False
     shares_rows: bool | None = True
     is_cut_so: bool = True
+    shares: OwnShares | None = None
 
 
 _SOURCE: AttachedValue[_EpochSource] = AttachedValue("epoch_source")
@@ -65,6 +68,10 @@ def epoch_iterator_init(original: Function) -> Function:
         EpochIterator.__init__(self, *args, **kwargs)
         self._distribute_strategy = distribute_strategy
         whole = self.data_adapter.get_tf_dataset()
+        if are_own_shares(self.data_adapter, distribute_strategy):
+            _SOURCE.set(self, _EpochSource(whole, shares=OwnShares(self.data_adapter, whole, distribute_strategy)))
+            self._distributed_dataset = _distributed(self, whole)
+            return
         once = is_drawn_once(self.data_adapter, whole, distribute_strategy)
         shows_rows = not isinstance(whole, tf.data.Dataset) or isinstance(self.data_adapter, ArrayDataAdapter)
         shares_rows = True if shows_rows or not leaves_rows_open(whole.element_spec) else None
@@ -101,14 +108,14 @@ def epoch_iterator_source(original: Function) -> Function:
             source.is_cut_so = True
             self._distributed_dataset = _distributed(self, source.whole)
         dataset = original(self) if rest is None else _distributed(self, rest.batches())
-        steps = _steps(self.data_adapter, dataset, done)
+        steps = _steps(self.data_adapter, dataset, done) if source.shares is None else None
         # Of several steps in one execution Keras already looks for the end before each.
         overruns = steps is None and self.steps_per_execution == 1
         is_cut = self._distribute_strategy.num_replicas_in_sync > 1
         if not is_cut and not overruns:
             return dataset
-        noticed = overruns and self.steps_per_epoch is None and not _is_of_tfdist(source.whole)
-        even = _even(self, source.whole) if is_cut else "none"
+        noticed = overruns and self.steps_per_epoch is None and not _is_of_tfdist(source.whole) and not source.shares
+        even = _even(self, source.whole) if is_cut and source.shares is None else "none"
         return EpochBatches(dataset, steps, self.steps_per_epoch, done, noticed, is_cut, even, source)
 
     return repaired
@@ -122,6 +129,8 @@ def epoch_steps(original: Function) -> Function:
 
     def repaired(self: Any) -> Iterator[tuple[int, int, Any]]:
         source = _source_of(self)
+        if source.shares is not None:
+            self._num_batches = source.shares.steps
         rest = source.next or take_partial_epoch(source.whole)
         source.next = None
         if rest is not None:
@@ -144,6 +153,8 @@ def _distributed(iterator: Any, batches: Any) -> Any:
     if strategy.num_replicas_in_sync == 1:
         return batches
     source = _source_of(iterator)
+    if source.shares is not None:
+        return source.shares.of(batches)
     smallest = smallest_batch(iterator.data_adapter)
     return distribute(batches, strategy, smallest, once=source.once, shares_rows=source.shares_rows)
 
@@ -226,6 +237,8 @@ class BatchIterator(Iterator[Any]):
         self._even = batches.even
         is_distributed = of_only_replica is not None or isinstance(self.iterator, tf.distribute.DistributedIterator)
         self._is_of_replicas = batches.is_cut and is_distributed
+        if batches.source.shares is not None:
+            self.iterator = batches.source.shares.joined(self.iterator)
 
     def __next__(self) -> Any:
         """Ends as TensorFlow's iterators do inside a compiled step, which is what Keras's loops wait for."""

@@ -6,7 +6,6 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.global_devices import devices_of_all
@@ -50,16 +49,12 @@ def check_distribution(model: Any, adapter: Any = None) -> None:
 
 
 def _check_data(distribution: Any, strategy: tf.distribute.Strategy, adapter: Any) -> None:
-    """Refuses data of which each worker may have a share of its own.
-
-    Arrays are the same on all workers, which compare them as training begins.
-    """
-    is_same = isinstance(adapter, ArrayDataAdapter)
-    if distribution.auto_shard_dataset or worker_count(strategy) == 1 or is_same:
+    """Refuses batches that come one by one, where a script keeps the workers' data apart: nobody knows of them."""
+    if distribution.auto_shard_dataset or worker_count(strategy) == 1 or adapter is not None:
         return
     raise UnsupportedError(
-        f"The script's keras.distribution.{type(distribution).__name__} has auto_shard_dataset=False: each worker's "
-        "data would be its own share, and tfdist would cut it once more. Expected arrays, or a dataset that is the "
-        "same on every worker. Give each worker the whole dataset and leave the argument out, or build the pipeline "
-        "with tfdist.data and sharding='none'."
+        f"The script's keras.distribution.{type(distribution).__name__} has auto_shard_dataset=False, and a batch is "
+        "given to a method that trains on one: it may be the whole global batch, or a worker's own rows. Expected fit, "
+        "evaluate or predict, with a dataset of the worker's own rows or with arrays that are the same on all workers. "
+        "Or leave the argument out, and give each worker the whole batch."
     )
