@@ -38,13 +38,16 @@ def no_distribution_is_left() -> Iterator[None]:
 
 
 def fit_under(
-    distribution: keras.distribution.Distribution, data: Callable[..., Sequence[Any]] = lambda *arrays: arrays
+    distribution: keras.distribution.Distribution,
+    data: Callable[..., Sequence[Any]] = lambda *arrays: arrays,
+    *,
+    method: str = "fit",
 ) -> None:
     x, y = numbers(8)
     with mirrored(2).scope(), distribution.scope():
         model = classifier()
         model.compile("sgd", "sparse_categorical_crossentropy")
-        model.fit(*data(x.astype("float32"), y), verbose=0)
+        getattr(model, method)(*data(x.astype("float32"), y))
 
 
 def in_dataset(*arrays: np.ndarray) -> list[tf.data.Dataset]:
@@ -108,14 +111,13 @@ def test_a_distribution_of_its_own_is_refused() -> None:
         fit_under(OwnDistribution())
 
 
-def test_shares_of_the_workers_own_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_that_may_be_a_share_of_the_worker_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     fit_under(DataParallel(auto_shard_dataset=False), in_dataset)
+    fit_under(DataParallel(auto_shard_dataset=False), method="train_on_batch")
     monkeypatch.setattr(keras_distribution, "worker_count", lambda strategy: 2)
     fit_under(DataParallel(auto_shard_dataset=False))  # Workers compare arrays.
-    with pytest.raises(UnsupportedError, match="DataParallel has auto_shard_dataset=False"):
-        fit_under(DataParallel(auto_shard_dataset=False), in_dataset)
-    with pytest.raises(UnsupportedError, match="ModelParallel has auto_shard_dataset=False"):
-        fit_under(laid_out(mesh_of((1, 2), BATCH_AND_MODEL), auto_shard_dataset=False), in_dataset)
+    with pytest.raises(UnsupportedError, match="DataParallel has auto_shard_dataset=False, and a batch is given"):
+        fit_under(DataParallel(auto_shard_dataset=False), method="train_on_batch")
 
 
 MESHES = [((2, 1), ("batch", "model")), ((1, 3), ("batch", "model"))]
@@ -188,10 +190,11 @@ def test_several_gpus_of_one_worker_are_refused(monkeypatch: pytest.MonkeyPatch)
         fit_under(model_parallel())
 
 
-def test_two_ways_to_shard_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_meshes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_parallel_module, "worker_count", lambda strategy: strategy.num_replicas_in_sync)
-    monkeypatch.setattr(settings_of(mirrored(2)), "shard", Sharding("zero2", Mesh.of(shard=2)))
-    with pytest.raises(UnsupportedError, match="and so does --shard zero2.*Leave --shard out"):
+    earlier = Mesh.of(data=2, shard=2)
+    monkeypatch.setattr(settings_of(mirrored(2)), "shard", Sharding("zero2", Mesh.of(shard=4), earlier))
+    with pytest.raises(UnsupportedError, match="another mesh.*Received: shard 2, and before it data 2 x shard 2"):
         fit_under(model_parallel())
 
 

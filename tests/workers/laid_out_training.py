@@ -53,5 +53,6 @@ found["again"] = loaded.fit(x, y, batch_size=16, verbose=0).history
 found["evaluated"] = loaded.evaluate(x, y, verbose=0)
 found["predicted"] = loaded.predict(x, verbose=0).tolist()
 found["weights"] = {weight.path: np.asarray(weight).tolist() for weight in loaded.weights}
-found["stored"] = {weight.path: list(weight._value.shape) for weight in model.trainable_weights}
+held = [*model.trainable_weights, *model.optimizer.variables]
+found["stored"] = {variable.path: list(variable._value.shape) for variable in held}
 print(json.dumps(found))

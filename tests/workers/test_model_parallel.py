@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +21,14 @@ BOUND = 300
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, Any]]:
-    """Trains the script on workers of a mesh; returns what it has printed."""
+    """Trains the script on workers of a mesh, once in each way; returns what it has printed."""
 
-    def train(workers: int, groups: int, optimizer: str, environ: Mapping[str, str] | None = None) -> dict[str, Any]:
+    @functools.cache
+    def train(workers: int, groups: int, optimizer: str, options: str = "", carrier: str = "") -> dict[str, Any]:
         place = tmp_path_factory.mktemp("trained")
-        done = tfdist(
-            *("train", "--nproc", workers, "--run-dir", place / "run", SCRIPT, groups, optimizer, place / "model"),
-            timeout=BOUND,
-            environ=environ,
-        )
+        run = ("train", "--nproc", workers, *options.split(), "--run-dir", place / "run")
+        environ = {"TFDIST_EMULATE_GPUS": carrier} if carrier else None
+        done = tfdist(*run, SCRIPT, groups, optimizer, place / "model", timeout=BOUND, environ=environ)
         assert done.returncode == 0, done.stderr
         said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
         saved = keras.models.load_model(place / "model.keras")
@@ -40,37 +40,51 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str,
 
 @pytest.mark.bound(2 * BOUND + 60)
 @pytest.mark.parametrize(
-    ("workers", "groups", "optimizer"),
+    ("workers", "groups", "optimizer", "options"),
     [
-        (4, 2, "adam"),
-        slow(2, 1, "adam"),
-        slow(2, 1, "sgd"),
-        slow(2, 1, "averages"),
-        slow(2, 1, "muon"),
-        slow(3, 1, "sgd"),
-        slow(2, 2, "adam"),
-        slow(4, 2, "sgd"),
-        slow(4, 2, "averages"),
-        slow(4, 2, "muon"),
-        slow(4, 1, "averages"),
+        (4, 2, "adam", ""),
+        (4, 2, "adam", "--shard zero2 --shard-embeddings 40"),
+        slow(2, 1, "adam", ""),
+        slow(2, 1, "sgd", ""),
+        slow(2, 1, "averages", ""),
+        slow(2, 1, "muon", ""),
+        slow(3, 1, "sgd", ""),
+        slow(2, 2, "adam", ""),
+        slow(4, 2, "sgd", ""),
+        slow(4, 2, "averages", ""),
+        slow(4, 2, "muon", ""),
+        slow(4, 1, "averages", ""),
+        slow(4, 2, "sgd", "--shard zero1"),
+        slow(4, 2, "averages", "--shard zero2"),
+        slow(4, 2, "muon", "--shard zero2"),
+        slow(4, 2, "adam", "--shard zero3"),
+        slow(4, 2, "sgd", "--shard zero3 --shard-over 2"),
+        slow(2, 1, "sgd", "--shard zero2"),
+        slow(4, 2, "adam", "--shard-embeddings 40"),
+        slow(4, 2, "adam", "--shard zero2 --offload optimizer:disk"),
     ],
 )
 def test_numbers_of_one_device(
-    workers: int, groups: int, optimizer: str, trained: Callable[..., dict[str, Any]]
+    workers: int, groups: int, optimizer: str, options: str, trained: Callable[..., dict[str, Any]]
 ) -> None:
     # One of the rows takes the paths of NCCL.
-    environ = {"TFDIST_EMULATE_GPUS": "nccl"} if optimizer == "adam" else None
-    one, several = trained(1, 1, optimizer), trained(workers, groups, optimizer, environ)
+    carrier = "nccl" if optimizer == "adam" and not options else ""
+    one, several = dict(trained(1, 1, optimizer)), dict(trained(workers, groups, optimizer, options, carrier))
     stored, alone = several.pop("stored"), one.pop("stored")
     paths = keras.tree.flatten_with_path(one)
     for (path, expected), (_, found) in zip(paths, keras.tree.flatten_with_path(several), strict=True):
         np.testing.assert_allclose(found, expected, 1e-9, 1e-9, err_msg=str(path))
     shares = workers // groups
     kernel = next(path for path in stored if path.endswith("dense/kernel"))
-    assert stored["embedding/embeddings"] == [50 // shares, 12 // groups] and stored[kernel] == [5, 33 // shares]
+    assert stored[kernel] == [5, 33 // shares]
     assert stored["places/embeddings"] == [6 // groups, 12 // shares]
-    whole = [path for path in stored if "normalization" in path]
+    is_table = "--shard-embeddings" in options
+    assert stored["embedding/embeddings"] == ([50 // workers, 12] if is_table else [50 // shares, 12 // groups])
+    whole = [path for path in stored if "normalization" in path and not path.startswith(optimizer)]
     assert whole and all(stored[path] == alone[path] for path in whole)
+    if optimizer == "adam":  # Of the rows of a slice, each of those that have it updates some.
+        is_shared = "zero" in options
+        assert stored["adam/dense_kernel_velocity"] == [5 // groups if is_shared else 5, 33 // shares]
 
 
 @pytest.mark.slow

@@ -193,8 +193,7 @@ def _check_tensor(config: RunConfig, size: ClusterSize) -> None:
     """Refuses `--tensor` where a run would."""
     from tfdist.sharding.tensor_option import check_tensor, check_workers
 
-    beside = {"--shard": config.shard, "--shard-embeddings": config.shard_embeddings, "--offload": config.offload}
-    check_tensor(config.tensor, beside, size.per_worker, f"{size.per_worker} devices in each worker")
+    check_tensor(config.tensor, size.per_worker, f"{size.per_worker} devices in each worker")
     check_workers(config.tensor, size.workers)
 
 
@@ -218,7 +217,8 @@ def _memory(config: RunConfig, made: DataPlan, device_memory: int | None, second
     gpus = _count_gpus().count
     known, device = _device_memory(made.layout, device_memory)
     sizes = StepSizes.from_json(ask_step_sizes(config, made.train.batch.largest, seconds))
-    return plan_memory(made, sizes, known, device, gpus > 0, config.offload, config.shard_over, config.tensor)
+    options = (config.offload, config.shard_over, config.tensor, config.shard)
+    return plan_memory(made, sizes, known, device, gpus > 0, *options)
 
 
 def _device_memory(layout: ClusterSize, given: int | None) -> tuple[int | None, str]:

@@ -146,16 +146,11 @@ class WorkerOptions:
         check_over(self.shard_over, self.shard_embeddings)
         devices, which = self.logical_devices or 1, f"--logical-devices {self.logical_devices}"
         check_devices(self.shard, devices, which, self.shard_embeddings, self.offload)
-        self.check_tensor(devices, which)
+        check_tensor(self.tensor, devices, which)
 
     def worker_options(self) -> dict[str, Any]:
         """These options by name, as arguments for another object that has them."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(WorkerOptions)}
-
-    def check_tensor(self, devices: int, which: str) -> None:
-        """Refuses `--tensor` in a worker with several devices, and what else cuts weights; see `check_tensor`."""
-        beside = {_option(name): getattr(self, name) for name in ("shard", "shard_embeddings", "offload")}
-        check_tensor(self.tensor, beside, devices, which)
 
     def sharding(self, hosts: Sequence[str]) -> Sharding | None:
         """Returns how workers on these hosts shard, in the order of the cluster; see `sharding_of`.

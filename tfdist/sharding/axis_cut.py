@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from tfdist.sharding.cut import Cut
@@ -89,6 +89,18 @@ class BlockCut:
 
     def _shape_of(self, index: tuple[slice, ...]) -> tuple[int, ...]:
         return tuple(part.stop - part.start for part in index)
+
+
+def further_axis(shape: Sequence[int], cut: Collection[int], parts: int) -> int | None:
+    """The axis along which what is cut along others is cut into further parts: the longest with an element for each.
+
+    Args:
+        shape: The tensor's.
+        cut: The axes that are cut already.
+        parts: How many more there are to be.
+    """
+    free = [place for place, size in enumerate(shape) if place not in cut and size >= parts]
+    return max(free, key=lambda place: shape[place], default=None)
 
 
 class AxisCut(BlockCut):

@@ -36,9 +36,6 @@ WHOLE_BELOW = 1 << 14
 To gather one costs as much in waiting as it saves nothing in memory: 64 KiB in float32.
 """
 
-NEVER = 1 << 62
-"""`whole_below` of a sharding in which layouts alone say what is cut: more elements than any parameter has."""
-
 ONE_DEVICE_A_WORKER = "--shard trains one device a worker: --nproc N gives a GPU to each"
 
 
@@ -47,20 +44,23 @@ class Sharding:
     """The sharding of a run.
 
     Attributes:
-        mode: What is cut; not "none", which is no `Sharding`.
+        mode: What is cut; "none", where layouts alone cut something.
         mesh: Who shares it: each group along `shard` holds one whole of what is cut.
-        whole_below: Parameters of fewer elements stay whole on every worker.
+        layouts: The mesh along which layouts cut parameters, whatever the mode is: `keras.distribution.ModelParallel`,
+            `--tensor`. None where there are none.
+        whole_below: Parameters without a layout of fewer elements stay whole on every worker.
 
     Raises:
-        UsageError: There is no such mode.
+        UsageError: There is no such mode, or nothing is cut.
     """
 
     mode: ShardMode
     mesh: Mesh
+    layouts: Mesh | None = None
     whole_below: int = WHOLE_BELOW
 
     def __post_init__(self) -> None:
-        modes = [mode for mode in get_args(ShardMode) if mode != "none"]
+        modes = [mode for mode in get_args(ShardMode) if mode != "none" or self.layouts is not None]
         if self.mode not in modes:
             raise UsageError(f"A sharding's mode is one of {', '.join(modes)}. Received: {self.mode!r}")
 
@@ -74,12 +74,20 @@ class Sharding:
         return self.mesh.place("shard", worker)
 
     @property
-    def is_by_layouts(self) -> bool:
-        """True if layouts of parameters say what is cut: `keras.distribution.ModelParallel`, `--tensor`."""
-        return self.whole_below == NEVER
+    def cuts_parameters(self) -> bool:
+        """True if each worker holds parts of some parameters: by the mode, or by layouts."""
+        return self.layouts is not None or self.cuts("parameters")
+
+    @property
+    def shares_slices(self) -> bool:
+        """True if workers with the same slice of a parameter share its gradient and its state out.
+
+        Groups of `--shard-over` have a copy each.
+        """
+        return self.layouts is not None and self.cuts("optimizer") and self.mesh.size("data") == 1
 
     def cuts(self, holding: Holding) -> bool:
-        """Returns whether each worker holds a shard of these tensors alone."""
+        """Returns whether each worker holds a shard of these tensors alone, of parameters without a layout."""
         return holding in CUT[self.mode]
 
     def __str__(self) -> str:

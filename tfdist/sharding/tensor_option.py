@@ -1,37 +1,24 @@
-"""What `--tensor` can be: how many workers share each weight that a layout cuts, and beside which other options."""
+"""What `--tensor` can be: how many workers share each weight that a layout cuts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from tfdist.errors import UsageError
 
-_WITHOUT_EFFECT = ("none", None)
 
-
-def check_tensor(tensor: int, beside: Mapping[str, object], devices: int, which: str) -> None:
+def check_tensor(tensor: int, devices: int, which: str) -> None:
     """Refuses a value of `--tensor` that no workers can have, whatever their number is.
 
     Args:
         tensor: The value; 1 where no weight is to be cut.
-        beside: The options that cut or move what weights take in another way, as the command line has them.
         devices: Replicas of a worker.
         which: What they are, such as `--logical-devices 2`.
 
     Raises:
-        UsageError: It is none, or another option or several devices of a worker are in its way.
+        UsageError: It is none, or a worker has several devices.
     """
     if isinstance(tensor, bool) or not isinstance(tensor, int) or tensor < 1:
         raise UsageError(f"--tensor expects a number of workers of 1 or more. Received: {tensor!r}")
-    if tensor == 1:
-        return
-    for option, value in beside.items():
-        if value not in _WITHOUT_EFFECT:
-            raise UsageError(
-                f"--tensor and {option} both say what each worker holds of a model. Expected one of them. Received: "
-                f"--tensor {tensor} with {option} {value}. Leave one of them out."
-            )
-    if devices > 1:
+    if tensor > 1 and devices > 1:
         raise UsageError(
             "--tensor cuts weights between workers with one device each: --nproc N gives a GPU to each. Received: "
             f"--tensor {tensor} with {which}"

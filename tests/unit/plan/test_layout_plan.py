@@ -29,6 +29,24 @@ def test_a_slice_is_that_of_the_fullest_worker() -> None:
 
 
 @pytest.mark.parametrize(
+    ("mode", "cut", "whole"),
+    [
+        ("none", (200, 200, 400), (400, 400, 800)),
+        ("zero1", (200, 100, 200), (400, 400, 200)),  # of two workers with the same slice each updates half of it
+        ("zero2", (200, 100, 200), (400, 100, 200)),
+    ],
+)
+def test_beside_modes_of_shard(mode: Any, cut: tuple[int, ...], whole: tuple[int, ...]) -> None:
+    weights = [weight("a/kernel", (10, 10), (1, 2), computed="slices"), weight("b/kernel", (10, 10))]
+    planned = plan_layouts(weights, 4, 2, mode=mode)
+    held = [(each.parameters, each.gradients, each.optimizer) for each in planned.weights]
+    assert held == [cut, whole]
+    assert (f", with --shard {mode}" in render_layouts(planned)) == (mode != "none")
+    vector = only(plan_layouts([weight("a/bias", (10,), (2,))], 4, 2, mode=mode))
+    assert vector.optimizer == 2 * 5 * 4, "there is no further axis"
+
+
+@pytest.mark.parametrize(
     ("slices", "computed", "workers", "sent"),
     [
         ((), "whole", 1, 0),

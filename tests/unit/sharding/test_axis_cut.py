@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from tfdist.sharding.axis_cut import AxisCut, BlockCut, BlockWriting
+from tfdist.sharding.axis_cut import AxisCut, BlockCut, BlockWriting, further_axis
 from tfdist.sharding.mesh import Mesh
 
 SHAPE = (5, 4, 3)
@@ -86,3 +86,10 @@ def test_rows_that_are_cut_alike_are_one_value() -> None:
     table = BlockCut((256_000, 2048), (1, 0), (2, 4))
     assert len(BlockWriting(table, tuple(range(8)), 8).values(0, 4)) == 4
     assert len(BlockWriting(AxisCut((4096, 11008), 1, 4), tuple(range(4)), 4).values(0, 4)) == 1
+
+
+def test_the_further_axis_is_the_longest_with_an_element_for_each_part() -> None:
+    assert further_axis((4, 9, 6), [1], 2) == 2
+    assert further_axis((4, 9, 6), [1, 2], 4) == 0
+    assert further_axis((3, 9), [1], 4) is None
+    assert further_axis((9,), [0], 2) is None

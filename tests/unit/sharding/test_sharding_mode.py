@@ -36,6 +36,16 @@ def test_no_mode(mode: Any) -> None:
         Sharding(mode, FOUR)
 
 
+def test_layouts_cut_parameters_in_every_mode() -> None:
+    layouts = Mesh.of(data=2, shard=2)
+    beside = [Sharding(mode, FOUR, layouts) for mode in get_args(ShardMode)]
+    assert all(sharding.cuts_parameters for sharding in beside)
+    assert [sharding.cuts("parameters") for sharding in beside] == [False, False, False, True]
+    assert [sharding.shares_slices for sharding in beside] == [False, True, True, True]
+    assert not Sharding("zero2", layouts, layouts).shares_slices, "groups of --shard-over have a copy each"
+    assert not Sharding("zero2", FOUR).cuts_parameters and not Sharding("zero2", FOUR).shares_slices
+
+
 def test_a_run_shards_over_all_of_its_workers() -> None:
     assert sharding_of("zero1", "all", ["h1", "h2", "h3", "h4"]) == Sharding("zero1", FOUR)
     assert sharding_of("zero1", "all", ["h1"]) is None

@@ -4,6 +4,7 @@ import pytest
 
 from tfdist.errors import UsageError
 from tfdist.launch.worker_options import WorkerOptions
+from tfdist.sharding import Mesh, Sharding
 
 
 @pytest.mark.parametrize(("tensor", "workers"), [(1, 1), (1, 3), (2, 2), (2, 6), (3, 3)])
@@ -28,9 +29,6 @@ def test_workers_that_do_not(tensor: int, workers: int, message: str) -> None:
     ("options", "message"),
     [
         ({"tensor": 0}, "--tensor expects a number of workers of 1 or more. Received: 0"),
-        ({"tensor": 2, "shard": "zero2"}, "Received: --tensor 2 with --shard zero2. Leave one of them out"),
-        ({"tensor": 2, "offload": "optimizer"}, "Received: --tensor 2 with --offload optimizer"),
-        ({"tensor": 2, "shard_embeddings": 9}, "Received: --tensor 2 with --shard-embeddings 9"),
         ({"tensor": 2, "logical_devices": 2}, "one device each: --nproc N .* Received: --tensor 2 with --logical-dev"),
     ],
 )
@@ -39,6 +37,10 @@ def test_what_does_not_go_together(options: dict[str, Any], message: str) -> Non
         WorkerOptions(**options)
 
 
+def test_what_does() -> None:
+    options = WorkerOptions(tensor=2, shard="zero2", shard_embeddings=9, offload="optimizer")
+    assert options.sharding(["h1"] * 4) == Sharding("zero2", Mesh.of(shard=4))
+
+
 def test_one_is_as_without_it() -> None:
-    assert WorkerOptions(tensor=1, shard="zero2", logical_devices=None).tensor == 1
     assert WorkerOptions(tensor=1, logical_devices=2).logical_devices == 2

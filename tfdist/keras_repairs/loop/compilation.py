@@ -68,7 +68,7 @@ def compiles_parts(model: Any, *, trains: bool, of_rest: bool = False) -> bool:
         training += ", where it is not compiled as a whole or a batch does not divide among the workers,"
     if cuts_parameters():
         shard = settings_of(model.distribute_strategy).shard
-        if shard is not None and shard.is_by_layouts:
+        if shard is not None and shard.layouts is not None:
             _warn(training, "workers that share weights by a layout exchange rows in the middle of a step.")
         else:
             _warn(training, "--shard zero3 gathers its weights in the middle of a step. --shard zero2 compiles it.")

@@ -21,8 +21,7 @@ from tfdist.keras_repairs.sharding.optimizer_policy import is_sharded
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport.compiled_sums import CompiledSums
 from tfdist.runtime.transport.replica_sums import sum_over_replicas
-from tfdist.runtime.transport.shard_collectives import sum_small
-from tfdist.runtime.transport.shard_groups import all_workers
+from tfdist.runtime.transport.shard_collectives import sum_over_workers
 
 Function = Callable[..., Any]
 Gradients = Sequence[Any]
@@ -96,8 +95,7 @@ def check_finite(original: Function) -> Function:
         own = original(self, grads)
         if replica_copies.is_of_this_replica() and is_sharded(self):
             # Not over a group alone: weights may be cut over several, each in its own way.
-            everyone = all_workers(tf.distribute.get_strategy())
-            return tf.equal(sum_small(tf.cast(tf.logical_not(own), tf.int32), everyone), 0)
+            return tf.equal(sum_over_workers(tf.cast(tf.logical_not(own), tf.int32)), 0)
         return own
 
     return repaired

@@ -115,7 +115,7 @@ def _check(layer: Any) -> None:
             f"each. Received: {strategy.num_replicas_in_sync} devices on {workers} workers."
         )
     shard = settings_of(strategy).shard
-    if shard is not None and shard.shares != workers:
+    if shard is not None and shard.mode != "none" and shard.shares != workers:
         raise UnsupportedError(
             f"The embedding {layer.name!r} is sharded by rows over all {workers} workers, and --shard-over has groups "
             f"of {shard.shares} workers hold a copy each of what is cut. Train with --shard-over all, or with "

@@ -16,7 +16,7 @@ import tensorflow as tf
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.replica_step import is_tried_out
 from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
-from tfdist.runtime.transport.shard_collectives import sum_small
+from tfdist.runtime.transport.shard_collectives import sum_over_workers
 
 _WEIGHT = -(1 << 62)
 """The number of the slice that has the weight; no row has it."""
@@ -44,7 +44,7 @@ class RowPenalty(keras.regularizers.Regularizer):
             return tf.zeros([], x.dtype)
         if is_tried_out():
             return tf.convert_to_tensor(self._regularizer(x.rows))
-        total = sum_small(tf.stop_gradient(tf.convert_to_tensor(self._regularizer(x.rows))))
+        total = sum_over_workers(tf.stop_gradient(tf.convert_to_tensor(self._regularizer(x.rows))))
 
         @tf.custom_gradient
         def forward(handle: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.IndexedSlices]]:

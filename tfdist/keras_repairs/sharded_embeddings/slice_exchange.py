@@ -9,7 +9,7 @@ from tfdist.keras_repairs.sharded_embeddings.row_penalties import RowPenalty, we
 from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport.row_exchange import exchange_rows
-from tfdist.runtime.transport.shard_collectives import sum_small
+from tfdist.runtime.transport.shard_collectives import sum_over_workers
 
 
 def slices_for_owner(
@@ -33,7 +33,7 @@ def slices_for_owner(
     if isinstance(table.regularizer, RowPenalty):
         weight, values, ids = weight_of_penalty(values, ids)
         slices = _exchanged(values, ids, table, is_linear=True)
-        return tf.convert_to_tensor(slices) + sum_small(weight) * table.regularizer.gradient(table)
+        return tf.convert_to_tensor(slices) + sum_over_workers(weight) * table.regularizer.gradient(table)
     return _exchanged(values, ids, table, is_linear=is_linear)
 
 

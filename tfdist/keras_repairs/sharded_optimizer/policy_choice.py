@@ -12,7 +12,8 @@ from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
 from tfdist.keras_repairs.sharded_optimizer.cut_kinds import is_of_keras, kind_of
 from tfdist.keras_repairs.sharded_optimizer.variable_policies import GatheredPolicy, TablePolicy, ZeroPolicy
 from tfdist.keras_repairs.sharded_parameters.parameter_shard import ParameterShard
-from tfdist.keras_repairs.sharded_parameters.stored_policy import StoredPolicy
+from tfdist.keras_repairs.sharded_parameters.shared_slices import SharedBlock
+from tfdist.keras_repairs.sharded_parameters.stored_policy import SharedPolicy, StoredPolicy
 from tfdist.keras_repairs.sharding.optimizer_policy import (
     Granularity,
     OptimizerPolicy,
@@ -56,10 +57,22 @@ def choose_policies(optimizer: Any, variables: Sequence[Any]) -> None:
         for table in tables:
             policy.add(TablePolicy(table, table.cut, table.worker, row_view(table)))
         if sharding is not None or offload is not None:
-            shapes = [tuple(variable.shape) for variable in others]
-            for variable, cut in zip(others, _cuts(kind, shapes, workers), strict=True):
+            cut_ones = [variable for variable in others if _is_cut(variable, kind, strategy)]
+            shapes = [tuple(variable.shape) for variable in cut_ones]
+            for variable, cut in zip(cut_ones, _cuts(kind, shapes, workers), strict=True):
                 policy.add(_policy_for(variable, kind, cut, worker))
     set_policy(optimizer, policy)
+
+
+def _is_cut(variable: Any, kind: Granularity, strategy: tf.distribute.Strategy) -> bool:
+    """Returns whether workers have shards of a variable's state, which is no table.
+
+    In a run that shards by layouts alone every worker updates what has none; but not where state is known to be a
+    variable's by its place among that of all.
+    """
+    settings = settings_of(strategy)
+    is_by_mode = settings.shard is not None and settings.shard.cuts("optimizer")
+    return is_by_mode or settings.offload is not None or kind == "variables" or shard_of(variable) is not None
 
 
 def _has_all(offload: Offloading | None, strategy: tf.distribute.Strategy) -> bool:
@@ -85,15 +98,20 @@ def _policy_for(variable: Any, kind: Granularity, cut: Cut, worker: int) -> Vari
     """That of a variable which is no table."""
     shard = shard_of(variable)
     if isinstance(shard, ParameterShard) and kind == "elements":
+        if isinstance(shard, SharedBlock):
+            return SharedPolicy(variable, _for_a_while(variable, shard.part.cut.slice_shape(shard.part.share)), shard)
         return StoredPolicy(variable, _updated(variable, tuple(shard.stored.shape), shard.stored), shard)
-    shape = cut.shard_shape(worker)
-    dtype = (variable._value if isinstance(variable, keras.Variable) else variable).dtype
-    # It has no memory between steps.
-    value = tf.Variable(tf.zeros([0] * len(shape), dtype), trainable=True, shape=[None] * len(shape))
-    updated = _updated(variable, shape, value)
+    updated = _for_a_while(variable, cut.shard_shape(worker))
     if isinstance(shard, ParameterShard):
         return GatheredPolicy(variable, cut, worker, updated, shard)
     return ZeroPolicy(variable, cut, worker, updated)
+
+
+def _for_a_while(variable: Any, shape: tuple[int, ...]) -> keras.Variable:
+    """Returns what an optimizer updates for a variable, which has no memory between steps."""
+    dtype = (variable._value if isinstance(variable, keras.Variable) else variable).dtype
+    value = tf.Variable(tf.zeros([0] * len(shape), dtype), trainable=True, shape=[None] * len(shape))
+    return _updated(variable, shape, value)
 
 
 def _updated(variable: Any, shape: tuple[int, ...], value: tf.Variable) -> keras.Variable:

@@ -14,10 +14,13 @@ from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
 from tfdist.keras_repairs.sharded_optimizer.cut_kinds import kind_of
 from tfdist.keras_repairs.sharding.optimizer_policy import is_container, updating_optimizers
+from tfdist.keras_repairs.sharding.shards import shard_of
 from tfdist.plan.memory.model_state import model_states
 from tfdist.plan.memory.state_check import SharedMemorySize, Training, check_state_fits
 from tfdist.plan.memory.step_sizes import TensorSize, WeightSizes
 from tfdist.runtime.strategy_settings import settings_of, shares_of
+from tfdist.runtime.workers import worker_count
+from tfdist.sharding.axis_cut import BlockCut
 
 _MOST_SLOTS = 8
 """No optimizer of Keras keeps as many tensors for a weight: below so many times the weights nothing is looked at."""
@@ -55,9 +58,9 @@ def weight_sizes(optimizer: Any, variables: Sequence[Any]) -> list[WeightSizes]:
     """The sizes of weights, and of what an optimizer keeps for each, whatever a worker holds of it."""
     slots = _slots(optimizer, variables)
     return [
-        WeightSizes(getattr(variable, "path", variable.name), size, size.bytes, kept, _is_table(variable))
+        WeightSizes(path, size, size.bytes, kept, _is_table(variable), slices=_slices(variable))
         for variable, kept in zip(variables, slots, strict=True)
-        for size in (tensor_size(variable),)
+        for path, size in ((getattr(variable, "path", variable.name), tensor_size(variable)),)
     ]
 
 
@@ -100,7 +103,8 @@ def _training(optimizer: Any, weights: Sequence[WeightSizes]) -> Training:
         weights,
         _kind(optimizer),
         mode,
-        shares_of(strategy)[0],
+        # Those of a mesh of layouts share nothing else without --shard, with which all workers would.
+        worker_count(strategy) if mode == "none" else shares_of(strategy)[0],
         "none" if offload is None else offload.choice,
     )
 
@@ -173,6 +177,15 @@ def _kind(optimizer: Any) -> str | None:
         return kind_of(optimizer)
     except UnsupportedError:
         return None
+
+
+def _slices(variable: Any) -> tuple[int, ...]:
+    """Along each axis of a weight, in how many slices a layout has cut it; empty where it has not."""
+    cut = getattr(shard_of(variable), "cut", None)
+    if not isinstance(cut, BlockCut):
+        return ()
+    parts = dict(zip(cut.axes, cut.parts, strict=True))
+    return tuple(parts.get(axis, 1) for axis in range(len(cut.shape)))
 
 
 def _is_table(variable: Any) -> bool:

@@ -138,6 +138,10 @@ class TablePolicy(_CutPolicy):
     def gathering(self) -> Exchange:
         return _norms
 
+    @property
+    def sum_over_shards(self) -> Callable[[tf.Tensor], tf.Tensor]:
+        return shard_collectives.sum_over_workers
+
     def reduction(self, gradient: Any, optimizer: Any) -> Exchange | None:
         if not isinstance(gradient, tf.IndexedSlices):
             return None
@@ -168,14 +172,18 @@ def _gathered(policies: Sequence[ZeroPolicy], gradients: Sequence[Any]) -> list[
     """Dense ones in full; of sparse ones the norms."""
     is_dense = [isinstance(gradient, tf.Tensor) for gradient in gradients]
     dense = [place for place, dense in enumerate(is_dense) if dense]
-    norms = iter(_norms(policies, [each for each, dense in zip(gradients, is_dense, strict=True) if not dense]))
+    sparse = [place for place, dense in enumerate(is_dense) if not dense]
+    norms = iter(_norms([policies[i] for i in sparse], [gradients[i] for i in sparse]))
     full = iter(shard_collectives.all_gather([gradients[i] for i in dense], [policies[i].cut for i in dense]))
     return [next(full if dense else norms) for dense in is_dense]
 
 
 def _norms(policies: Sequence[Any], gradients: Sequence[Any]) -> list[tf.Tensor]:
-    squares = (tf.reduce_sum(tf.square(tf.convert_to_tensor(gradient))) for gradient in gradients)
-    return [tf.sqrt(shard_collectives.sum_small(square)) for square in squares]
+    found = []
+    for policy, gradient in zip(policies, gradients, strict=True):
+        square = tf.reduce_sum(tf.square(tf.convert_to_tensor(gradient)))
+        found.append(tf.sqrt(square if policy.sum_over_shards is None else policy.sum_over_shards(square)))
+    return found
 
 
 def _hand_over(policies: Sequence[ZeroPolicy]) -> None:

@@ -7,6 +7,7 @@ or where they are sent ahead for those of the layer before, and the backward pas
 - `cut_variable`: a Keras variable of which this worker holds a shard, and how weights of layers become ones
 - `parameter_shard`: what a worker stores of a weight; `flat_weights`: a range of its elements; `axis_weights`: a slice
   along an axis
+- `shared_slices`: a slice that several workers have, which share its gradient and its state out
 - `model_parallel`: the mesh and layouts of a script's `keras.distribution.ModelParallel`, which say along which axis
 - `tensor_layouts`: those that `--tensor` makes, where a script has none
 - `stored_policy`: how an optimizer updates that

@@ -123,7 +123,7 @@ class BlockParameterShard(BlockShard, ParameterShard):
         flat = shard_collectives.all_gather_one(front, cut.flat, self.group)
         shapes = [cut.slab_shape(slab) for slab in cut.slabs]
         parts = tf.split(flat, [int(np.prod(shape)) for shape in shapes]) if len(shapes) > 1 else [flat]
-        slabs = [_from_front(part, shape, cut) for part, shape in zip(parts, shapes, strict=True)]
+        slabs = [from_front(part, shape, cut) for part, shape in zip(parts, shapes, strict=True)]
         return tf.concat(slabs, cut.axes[0]) if len(slabs) > 1 else slabs[0]
 
     def stored_of(self, full: tf.Tensor) -> tf.Tensor:
@@ -136,7 +136,7 @@ class BlockParameterShard(BlockShard, ParameterShard):
         slabs = [tf.reshape(tf.transpose(gradient[slab], cut.to_front), [-1]) for slab in cut.slabs]
         flat = tf.concat(slabs, 0) if len(slabs) > 1 else slabs[0]
         (own,) = shard_collectives.reduce_scatter_gradients([flat], [cut.flat], self.group)
-        return differentiated_once(_from_front(own, cut.slice_shape(self.share), cut))
+        return differentiated_once(from_front(own, cut.slice_shape(self.share), cut))
 
     def full_sum(self, total: Gradient) -> Gradient:
         return self.join(total) if isinstance(total, tf.Tensor) else full_slices(total, self.stored.name)
@@ -166,19 +166,23 @@ class AxisParameterShard(BlockParameterShard):
                 if not is_gradient_taken(self.stored):
                     return None
                 own = tf.cast(tf.convert_to_tensor(upstream), self.stored.dtype)
-                settings = settings_of(self.strategy)
-                (total,) = shard_groups.sum_between_groups([tf.reshape(own, [-1])], settings, self.group)
-                return differentiated_once(tf.reshape(total, self.cut.slice_shape(self.share)))
+                return self.sum_between_groups(own)
 
             return tf.cast(stored, dtype), gradient
 
         return sliced(stored)
 
+    def sum_between_groups(self, own: tf.Tensor) -> tf.Tensor:
+        """The sum of gradients by the slice over the workers that have it."""
+        settings = settings_of(self.strategy)
+        (total,) = shard_groups.sum_between_groups([tf.reshape(own, [-1])], settings, self.group)
+        return differentiated_once(tf.reshape(total, self.cut.slice_shape(self.share)))
+
     def _summed_gradient(self, gradient: Gradient) -> Gradient | None:
         return shard_of_sum(gradient, self) if is_gradient_taken(self.stored) else None
 
 
-def _from_front(flat: tf.Tensor, shape: tuple[int, ...], cut: BlockCut) -> tf.Tensor:
+def from_front(flat: tf.Tensor, shape: tuple[int, ...], cut: BlockCut) -> tf.Tensor:
     """A part of a weight of some shape, whose elements come in the order of `to_front`."""
     front = tf.reshape(flat, [shape[place] for place in cut.to_front])
     return tf.transpose(front, cut.from_front)

@@ -141,7 +141,7 @@ def _cut(variable: Any) -> None:
     shard = settings_of(strategy).shard
     if own is not None:
         store_shard(variable, own)
-    elif shard is not None and int(value.shape.num_elements()) >= shard.whole_below:
+    elif shard is not None and shard.cuts("parameters") and int(value.shape.num_elements()) >= shard.whole_below:
         cut_variable(variable, strategy)
 
 

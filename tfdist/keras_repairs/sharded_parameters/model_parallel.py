@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import keras
@@ -12,13 +14,13 @@ from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.global_devices import devices_of_all
 from tfdist.keras_repairs.base.warn_once import say_once
 from tfdist.keras_repairs.sharded_parameters.axis_weights import AxisParameterShard, BlockParameterShard
+from tfdist.keras_repairs.sharded_parameters.shared_slices import SharedAxisSlice, SharedBlock, with_state_axis
 from tfdist.keras_repairs.sharded_parameters.tensor_layouts import tensor_parallel
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.workers import worker_count, worker_rank
 from tfdist.sharding import Sharding
 from tfdist.sharding.axis_cut import AxisCut, BlockCut
-from tfdist.sharding.mesh import AxisName, Mesh
-from tfdist.sharding.sharding_mode import NEVER
+from tfdist.sharding.mesh import AxisName, Mesh, ShardGroup
 
 
 def model_parallel() -> Any | None:
@@ -66,12 +68,21 @@ def laid_out(variable: Any, strategy: tf.distribute.Strategy) -> BlockParameterS
     shard = settings_of(strategy).shard
     if not axes or shard is None or _is_of_logical_devices(strategy):
         return None
-    shape, group = tuple(variable.shape), shard.mesh.shard_group([*axes], worker_rank(strategy))
+    mesh, shape, worker = shard.layouts, tuple(variable.shape), worker_rank(strategy)
+    assert mesh is not None, "adopted"
+
+    def block(axes: Mapping[AxisName, int]) -> tuple[BlockCut, ShardGroup]:
+        cut = BlockCut(shape, tuple(axes.values()), tuple(map(mesh.size, axes)))
+        return cut, mesh.shard_group([*axes], worker)
+
+    of_state = with_state_axis(axes, shape, mesh) if shard.shares_slices else axes
+    parts = [] if of_state == axes else [BlockParameterShard(variable, *block(of_state), strategy)]
     is_of_model = _axes_of(distribution).get(distribution.batch_dim_name, ("data", 1))[0] == "data"
+    cut, group = block(axes)
     if [*axes] == ["shard"] and is_of_model:
-        return AxisParameterShard(variable, AxisCut(shape, axes["shard"], shard.shares), group, strategy)
-    parts = tuple(map(shard.mesh.size, axes))
-    return BlockParameterShard(variable, BlockCut(shape, tuple(axes.values()), parts), group, strategy)
+        slices = AxisCut(shape, axes["shard"], mesh.size("shard"))
+        return (SharedAxisSlice if parts else AxisParameterShard)(variable, slices, group, strategy, *parts)
+    return (SharedBlock if parts else BlockParameterShard)(variable, cut, group, strategy, *parts)
 
 
 def check_model_parallel(strategy: tf.distribute.Strategy) -> None:
@@ -104,32 +115,23 @@ def _adopt(distribution: Any, strategy: tf.distribute.Strategy, *, is_cut: bool)
             f"{strategy.num_replicas_in_sync}."
         )
         return
-    wanted = Sharding("zero3", Mesh.of(**{name: size for name, size in axes.values()}), whole_below=NEVER)
-    if settings.shard == wanted:
+    mesh = Mesh.of(**{name: size for name, size in axes.values()})
+    found = settings.shard
+    if found is not None and found.layouts == mesh:
         return
-    if settings.shard is not None:
+    if found is not None and found.layouts is not None:
         raise UnsupportedError(
-            "The script's keras.distribution.ModelParallel says how weights are sharded, and so does "
-            f"{_said(settings.shard)}. Expected one of them. Leave --shard out; or train every model of the script by "
-            "one mesh."
+            "The script's keras.distribution.ModelParallel has another mesh than an earlier one, by which workers "
+            f"share weights. Expected one mesh in a run. Received: {mesh}, and before it {found.layouts}. Train every "
+            "model of the script by one mesh."
         )
-    if settings.offload is not None or settings.shard_embeddings is not None:
-        raise UnsupportedError(
-            "The script's keras.distribution.ModelParallel cannot be combined with --offload and --shard-embeddings. "
-            "Expected one of them. Leave the option out; an embedding is sharded by a layout, too: "
-            'layout_map["embedding/embeddings"] = ("model", None).'
-        )
-    settings.shard = wanted
+    settings.shard = Sharding("none", mesh, mesh) if found is None else replace(found, layouts=mesh)
     name = "keras.distribution.ModelParallel" if settings.tensor == 1 else f"--tensor {settings.tensor}"
     say_once(
         f"{name}: each weight with a layout along {' or '.join(map(repr, axes))} is stored in slices, one a worker, "
         "with its optimizer state. Products compute with slices; what cannot reads the full weight, put together. "
         f"The batch is shared out to all {strategy.num_replicas_in_sync} workers."
     )
-
-
-def _said(shard: Sharding) -> str:
-    return "an earlier mesh" if shard.is_by_layouts else f"--shard {shard.mode}"
 
 
 def _is_of_logical_devices(strategy: tf.distribute.Strategy) -> bool:

@@ -182,4 +182,4 @@ def stored_shards(model: Any) -> list[Shard]:
 def cuts_parameters() -> bool:
     """Returns whether the strategy in force has each worker store shards of weights."""
     shard = settings_of(tf.distribute.get_strategy()).shard
-    return shard is not None and shard.cuts("parameters")
+    return shard is not None and shard.cuts_parameters

@@ -6,11 +6,12 @@ import dataclasses
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from tfdist.plan.memory.model_state import ModelState
-from tfdist.plan.memory.step_sizes import TensorSize, WeightSizes
+from tfdist.plan.memory.model_state import ModelState, fullest_model_state
+from tfdist.plan.memory.step_sizes import WeightSizes
+from tfdist.sharding.sharding_mode import CUT, WHOLE_BELOW, ShardMode
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class LayoutPlan:
         weights: All weights that are trained.
         findings: What is of no use in the layout map of the script, in sentences.
         largest_layer: Bytes of the weights of a layer, and of their gradients, that are whole at a time.
+        mode: Of `--shard`, beside the layouts.
     """
 
     workers: int
@@ -62,6 +64,7 @@ class LayoutPlan:
     weights: tuple[PlannedWeight, ...]
     findings: tuple[str, ...]
     largest_layer: int
+    mode: ShardMode = "none"
 
     @property
     def state(self) -> ModelState:
@@ -87,11 +90,12 @@ class LayoutPlan:
             PlannedWeight(**{**each, "shape": tuple(each["shape"]), "slices": tuple(each["slices"])})
             for each in value["weights"]
         )
-        return cls(value["workers"], value["shares"], tuple(weights), tuple(value["findings"]), value["largest_layer"])
+        whole = {name: value[name] for name in ("workers", "shares", "largest_layer", "mode")}
+        return cls(**whole, weights=tuple(weights), findings=tuple(value["findings"]))
 
 
 def plan_layouts(
-    weights: Sequence[WeightSizes], workers: int, shares: int, findings: Sequence[str] = ()
+    weights: Sequence[WeightSizes], workers: int, shares: int, findings: Sequence[str] = (), mode: ShardMode = "none"
 ) -> LayoutPlan:
     """Plans what workers hold and send.
 
@@ -100,44 +104,38 @@ def plan_layouts(
         workers: Of the run.
         shares: Workers that share each weight.
         findings: What to say of the layout map.
+        mode: Of `--shard`, beside the layouts.
     """
-    planned = tuple(_planned(weight, workers) for weight in weights)
-    return LayoutPlan(workers, shares, planned, tuple(findings), _largest_layer(weights))
+    planned = tuple(_planned(weight, workers, mode) for weight in weights)
+    return LayoutPlan(workers, shares, planned, tuple(findings), _largest_layer(weights), mode)
 
 
-def _planned(weight: WeightSizes, workers: int) -> PlannedWeight:
-    shape = weight.value.shape
-    slices = weight.slices or (1,) * len(shape)
-    size, slice_size = max(1, math.prod(shape)), math.prod(_slice_shape(shape, slices))
+def _planned(weight: WeightSizes, workers: int, mode: ShardMode) -> PlannedWeight:
+    slices = weight.slices or (1,) * len(weight.value.shape)
+    held = fullest_model_state(mode, [replace(weight, slices=slices)], "elements", workers)
     return PlannedWeight(
         path=weight.path,
-        shape=shape,
+        shape=weight.value.shape,
         slices=slices,
         reason=weight.layout,
         computed=weight.computed,
-        parameters=slice_size * weight.value.itemsize,
-        gradients=-(-weight.gradient * slice_size // size),
-        optimizer=sum(_slot_bytes(slot, shape, slices) for slot in weight.slots),
-        sent=_sent(weight, math.prod(slices), workers),
+        parameters=held.parameters,
+        gradients=held.gradients,
+        optimizer=held.optimizer,
+        sent=_sent(weight, math.prod(slices), workers, mode),
     )
 
 
-def _slice_shape(shape: tuple[int, ...], slices: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of the largest slice."""
-    return tuple(-(-length // count) for length, count in zip(shape, slices, strict=True))
-
-
-def _slot_bytes(slot: TensorSize, shape: tuple[int, ...], slices: tuple[int, ...]) -> int:
-    return math.prod(_slice_shape(shape, slices)) * slot.itemsize if slot.shape == shape else slot.bytes
-
-
-def _sent(weight: WeightSizes, shares: int, workers: int) -> int:
+def _sent(weight: WeightSizes, shares: int, workers: int, mode: ShardMode) -> int:
     """Bytes that a worker sends in a step by rings, about.
 
     A weight that is gathered is so forward and backward, and its gradient is summed into slices; then workers with the
     same slice sum that. Slices with which a layer computes are not sent, but for these sums.
     """
-    gradient = _of_ring(weight.gradient / shares, workers // shares, passes=2)
+    is_cut = "parameters" in CUT[mode] and math.prod(weight.value.shape) >= WHOLE_BELOW
+    # In full, then the new weights; or each worker's part of both; or the weights forward and backward, and a part.
+    passes = 3 if shares == 1 and (mode == "zero1" or is_cut) else 2
+    gradient = _of_ring(weight.gradient / shares, workers // shares, passes)
     if weight.computed == "gathered":
         gradient += _of_ring(weight.gradient, shares) + _of_ring(weight.value.bytes, shares, passes=2)
     return round(gradient)

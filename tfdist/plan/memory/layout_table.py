@@ -21,7 +21,8 @@ def render_layouts(plan: LayoutPlan) -> str:
 def _lines(plan: LayoutPlan) -> Iterator[str]:
     groups = plan.workers // plan.shares
     more = f", in each of {groups} groups" if groups > 1 else ""
-    yield f"layouts of weights over {format_count(plan.shares, 'worker')}{more}"
+    beside = "" if plan.mode == "none" else f", with --shard {plan.mode}"
+    yield f"layouts of weights over {format_count(plan.shares, 'worker')}{more}{beside}"
     rows = [("layer", "weight", "shape", "cut", "computed", "a worker holds", "sends")]
     before = None
     for weight in plan.weights:

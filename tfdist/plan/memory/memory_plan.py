@@ -131,6 +131,7 @@ def plan_memory(
     offload: Offload = "none",
     over: str | int = "all",
     tensor: int = 1,
+    mode: ShardMode = "none",
 ) -> MemoryPlan:
     """Shares the sizes of a model and a step out to the devices of a run.
 
@@ -143,6 +144,7 @@ def plan_memory(
         offload: What is kept elsewhere than on the devices.
         over: Which workers share one copy of what is cut, as `--shard-over` has it.
         tensor: How many workers share each weight, as `--tensor` has it; the modes are then without it and with it.
+        mode: Of `--shard`, beside `--tensor`.
 
     Raises:
         UsageError: Workers of several devices were to share tables of embeddings, or to offload; or they do not make
@@ -152,7 +154,7 @@ def plan_memory(
     if layout.workers > 1 and layout.per_worker > 1 and any(weight.by_rows for weight in sizes.weights):
         raise UsageError(f"{ONE_DEVICE_A_WORKER}. Received: embeddings to shard, and {layout.per_worker} devices each")
     if tensor > 1:
-        return _with_layouts(plan, sizes, device_memory, device, gpu, tensor)
+        return _with_layouts(plan, sizes, device_memory, device, gpu, tensor, mode, offload)
     check_devices("none", layout.per_worker, f"{layout.per_worker} devices each", offload=offload)
     is_elsewhere = is_off_device(offload, gpu)
     can_offload = sizes.cut is not None and layout.per_worker == 1
@@ -174,19 +176,27 @@ def plan_memory(
 
 
 def _with_layouts(
-    plan: DataPlan, sizes: StepSizes, device_memory: int | None, device: str, gpu: bool, tensor: int
+    plan: DataPlan,
+    sizes: StepSizes,
+    device_memory: int | None,
+    device: str,
+    gpu: bool,
+    tensor: int,
+    mode: ShardMode,
+    offload: Offload,
 ) -> MemoryPlan:
     """The plan of a run whose weights are cut by layouts."""
     check_workers(tensor, plan.layout.workers)
-    layouts = plan_layouts(sizes.weights, plan.layout.workers, tensor)
-    alone = _mode("none", sizes, plan, 1, gpu, is_elsewhere=False)
+    layouts = plan_layouts(sizes.weights, plan.layout.workers, tensor, mode=mode)
+    whole = replace(sizes, weights=tuple(replace(weight, slices=()) for weight in sizes.weights))
+    alone = _mode("none", whole, plan, 1, gpu, is_elsewhere=False)
     activations = _activations(sizes, tensor, CUT["zero3"])
     cut = replace(alone, mode=str(tensor), activations=activations, **asdict(layouts.state))
     return MemoryPlan(
         sizes=sizes,
         share=plan.train.batch.largest,
         devices=plan.layout.replicas,
-        modes=(replace(alone, mode="1"), cut),
+        modes=(replace(alone, mode="1"), cut.with_state_elsewhere() if is_off_device(offload, gpu) else cut),
         why_one_mode="",
         device_memory=device_memory,
         device=device,

@@ -6,10 +6,15 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from tfdist.plan.memory.step_sizes import TensorSize, WeightSizes
+from tfdist.sharding.axis_cut import further_axis
 from tfdist.sharding.cut import Cut, evenly, owners, rows_evenly, uncut
 from tfdist.sharding.sharding_mode import CUT, WHOLE_BELOW
+
+Held: TypeAlias = tuple[int, int, int]
+"""Bytes of a weight, of its gradient and of the optimizer's state beside it."""
 
 
 @dataclass(frozen=True)
@@ -52,14 +57,24 @@ def model_states(mode: str, weights: Sequence[WeightSizes], kind: str | None, wo
 
     Args:
         mode: Of `--shard`.
-        weights: The weights that are trained.
+        weights: The weights that are trained. What a layout cuts is in slices in every mode.
         kind: How the optimizer's state can be cut: between `elements`, or between `variables`; None where nothing is.
         workers: How many share what the mode cuts.
     """
     cut = CUT[mode]
     cuts = _cuts(weights, kind, workers)
     layer = _largest_layer(weights) if "parameters" in cut else 0
-    return [ModelState(*_held(weights, cuts, worker, cut), layer) for worker in range(workers)]
+    found = []
+    for worker in range(workers):
+        of_each = [
+            _held_by_layout(weight, parts, worker, cut, kind)
+            if weight.is_laid_out and not weight.by_rows
+            else _held(weight, parts, worker, cut)
+            for weight, parts in zip(weights, cuts, strict=True)
+        ]
+        parameters, gradients, optimizer = (sum(held[place] for held in of_each) for place in range(3))
+        found.append(ModelState(parameters, gradients, optimizer, layer))
+    return found
 
 
 def _cuts(weights: Sequence[WeightSizes], kind: str | None, workers: int) -> Sequence[Cut]:
@@ -76,20 +91,44 @@ def _cuts(weights: Sequence[WeightSizes], kind: str | None, workers: int) -> Seq
     ]
 
 
-def _held(
-    weights: Sequence[WeightSizes], cuts: Sequence[Cut], worker: int, cut: frozenset[str]
-) -> tuple[int, int, int]:
-    """Bytes of weights, gradients and state on a worker."""
-    parameters = gradients = optimizer = 0
-    for weight, parts in zip(weights, cuts, strict=True):
-        part, all_of_it = parts.shard_size(worker), max(parts.size, 1)
-        of_value = weight.by_rows or ("parameters" in cut and parts.size >= WHOLE_BELOW)
-        of_state = weight.by_rows or "optimizer" in cut
-        parameters += _share(weight.value.bytes, part, all_of_it, of_value)
+def _held(weight: WeightSizes, parts: Cut, worker: int, cut: frozenset[str]) -> Held:
+    """Bytes of a weight, its gradient and the state beside it on a worker, in a mode that cuts some of them."""
+    part, all_of_it = parts.shard_size(worker), max(parts.size, 1)
+    of_value = weight.by_rows or ("parameters" in cut and parts.size >= WHOLE_BELOW)
+    of_state = weight.by_rows or "optimizer" in cut
+    return (
+        _share(weight.value.bytes, part, all_of_it, of_value),
         # That of a table is sparse, and goes to its owners row by row.
-        gradients += _share(weight.gradient, part, all_of_it, "gradients" in cut and not weight.by_rows)
-        optimizer += sum(_slot_share(slot, weight.value, part, all_of_it, of_state) for slot in weight.slots)
-    return parameters, gradients, optimizer
+        _share(weight.gradient, part, all_of_it, "gradients" in cut and not weight.by_rows),
+        sum(_slot_share(slot, weight.value, part, all_of_it, of_state) for slot in weight.slots),
+    )
+
+
+def _held_by_layout(weight: WeightSizes, parts: Cut, worker: int, cut: frozenset[str], kind: str | None) -> Held:
+    """The same of a weight that a layout cuts: of several slices of the largest."""
+    shape, all_of_it = weight.value.shape, max(parts.size, 1)
+    stored = _sliced(shape, weight.slices)
+    updated = _sliced(shape, _slices_of_state(weight, parts.workers)) if "optimizer" in cut else stored
+    # Of an optimizer that needs whole variables one worker has the state.
+    of_state = parts.shard_size(worker) if kind == "variables" else updated
+    return (
+        stored * weight.value.itemsize,
+        _share(weight.gradient, updated, all_of_it, is_cut=True),
+        sum(_slot_share(slot, weight.value, of_state, all_of_it, is_cut=True) for slot in weight.slots),
+    )
+
+
+def _slices_of_state(weight: WeightSizes, workers: int) -> tuple[int, ...]:
+    """Along each axis of a weight, in how many slices its state is cut, which workers with the same slice share out."""
+    alike = workers // math.prod(weight.slices)
+    cut = [axis for axis, count in enumerate(weight.slices) if count > 1]
+    further = further_axis(weight.value.shape, cut, alike) if alike > 1 else None
+    return tuple(alike if axis == further else count for axis, count in enumerate(weight.slices))
+
+
+def _sliced(shape: tuple[int, ...], slices: tuple[int, ...]) -> int:
+    """Elements of the largest slice."""
+    return math.prod(-(-length // count) for length, count in zip(shape, slices, strict=True))
 
 
 def _largest_layer(weights: Sequence[WeightSizes]) -> int:
@@ -100,7 +139,7 @@ def _largest_layer(weights: Sequence[WeightSizes]) -> int:
     values: dict[str | int, int] = defaultdict(int)
     gradients: dict[str | int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for weight in weights:
-        if math.prod(weight.value.shape) >= WHOLE_BELOW and not weight.by_rows:
+        if math.prod(weight.value.shape) >= WHOLE_BELOW and not (weight.by_rows or weight.is_laid_out):
             layer = weight.path.rpartition("/")[0]
             together = layer if weight.recomputed_in is None else weight.recomputed_in
             values[together] += weight.value.bytes

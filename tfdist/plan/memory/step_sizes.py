@@ -61,6 +61,11 @@ class WeightSizes:
     computed: Computed = "whole"
 
     @property
+    def is_laid_out(self) -> bool:
+        """True if its layout cuts it."""
+        return math.prod(self.slices) > 1
+
+    @property
     def slot_bytes(self) -> int:
         """Bytes that the optimizer keeps for it."""
         return sum(slot.bytes for slot in self.slots)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import tensorflow as tf
 
@@ -51,16 +51,33 @@ def reduce_scatter_gradients(
     Args:
         gradients: Dense, of the shapes of the cuts.
         cuts: How each is cut.
-        group: Who shares them.
+        group: Who shares them; None for those of the run, who may take full sums, as the mode of `--shard` says.
     """
     settings = settings_of(tf.distribute.get_strategy())
+    in_full = group is None and not (settings.shard is not None and settings.shard.cuts("gradients"))
     group = group or shard_groups.group_of(settings)
-    sum_them = functools.partial(_reduce_scatter, cuts=cuts, settings=settings, group=group)
+    sum_in_group = None if in_full else _sum_in_group(settings, group)
+    sum_them = functools.partial(
+        _reduce_scatter, cuts=cuts, settings=settings, group=group, sum_in_group=sum_in_group
+    )
     meter = settings.meter_of_sums
     return sum_them(gradients) if meter is None or not gradients else list(meter.timed(gradients, sum_them))
 
 
-def all_gather(shards: Sequence[tf.Tensor], cuts: Sequence[Cut]) -> list[tf.Tensor]:
+def reduce_scatter_in_group(tensor: tf.Tensor, cut: Cut, group: ShardGroup) -> tf.Tensor:
+    """This worker's shard of the sum of a flat tensor over the workers of a group alone. Call it in a function."""
+    settings = settings_of(tf.distribute.get_strategy())
+    sum_in_group = _sum_in_group(settings, group)
+    if sum_in_group is not None:
+        (own,) = sum_in_group([tensor], [cut])
+        return own
+    (total,) = shard_groups.sum_between_groups([tensor], settings, replace(group, alike=group.workers))
+    return cut_shard(total, cut, group.share)
+
+
+def all_gather(
+    shards: Sequence[tf.Tensor], cuts: Sequence[Cut], group: ShardGroup | None = None
+) -> list[tf.Tensor]:
     """The tensors, of the shapes of their cuts, of which each worker gives its shard, of any shape.
 
     Call it in a function.
@@ -70,7 +87,7 @@ def all_gather(shards: Sequence[tf.Tensor], cuts: Sequence[Cut]) -> list[tf.Tens
     if all(cut.workers == 1 for cut in cuts):
         return [tf.reshape(shard, cut.shape) for shard, cut in zip(shards, cuts, strict=True)]
 
-    group = shard_groups.group_of(settings)
+    group = group or shard_groups.group_of(settings)
     memory = shard_groups.memory_of_group(settings, group)
 
     def joint(flat: list[tf.Tensor], cuts: list[Cut]) -> list[tf.Tensor]:
@@ -123,6 +140,11 @@ def sum_small(tensor: tf.Tensor, group: ShardGroup | None = None) -> tf.Tensor:
     return tf.reshape(TensorFlowEngine().all_reduce(flat, "sum", _channel("shard sum", flat, group)), tensor.shape)
 
 
+def sum_over_workers(tensor: tf.Tensor) -> tf.Tensor:
+    """The sum of a small tensor over all workers, whoever shares what; see `sum_small`."""
+    return sum_small(tensor, shard_groups.all_workers(tf.distribute.get_strategy()))
+
+
 def cut_shard(tensor: tf.Tensor, cut: Cut, worker: int) -> tf.Tensor:
     """A worker's shard of a full tensor, in the shape of its shard."""
     start, stop = cut.span(worker)
@@ -160,9 +182,12 @@ def cut_shard_copy(tensor: tf.Tensor, cut: Cut, worker: int) -> tf.Tensor:
 
 
 def _reduce_scatter(
-    gradients: Sequence[tf.Tensor], cuts: Sequence[Cut], settings: StrategySettings, group: ShardGroup
+    gradients: Sequence[tf.Tensor],
+    cuts: Sequence[Cut],
+    settings: StrategySettings,
+    group: ShardGroup,
+    sum_in_group: Exchange | None,
 ) -> list[tf.Tensor]:
-    sum_in_group = _sum_in_group(settings, group)
     if sum_in_group is None:
         totals = sum_over_replicas(gradients, sent_as=compression())
         return [_flat(cut_shard(total, cut, group.share)) for total, cut in zip(totals, cuts, strict=True)]
@@ -177,9 +202,6 @@ def _reduce_scatter(
 
 def _sum_in_group(settings: StrategySettings, group: ShardGroup) -> Exchange | None:
     """Returns how the workers that share what is cut reduce-scatter it; None where full sums of all workers are cut."""
-    assert settings.shard is not None, "a run that shards"
-    if not settings.shard.cuts("gradients"):
-        return None
     memory = shard_groups.memory_of_group(settings, group)
     if memory is not None:
         return lambda flat, cuts: memory.reduce_scatter(flat, [cut.bounds for cut in cuts])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, get_args
 
 import keras
@@ -20,6 +20,7 @@ from tfdist.keras_repairs.sharded_parameters.model_parallel import model_paralle
 from tfdist.keras_repairs.sharding.optimizer_policy import updating_optimizers
 from tfdist.plan.memory.layout_plan import LayoutPlan, plan_layouts
 from tfdist.plan.memory.model_state import fullest_model_state
+from tfdist.runtime.strategy_settings import settings_of
 from tfdist.sharding.sharding_mode import ShardMode
 
 
@@ -60,7 +61,8 @@ def memory_of(model: keras.Model) -> dict[str, Any]:
     trained = {size.path for size in sizes}
     held = {name: fullest_model_state(name, sizes, kind, workers) for name in modes}
     if layouts is not None:
-        held = {"none": fullest_model_state("none", sizes, kind, workers), "tensor": layouts.state}
+        alone = [replace(size, slices=()) for size in sizes]
+        held = {"none": fullest_model_state("none", alone, kind, 1), "tensor": layouts.state}
     return {
         "mode": mode if layouts is None else "tensor",
         "modes": {name: asdict(state) for name, state in held.items()},
@@ -83,7 +85,9 @@ def layouts_of(model: keras.Model) -> LayoutPlan | None:
         for size in with_layouts(model, weight_sizes(optimizer, variables), variables)
     ]
     mesh = distribution.device_mesh
-    return plan_layouts(weights, mesh.devices.size, mesh.shape[-1], findings_of(model))
+    shard = settings_of(model.distribute_strategy).shard
+    mode = "none" if shard is None else shard.mode
+    return plan_layouts(weights, mesh.devices.size, mesh.shape[-1], findings_of(model), mode)
 
 
 def peak_memory(devices: Sequence[str]) -> dict[str, Any]:

@@ -36,8 +36,7 @@ def describe(session: Described) -> str:
     workers = f"{session.num_workers} workers, " if session.num_workers > 1 else ""
     strategy = "MultiWorkerMirroredStrategy" if session.choice.kind == "multi_worker" else "MirroredStrategy"
     settings = settings_of(session.strategy)
-    is_by_option = settings.shard is not None and not settings.shard.is_by_layouts
-    shards = [str(settings.shard)] if is_by_option else []
+    shards = [] if settings.shard is None or settings.shard.mode == "none" else [str(settings.shard)]
     if settings.shard_embeddings is not None:
         shards.append(f"embeddings of more than {settings.shard_embeddings} rows sharded")
     if settings.tensor > 1:

@@ -51,6 +51,7 @@ from tfdist.runtime.run_seed import run_seed
 from tfdist.runtime.step_meter import StepMeter
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.sharding.sharding_mode import check_devices
+from tfdist.sharding.tensor_option import check_tensor
 from tfdist.training.checkpoints.checkpoint_options import options_of_start
 from tfdist.training.checkpoints.fit_registry import FitRegistry
 from tfdist.training.libraries import check_libraries, seed_all
@@ -181,7 +182,7 @@ def _make_strategy(context: WorkerContext, request: devices.DeviceRequest, link:
     which = f"{len(names)} devices in one worker: {', '.join(names)}"
     options = context.options
     check_devices(options.shard, len(names), which, options.shard_embeddings, options.offload)
-    options.check_tensor(len(names), which)
+    check_tensor(options.tensor, len(names), which)
     choice = strategies.choose(
         names,
         workers=context.num_workers,

@@ -54,7 +54,7 @@ class LateArray(np.lib.mixins.NDArrayOperatorsMixin):
 def late_values() -> Iterator[None]:
     """Inside, a file of weights gives layers large values as `LateArray`, where workers may have shards of weights."""
     settings = settings_of(tf.distribute.get_strategy())
-    has_cut = settings.shard is not None and settings.shard.cuts("parameters")
+    has_cut = settings.shard is not None and settings.shard.cuts_parameters
     has_tables = settings.has_tables or settings.shard_embeddings is not None
     if worker_count(tf.distribute.get_strategy()) == 1 or not (has_cut or has_tables):
         yield
