@@ -50,8 +50,8 @@ def test_the_error_says_what_is_needed_and_what_is_there() -> None:
         "Too little memory with --shard none. Expected at least 3.00 MiB: 1.00 MiB of weights and 2.00 MiB of what "
         "Adam keeps beside them; gradients (1.00 MiB) and activations come on top. Received: this host has 2.00 MiB. "
         "--offload optimizer:disk would fit: it needs 2.00 MiB, and keeps 2.00 MiB on the disk of the run directory. "
-        "More workers (--nproc, --workers) share a model out with --shard. A lower precision, another optimizer or a "
-        "smaller model need less."
+        "More workers (--nproc, --workers) share a model out with --shard, or cut its layers with --tensor. A lower "
+        "precision, another optimizer or a smaller model need less."
     )
 
 
@@ -64,12 +64,23 @@ def test_the_error_says_what_is_needed_and_what_is_there() -> None:
         (10000, "--shard zero2 would fit: it needs 7"),
         # Where each mode holds a whole layer, one that cuts less holds as much without the state.
         (6000, "4 workers, .* --shard zero2 --offload optimizer:disk would fit: it needs 5.00 MiB, and keeps 2.00 MiB"),
-        (5000, "No further mode of --shard fits on 4 workers, and more of them hold less each. A lower"),
+        (5000, "No further mode of --shard .* less each. Of what zero3 needs 8.00 MiB .*; --tensor 4 has"),
+        (4000, "No further mode of --shard fits on 4 workers, and more of them hold less each. A lower"),
     ],
 )
 def test_the_first_mode_that_fits_is_named(size: int, remedy: str) -> None:
     with pytest.raises(UsageError, match=remedy):
         check_state_fits(training(workers=4), memory(size, 4))
+
+
+def test_what_layouts_cut_is_cut_in_every_mode() -> None:
+    weight = replace(training().weights[0], slices=(1, 2))
+    laid_out = replace(training(workers=4), weights=[weight])
+    check_state_fits(laid_out, memory(4 * 1536, 4))  # half of 1 MiB, and of 2 of state
+    with pytest.raises(UsageError) as raised:
+        check_state_fits(laid_out, memory(4 * 1536 - 1, 4))
+    assert "4 workers with layouts and --shard none. Expected at least 6.00 MiB" in str(raised.value)
+    assert "--shard zero1 would fit: it needs 5.00 MiB, gradients included" in str(raised.value)
 
 
 def test_devices_of_one_worker_hold_copies() -> None:

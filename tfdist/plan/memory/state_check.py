@@ -81,7 +81,7 @@ def _check_device(training: Training, memory: SharedMemorySize) -> None:
     state = f" and {_size(kept)} of what {training.optimizer} keeps beside them" if kept else ""
     offload = "" if training.offload == "none" else f" --offload {training.offload}"
     raise UsageError(
-        f"Too little memory{whose} with --shard {training.mode}{offload}. Expected at least {_size(least)}: "
+        f"Too little memory{whose} with {_how(training)}{offload}. Expected at least {_size(least)}: "
         f"{_size(held.parameters)} of weights{state}; gradients ({_size(held.gradients)}) and activations come on top. "
         f"Received: {memory.name} has {_size(memory.size)}. {' '.join(_remedies(training, memory, memory.size))}"
     )
@@ -93,7 +93,7 @@ def _check_host(training: Training, memory: SharedMemorySize, host: SharedMemory
     if host.size is None or kept <= host.size:
         return
     raise UsageError(
-        f"Too little memory of the host for {_holders(host)} with --shard {training.mode} --offload optimizer. "
+        f"Too little memory of the host for {_holders(host)} with {_how(training)} --offload optimizer. "
         f"Expected at least {_size(kept)}, which {training.optimizer} keeps beside the weights. Received: {host.name} "
         f"has {_size(host.size)}. {' '.join(_host_remedies(training, memory))}"
     )
@@ -137,12 +137,24 @@ def _remedies(training: Training, memory: SharedMemorySize, size: int) -> Iterat
             yield f"--shard {mode} would fit: it needs {total}, gradients included, and activations on top."
         elif training.workers > 1:
             yield f"No further mode of --shard fits on {training.workers} workers, and more of them hold less each."
+            yield from _with_tensor(training, memory, size)
         yield from _with_offload(training, memory, size, mode)
         if training.workers == 1:
-            yield "More workers (--nproc, --workers) share a model out with --shard."
+            yield "More workers (--nproc, --workers) share a model out with --shard, or cut its layers with --tensor."
         if mode is not None:
             return
     yield _OTHERS
+
+
+def _with_tensor(training: Training, memory: SharedMemorySize, size: int) -> Iterator[str]:
+    """Yields that `--tensor` has no layer whole, where that is what is too much."""
+    whole = _together(training, "zero3", memory).whole_layer
+    is_laid_out = any(weight.is_laid_out for weight in training.weights)
+    if whole and not is_laid_out and _on_device(training, "zero3", memory, training.offload) - whole <= size:
+        yield (
+            f"Of what zero3 needs {_size(whole)} are for a layer that is whole at a time; --tensor {training.workers} "
+            f"has layers compute with slices, and tfdist plan --tensor {training.workers} --memory says what they take."
+        )
 
 
 def _with_offload(
@@ -185,6 +197,12 @@ def _on_device(training: Training, mode: ShardMode, memory: SharedMemorySize, of
     """Bytes that a mode takes of a memory, gradients included."""
     held = _together(training, mode, memory)
     return held.total - (held.optimizer if is_off_device(offload, memory.host is not None) else 0)
+
+
+def _how(training: Training) -> str:
+    """`--shard zero2`, beside layouts or without."""
+    layouts = "layouts and " if any(weight.is_laid_out for weight in training.weights) else ""
+    return f"{layouts}--shard {training.mode}"
 
 
 def _holders(memory: SharedMemorySize) -> str:

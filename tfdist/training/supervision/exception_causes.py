@@ -62,8 +62,8 @@ def _memory_error_in(error: BaseException) -> TfdistError | None:
         return None
     return DeviceMemoryError(
         "A device of this worker ran out of memory. Use a smaller global batch (data.batch_size in a config, "
-        "batch_size in a script) or more replicas, mixed precision (precision: mixed_bfloat16), --shard on "
-        "several workers (tfdist plan CONFIG --memory says what each mode takes, and which fits), or a larger "
+        "batch_size in a script) or more replicas, mixed precision (precision: mixed_bfloat16), --shard or "
+        "--tensor on several workers (tfdist plan CONFIG --memory says what each takes, and which fits), or a larger "
         f"--memory-limit where one is set; another process on the device counts, too. TensorFlow says: {text.strip()}"
     )
 
