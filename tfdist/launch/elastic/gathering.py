@@ -141,6 +141,10 @@ class Gathering:
         others = [index for each in ready for index in each.hello.local]
         return tuple(sorted({*self._membership.local, *others}))
 
+    def launchers(self) -> list[tuple[int, ...]]:
+        """The candidates of each launcher that is there, this one first."""
+        return [tuple(self._membership.local), *(tuple(each.hello.local) for each in self._candidates)]
+
     def waiting_hosts(self) -> tuple[str, ...]:
         """The hosts that could take part, and do not in the generation that runs."""
         waiting = [each for each in self._candidates if each.is_ready and not each.is_member]

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 
 from tfdist.cluster.cluster_spec import Cluster
 from tfdist.cluster.membership import Membership
-from tfdist.errors import FormingError, PortTakenError, RunDirError, TfdistError
+from tfdist.errors import FormingError, PortTakenError, RunDirError, TfdistError, UsageError
 from tfdist.launch.agent.restart_policy import FIRST_DELAY_SECONDS, RestartAfter, RestartPolicy
 from tfdist.launch.elastic.elastic_options import ElasticOptions
 from tfdist.launch.elastic.gathering import Gathering
 from tfdist.launch.elastic.generation import CHIEF, Generation, chief_ports
 from tfdist.launch.elastic.host_losses import HostLosses, go_on_without
 from tfdist.launch.elastic.job_steps import JobSteps, job_of_generation
-from tfdist.launch.elastic.membership_policy import Begin, MembershipPolicy, TooFew, Wait
+from tfdist.launch.elastic.membership_policy import Begin, MembershipPolicy, TooFew, Wait, that_fit
 from tfdist.launch.environment import read_token
 from tfdist.launch.job_phases import JobPhase
 from tfdist.launch.job_spec import JobSpec
@@ -75,6 +75,7 @@ class ElasticLeader:
         )
         self._waiting_since: float | None = None
         self._has_begun = False
+        self._members = 0
 
     def run(self) -> int:
         code, why = FormingError.exit_code, "the chief's launcher has ended"
@@ -118,6 +119,7 @@ class ElasticLeader:
 
     def _run_generation(self, number: int, members: tuple[int, ...]) -> RunResult:
         generation = Generation(number, members, _free_port(self._candidates))
+        self._members = len(members)
         if number > 1 or len(members) < self._candidates.num_workers:
             self._steps.say(self._beginning(generation))
         self._gathering.begin(generation)
@@ -202,6 +204,8 @@ class ElasticLeader:
     def _grow(self) -> None:
         """Asks the workers to stop at a step, where a host waits to be taken in."""
         hosts = self._gathering.waiting_hosts() if self._options.grow else ()
+        if len(self._that_fit(self._gathering.present())) <= self._members:
+            hosts = ()
         if not hosts or self._signals.asked is not None:
             self._waiting_since = None if not hosts else self._waiting_since
             return
@@ -225,6 +229,7 @@ class ElasticLeader:
             if len(present) < self._options.min_workers:
                 # Rather with one that may be lost again than not at all.
                 present = self._gathering.present(also_out=True)
+            present = self._that_fit(present)
             is_enough = len(present) >= self._options.min_workers
             enough_since = (enough_since or now) if is_enough else None
             decision = self._policy.decide(present, wanted, now - begun, now - (enough_since or now))
@@ -239,6 +244,20 @@ class ElasticLeader:
                 self._steps.say(text)
             wait_for([self._signals, *self._gathering.sources()], _TICK_SECONDS)
             self._signals.check()
+
+    def _that_fit(self, present: tuple[int, ...]) -> tuple[int, ...]:
+        """Those of the candidates that are there who can share what `--tensor` or `--shard-over` cuts."""
+        cluster = self._candidates.cluster
+        assert cluster is not None, "an elastic job has a list"
+
+        def fits(some: tuple[int, ...]) -> bool:
+            try:
+                self._spec.sharding([cluster.workers[index].host for index in some])
+            except UsageError:
+                return False
+            return True
+
+        return that_fit(present, self._gathering.launchers(), fits)
 
     def _wait(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 
@@ -87,3 +87,24 @@ class MembershipPolicy:
             absent = tuple(sorted(set(range(self.candidates)) - set(present)))
             return TooFew(absent, waited)
         return Wait(missing or tuple(sorted(set(range(self.candidates)) - set(present))), left)
+
+
+def that_fit(
+    present: tuple[int, ...], launchers: Collection[Collection[int]], fits: Callable[[tuple[int, ...]], bool]
+) -> tuple[int, ...]:
+    """The most of the candidates that are there who can train together, the first ones: all or none of a launcher's.
+
+    Args:
+        present: The candidates that are there, ascending.
+        launchers: The candidates of each launcher.
+        fits: Whether workers can share what is cut, such as in groups of `--tensor`.
+
+    Returns:
+        All that are there where no number of them can.
+    """
+    for count in range(len(present), 0, -1):
+        some = present[:count]
+        is_of_whole_launchers = all(set(own) <= set(some) or not set(own) & set(some) for own in launchers)
+        if is_of_whole_launchers and fits(some):
+            return some
+    return present

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfdist.launch.elastic.membership_policy import Begin, MembershipPolicy, TooFew, Wait
+from tfdist.launch.elastic.membership_policy import Begin, MembershipPolicy, TooFew, Wait, that_fit
 
 POLICY = MembershipPolicy(candidates=4, min_workers=3, start_timeout=120.0, rejoin_timeout=60.0)
 ALL = (0, 1, 2, 3)
@@ -40,3 +40,18 @@ def test_when_a_generation_begins(
     expected: Begin | Wait | TooFew,
 ) -> None:
     assert POLICY.decide(present, before, waited, enough) == expected
+
+
+@pytest.mark.parametrize(
+    ("present", "launchers", "expected"),
+    [
+        (ALL, [(0,), (1,), (2,), (3,)], ALL),
+        ((0, 1, 3), [(0,), (1,), (3,)], (0, 1)),  # groups of two: the last one waits
+        ((0, 1, 2), [(0,), (1, 2)], (0, 1, 2)),  # no number of them makes groups, by whole launchers
+        ((0, 1, 2, 3, 4), [(0, 1), (2,), (3, 4)], (0, 1)),
+    ],
+)
+def test_who_fills_groups(
+    present: tuple[int, ...], launchers: list[tuple[int, ...]], expected: tuple[int, ...]
+) -> None:
+    assert that_fit(present, launchers, lambda some: len(some) % 2 == 0) == expected
