@@ -71,6 +71,17 @@ def test_a_job_goes_on_without_a_host_that_is_lost(launchers: Launchers, three: 
     assert not (launchers.folder / three[0].name / "run" / "failure.json").exists()
 
 
+@pytest.mark.bound(90)
+@pytest.mark.slow
+def test_a_host_that_fills_no_group_of_workers_waits(launchers: Launchers, three: Hosts) -> None:
+    job = Job(launchers, three, "*:assignment", grow=True)
+    running = [job.start(number, tensor=2) for number in range(3)]
+    assert [each.end() for each in running] == [0, 0, 0], [each.err for each in running]
+    assert f"2 of 3 workers start, without {three[2].ipv4}:{PORT}" in running[0].err
+    assert "takes part from the next step on, once there are enough for groups of --tensor 2" in running[2].err
+    assert "can take part: the workers stop" not in running[0].err
+
+
 @pytest.mark.bound(150)
 @pytest.mark.slow
 def test_a_job_goes_on_without_a_host_that_is_cut_off(launchers: Launchers, three: Hosts) -> None:

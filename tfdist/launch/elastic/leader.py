@@ -187,9 +187,11 @@ class ElasticLeader:
 
     def _run(self, generation: Generation, spec: JobSpec) -> RunResult:
         """Runs one generation; launchers that do not find one another in it are as good as lost."""
+        groups = f", once there are enough for groups of --tensor {spec.tensor}" if spec.tensor > 1 else ""
+        when = "from the next step on" if self._options.grow else "when the workers start the next time"
         text = (
             f"the job runs with {spec.membership.num_workers} of {self._candidates.num_workers} workers; this host "
-            f"takes part {'from the next step on' if self._options.grow else 'when the workers start the next time'}"
+            f"takes part {when}{groups}"
         )
         self._waiting_since = None
         with self._gathering.served(text, self._grow):
