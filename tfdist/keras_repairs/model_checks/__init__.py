@@ -2,6 +2,7 @@
 
 - `refusals`: models that are refused, with `keras_distribution`: what a script says by `keras.distribution`
 - `described_layouts`: layouts of weights in words and numbers, for plans and for the log
+- `sent_rows`: what layers that compute with slices send of rows, for plans
 - `own_loops`: loops with `strategy.run` in which replicas take means over their own samples
 - `batch_norm_choice`: which BatchNormalization takes the statistics of the global batch
 - `user_overrides`: the user's own code in a model's steps

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from keras.src.layers.convolutional.base_conv import BaseConv
 
 from tfdist.keras_repairs.base.warn_once import point_out_once
 from tfdist.keras_repairs.model_checks.model_layers import layers_of, unbuilt_parts
+from tfdist.keras_repairs.model_checks.sent_rows import LayerCall, sent_rows
 from tfdist.keras_repairs.sharded_parameters.model_parallel import model_parallel
 from tfdist.keras_repairs.sharded_parameters.tensor_layouts import TensorParallel
 from tfdist.plan.memory.step_sizes import Computed, WeightSizes
@@ -38,22 +39,42 @@ def computed(variable: Any, layer: Any, slices: tuple[int, ...]) -> Computed:
     return "slices" if len(cut) == 1 and isinstance(layer, _WITH_SLICES) and is_of_channels else "gathered"
 
 
-def with_layouts(model: Any, sizes: Iterable[WeightSizes], variables: Iterable[Any]) -> list[WeightSizes]:
+def with_layouts(
+    model: Any, sizes: Iterable[WeightSizes], variables: Sequence[Any], calls: Sequence[LayerCall] = ()
+) -> list[WeightSizes]:
     """The sizes of weights with their layouts, where a distribution has any.
 
     Args:
         model: Whose weights these are.
         sizes: Of weights.
         variables: Those weights, in the same order.
+        calls: Of its layers in a step, where one was traced.
     """
     distribution = model_parallel()
     if distribution is None:
         return list(sizes)
     owners = {id(variable): layer for layer in layers_of(model) for variable in layer._trainable_variables}
-    return [
+    found = [
         _with_layout(size, variable, owners.get(id(variable)), distribution)
         for size, variable in zip(sizes, variables, strict=True)
     ]
+    return _with_rows(found, [owners.get(id(variable)) for variable in variables], calls)
+
+
+def _with_rows(
+    sizes: Sequence[WeightSizes], layers: Sequence[Any], calls: Sequence[LayerCall]
+) -> list[WeightSizes]:
+    """The sizes of weights with what their layers exchange; of a layer at its kernel or table."""
+    kernels = {
+        id(layer): place
+        for place, (size, layer) in enumerate(zip(sizes, layers, strict=True))
+        if size.computed == "slices" and len(size.slices) > 1
+    }
+    axes = {layer: [count > 1 for count in sizes[place].slices].index(True) for layer, place in kernels.items()}
+    found = list(sizes)
+    for layer, rows in sent_rows(calls, axes).items():
+        found[kernels[layer]] = replace(found[kernels[layer]], rows=rows)
+    return found
 
 
 def findings_of(model: Any) -> list[str]:

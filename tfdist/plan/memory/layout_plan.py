@@ -28,6 +28,7 @@ class PlannedWeight:
         gradients: Of its gradient.
         optimizer: Of the optimizer's state.
         sent: What a worker sends in a step, about, for the weight and its gradient.
+        rows: What it sends of rows with which the layer computes in slices, about; 0 where that is not known.
     """
 
     path: str
@@ -39,6 +40,7 @@ class PlannedWeight:
     gradients: int
     optimizer: int
     sent: int
+    rows: int = 0
 
     @property
     def held(self) -> int:
@@ -78,10 +80,15 @@ class LayoutPlan:
         """Bytes that a worker sends in a step for weights and gradients, about."""
         return sum(weight.sent for weight in self.weights)
 
+    @property
+    def rows(self) -> int:
+        """Bytes of rows that a worker sends in a step, about."""
+        return sum(weight.rows for weight in self.weights)
+
     def to_json(self) -> dict[str, Any]:
         """The plan in JSON's types."""
         state = dataclasses.asdict(self.state)
-        return {**dataclasses.asdict(self), "state": state, "sent": self.sent}
+        return {**dataclasses.asdict(self), "state": state, "sent": self.sent, "rows": self.rows}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> LayoutPlan:
@@ -123,6 +130,7 @@ def _planned(weight: WeightSizes, workers: int, mode: ShardMode) -> PlannedWeigh
         gradients=held.gradients,
         optimizer=held.optimizer,
         sent=_sent(weight, math.prod(slices), workers, mode),
+        rows=weight.rows.sent_among(math.prod(slices)),
     )
 
 

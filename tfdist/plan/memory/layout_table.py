@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from tfdist.plan.memory.layout_plan import LayoutPlan, PlannedWeight
 from tfdist.text import format_bytes, format_count, table, wrap
 
-_HOW = {
-    "gathered": "A weight that is gathered is whole while its layer computes: forward, and again backward.",
-    "slices": "A layer that computes with slices sends rows of what it computes, which are not counted here.",
-}
+_GATHERED = "A weight that is gathered is whole while its layer computes: forward, and again backward."
+_ROWS = (
+    "A layer that computes with slices sends rows of what it computes: the last column has those of its products. What "
+    "other operations exchange that need full rows is not counted."
+)
+_NO_ROWS = "A layer that computes with slices sends rows of what it computes, which are not counted here."
 
 
 def render_layouts(plan: LayoutPlan) -> str:
@@ -23,24 +25,29 @@ def _lines(plan: LayoutPlan) -> Iterator[str]:
     more = f", in each of {groups} groups" if groups > 1 else ""
     beside = "" if plan.mode == "none" else f", with --shard {plan.mode}"
     yield f"layouts of weights over {format_count(plan.shares, 'worker')}{more}{beside}"
-    rows = [("layer", "weight", "shape", "cut", "computed", "a worker holds", "sends")]
+    has_rows = plan.rows > 0
+    rows = [("layer", "weight", "shape", "cut", "computed", "a worker holds", "sends", *["rows"] * has_rows)]
     before = None
     for weight in plan.weights:
         layer, _, name = weight.path.rpartition("/")
         shown = "" if layer == before else layer
-        sizes = (_size(weight.held), _size(weight.sent))
+        sizes = (_size(weight.held), _size(weight.sent), *[_size(weight.rows) if weight.rows else ""] * has_rows)
         rows.append((shown, name, _shape(weight), _cut(weight), weight.computed, *sizes))
         before = layer
     state = plan.state
-    rows.append(("all", "", "", "", "", _size(state.between_steps + state.gradients), _size(plan.sent)))
-    yield from table(rows, "lllllrr", indent="  ", gap=2)
+    held = _size(state.between_steps + state.gradients)
+    rows.append(("all", "", "", "", "", held, _size(plan.sent), *[_size(plan.rows)] * has_rows))
+    yield from table(rows, "lllllrr" + "r" * has_rows, indent="  ", gap=2)
     yield wrap(
         f"The fullest worker holds {_size(state.parameters)} of weights, {_size(state.gradients)} of gradients and "
         f"{_size(state.optimizer)} of the optimizer's state. What it sends for them in a step is an estimate.",
         "  ",
     )
-    for kind in sorted({weight.computed for weight in plan.weights} & _HOW.keys()):
-        yield wrap(_HOW[kind], "  ")
+    kinds = {weight.computed for weight in plan.weights}
+    if "gathered" in kinds:
+        yield wrap(_GATHERED, "  ")
+    if "slices" in kinds:
+        yield wrap(_ROWS if has_rows else _NO_ROWS, "  ")
     for finding in plan.findings:
         yield wrap(f"warning: {finding}", "  - ", indent=4)
 

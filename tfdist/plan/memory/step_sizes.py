@@ -35,6 +35,23 @@ class TensorSize:
 
 
 @dataclass(frozen=True)
+class SentRows:
+    """Rows that a layer exchanges in a step which computes with slices of a weight, of the samples of one device.
+
+    Attributes:
+        whole: Bytes of what each other worker that shares the weight is sent in full.
+        parts: Bytes of what they are sent a part of each.
+    """
+
+    whole: int = 0
+    parts: int = 0
+
+    def sent_among(self, workers: int) -> int:
+        """Bytes that one of so many workers sends."""
+        return round(self.whole * (workers - 1) + self.parts * (workers - 1) / workers)
+
+
+@dataclass(frozen=True)
 class WeightSizes:
     """A weight that is trained.
 
@@ -48,6 +65,7 @@ class WeightSizes:
         slices: Along each of its axes, in how many slices its layout cuts it; empty where there is no layout.
         layout: Why it is cut so.
         computed: How its layer computes with it.
+        rows: What its layer exchanges where it computes with slices, as far as that is known.
     """
 
     path: str
@@ -59,6 +77,7 @@ class WeightSizes:
     slices: tuple[int, ...] = ()
     layout: str = ""
     computed: Computed = "whole"
+    rows: SentRows = SentRows()
 
     @property
     def is_laid_out(self) -> bool:
@@ -119,6 +138,7 @@ class StepSizes:
                 tuple(entry["slices"]),
                 entry["layout"],
                 entry["computed"],
+                SentRows(**entry["rows"]),
             )
             for entry in value["weights"]
         )

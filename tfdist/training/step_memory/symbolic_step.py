@@ -17,6 +17,7 @@ from tfdist.data.format_registry import sample_specs
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.model_checks.described_layouts import with_layouts
 from tfdist.keras_repairs.model_checks.model_layers import layers_of
+from tfdist.keras_repairs.model_checks.sent_rows import LayerCall, noted_calls
 from tfdist.keras_repairs.recomputation.copied_operations import recomputed_calls_of
 from tfdist.keras_repairs.sharded_embeddings.embedding_layers import is_sharded_by
 from tfdist.keras_repairs.sharded_optimizer.cut_kinds import kind_of
@@ -37,11 +38,13 @@ class _Step:
         loss: The loss.
         gradients: Of each weight that is trained.
         updates: The operations that update weights and the optimizer's state.
+        calls: Of the model's layers.
     """
 
     loss: tf.Tensor
     gradients: list[Any]
     updates: list[tf.Operation]
+    calls: list[LayerCall]
 
 
 _Trace = Callable[[keras.Model, Any], _Step]
@@ -123,7 +126,7 @@ def _sizes(model: keras.Model, config: RunConfig, step: _Step | None, why: str, 
         for variable, gradient, kept, call in zip(variables, gradients, slots, calls, strict=True)
     )
     return StepSizes(
-        weights=tuple(with_layouts(model, weights, variables)),
+        weights=tuple(with_layouts(model, weights, variables, [] if step is None else step.calls)),
         frozen=sum(tensor_size(variable).bytes for variable in model.non_trainable_variables),
         cut=cut,
         why_not_cut=why_not_cut,
@@ -139,7 +142,8 @@ def _sizes(model: keras.Model, config: RunConfig, step: _Step | None, why: str, 
 def _traced(model: keras.Model, batch: tuple[Any, ...]) -> _Step:
     x, y, sample_weight = (*batch, None)[:3]
     with tf.GradientTape() as tape:
-        outputs = model(x, training=True)
+        with noted_calls() as calls:
+            outputs = model(x, training=True)
         loss = model.compute_loss(x=x, y=y, y_pred=outputs, sample_weight=sample_weight, training=True)
         scaled = model.optimizer.scale_loss(loss)
     gradients = tape.gradient(scaled, model.trainable_variables)
@@ -147,7 +151,7 @@ def _traced(model: keras.Model, batch: tuple[Any, ...]) -> _Step:
     before = set(loss.graph.get_operations())
     model.optimizer.apply(gradients, model.trainable_variables)
     updates = [made for made in loss.graph.get_operations() if made not in before and "Assign" in made.type]
-    return _Step(loss, gradients, updates)
+    return _Step(loss, gradients, updates, calls)
 
 
 def _live(step: _Step) -> tuple[LiveBytes, LiveBytes]:
