@@ -166,6 +166,8 @@ def test_memory_is_planned_by_the_sizes_that_another_process_tells(monkeypatch: 
     assert "memory" not in json.loads(run("plan digits.yaml --json").stdout)
     cut = run("plan digits.yaml --nproc 4 --tensor 2 --memory --device-memory 200")
     assert "axis 1 in 2: by columns" in cut.stdout and "it fits without --tensor" in cut.stdout
+    beside = run("plan digits.yaml --nproc 4 --tensor 2 --set shard=zero2 --memory --device-memory 200")
+    assert "over 2 workers, in each of 2 groups, with --shard zero2" in beside.stdout
     found = json.loads(run("plan digits.yaml --nproc 2 --tensor 2 --memory --json").stdout)
     assert found["memory"]["modes"]["2"]["optimizer"] == found["memory"]["layouts"]["state"]["optimizer"] == 4000
 
@@ -175,7 +177,6 @@ def test_memory_is_planned_by_the_sizes_that_another_process_tells(monkeypatch: 
     [
         ("--nproc 3 --tensor 2", "Received: 3 workers. Start as many: --nproc 4"),
         ("--tensor 2", "Received: 1 worker."),
-        ("--nproc 2 --tensor 2 --set shard=zero2", "Received: --tensor 2 with --shard zero2"),
         ("--nproc 2 --replicas 4 --tensor 2", "--tensor 2 with 2 devices in each worker"),
     ],
 )

@@ -138,7 +138,7 @@ class StepSizes:
                 tuple(entry["slices"]),
                 entry["layout"],
                 entry["computed"],
-                SentRows(**entry["rows"]),
+                SentRows(**entry.get("rows", {})),
             )
             for entry in value["weights"]
         )
