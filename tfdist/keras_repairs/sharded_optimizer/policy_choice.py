@@ -45,7 +45,7 @@ def choose_policies(optimizer: Any, variables: Sequence[Any]) -> None:
     if is_container(optimizer) or not (sharding or tables or offload) or not (is_shared or _has_all(offload, strategy)):
         return
     kind = kind_of(optimizer)
-    if offload is not None and tables and sharding is None:
+    if offload is not None and tables and (sharding is None or not sharding.cuts("optimizer")):
         raise refusal(optimizer, "--offload optimizer and sharded embeddings expect --shard zero1, zero2 or zero3, too")
     if tables and kind != "elements":
         raise refusal(optimizer, f"it may need the whole table of the embedding {tables[0].owner!r} to update a row")
