@@ -17,7 +17,8 @@ from keras import layers
 
 import tfdist
 
-SIZES = {"data": ((7, 4, 1, 6), (3, 9)), "groups": ((7, 4, 1, 6), (3, 9)), "last": ((), (2, 5)), "model": ((5, 1, 4),)}
+UNEVEN = ((7, 4, 1, 6), (3, 9))
+SIZES = {"data": UNEVEN, "groups": UNEVEN, "python": UNEVEN, "last": ((), (2, 5)), "model": ((5, 1, 4),)}
 """Kind -> the rows of the batches of each share."""
 
 devices = keras.distribution.list_devices()
@@ -37,13 +38,29 @@ def shares_of(kind: str) -> list[list[list[int]]]:
     return found
 
 
-def dataset(kind: str) -> tf.data.Dataset:
+class Sequence(keras.utils.PyDataset):
+    """Batches that Python code makes, in threads."""
+
+    def __init__(self, batches: list[list[int]]) -> None:
+        super().__init__(workers=2)
+        self._batches = batches
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __getitem__(self, place: int) -> Any:
+        return x[self._batches[place]], y[self._batches[place]]
+
+
+def dataset(kind: str) -> tf.data.Dataset | Sequence:
     """Of this worker's share; with one worker of all."""
     shares = shares_of(kind)
     own = shares[tfdist.worker_index() * len(shares) // len(devices)]
     if len(devices) == 1:
         steps = max(map(len, shares))
         own = [sum((share[step] for share in shares if step < len(share)), []) for step in range(steps)]
+    if kind == "python":
+        return Sequence(own)
 
     def batches() -> Iterator[Any]:
         yield from ((x[rows], y[rows]) for rows in own)
@@ -57,7 +74,7 @@ def distribute(kind: str) -> None:
     """Sets the distribution of a kind."""
     if len(devices) == 1:
         return
-    if kind in ("data", "last"):
+    if kind in ("data", "last", "python"):
         chosen = keras.distribution.DataParallel(devices=devices, auto_shard_dataset=False)
     else:
         groups = len(SIZES[kind])
@@ -80,7 +97,7 @@ for kind in sys.argv[1:]:
     model = keras.Model(inputs, layers.Dense(2, name="down")(hidden))
     model.compile(keras.optimizers.Adam(0.01, global_clipnorm=0.5), "mse", metrics=["mae"])
     data = dataset(kind)
-    fitted = model.fit(data, epochs=2, validation_data=data, verbose=0).history
+    fitted = model.fit(data, epochs=2, validation_data=data, shuffle=False, verbose=0).history
     evaluated, predicted = model.evaluate(data, verbose=0), model.predict(data, verbose=0).tolist()
     found[kind] = [fitted, evaluated, predicted, [np.asarray(weight).tolist() for weight in model.weights]]
 print(json.dumps(found))

@@ -127,9 +127,10 @@ def _adopt(distribution: Any, strategy: tf.distribute.Strategy, *, is_cut: bool)
         )
     settings.shard = Sharding("none", mesh, mesh) if found is None else replace(found, layouts=mesh)
     name = "keras.distribution.ModelParallel" if settings.tensor == 1 else f"--tensor {settings.tensor}"
+    state = "a part of its optimizer state" if settings.shard.shares_slices else "its optimizer state"
     say_once(
         f"{name}: each weight with a layout along {' or '.join(map(repr, axes))} is stored in slices, one a worker, "
-        "with its optimizer state. Products compute with slices; what cannot reads the full weight, put together. "
+        f"with {state}. Products compute with slices; what cannot reads the full weight, put together. "
         f"The batch is shared out to all {strategy.num_replicas_in_sync} workers."
     )
 
