@@ -17,7 +17,9 @@ BOUND = 300
 
 
 @pytest.mark.bound(2 * BOUND + 60)
-@pytest.mark.parametrize(("workers", "kinds"), [(2, ("data", "model")), slow(2, ("last", "python")), slow(4, ("groups",))])
+@pytest.mark.parametrize(
+    ("workers", "kinds"), [(2, ("data", "model")), slow(2, ("last", "python")), slow(4, ("groups",))]
+)
 def test_numbers_of_one_device(workers: int, kinds: tuple[str, ...], tmp_path: Path) -> None:
     found = []
     for count in (1, workers):
