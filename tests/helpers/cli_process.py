@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from tests.helpers.warm_workers import warm
+
 ROOT = Path(__file__).resolve().parents[2]
 _PUBLIC = "warning: this machine has a public address"
 
@@ -44,13 +46,20 @@ def begun(
 
 
 def tfdist(
-    *arguments: object, timeout: float = 60, cwd: Path = ROOT, environ: Mapping[str, str] | None = None
+    *arguments: object,
+    timeout: float = 60,
+    cwd: Path = ROOT,
+    environ: Mapping[str, str] | None = None,
+    are_warm: bool = True,
 ) -> subprocess.CompletedProcess[str]:
     """`tfdist ARGUMENTS`, with its output as text; raises `subprocess.TimeoutExpired` after `timeout` seconds.
 
-    What it says of this machine's addresses is left out.
+    What it says of this machine's addresses is left out. Workers begin with TensorFlow imported, see `warm_workers`,
+    unless a test is of how they start or of what the system knows of them.
     """
     command = _command(arguments)
+    if are_warm:
+        environ = warm({**os.environ, **(environ or {})})
     process = _started(command, cwd, environ, subprocess.PIPE)
     try:
         out, err = process.communicate(timeout=timeout)
