@@ -10,6 +10,7 @@ import dataclasses
 import runpy
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import tensorflow as tf
 
@@ -42,6 +43,7 @@ def main() -> None:
         del sys.argv[1]
     del sys.argv[0]
     if sys.argv[0].endswith(".py"):
+        sys.path.insert(0, str(Path(sys.argv[0]).parent))
         runpy.run_path(sys.argv[0], run_name="__main__")
     else:
         runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
