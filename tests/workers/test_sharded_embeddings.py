@@ -27,9 +27,9 @@ BOUND = 2400 if SLOW else 400
 NAMES = list(CASES) if SLOW else ["momentum_and_clipnorm", "adagrad", "drawn_behind_the_table"]
 # One sample more than batches have, so that workers get uneven shares of the last one and some get none.
 # In shared memory the test of what is saved compares the numbers, too, and slowly that of `verify`.
-JOBS = [(3, 65, "ring")]
+JOBS = [(2, 65, "ring")]
 if SLOW:
-    JOBS += [(2, 65, "auto"), (3, 65, "auto"), (4, 50, "auto")]
+    JOBS += [(3, 65, "ring"), (2, 65, "auto"), (3, 65, "auto"), (4, 50, "auto")]
 
 
 @pytest.fixture(scope="module")
