@@ -11,7 +11,7 @@ from tests.random_trial.draw import FEEDS, INPUTS, Draw
 from tests.random_trial.drawing import draw_of
 from tests.random_trial.script import script_of
 
-SEEDS = range(1500)
+SEEDS = range(500)
 
 
 @pytest.fixture(scope="module")
