@@ -25,7 +25,9 @@ import tensorflow  # noqa: E402, F401
 from handed_over import LIMITS  # noqa: E402
 
 READ_AT_IMPORT = ("TF_", "KERAS_", "XLA_", "OMP_", "OPENBLAS_", "CUDA_", "ABSL_", "LC_", "LANG")
-READ_LATER = {"TF_CONFIG", "TF_GRPC_REUSE_PORT"}
+OF_NO_NUMBER = {"TF_CONFIG", "TF_GRPC_REUSE_PORT", "TF_CPP_MIN_LOG_LEVEL"}
+"""Variables that are read later, or only choose what is logged."""
+
 _HIGH = 500
 """A descriptor's number above those that a process is started with."""
 
@@ -35,7 +37,7 @@ own_environ = dict(os.environ)
 
 def settings(environ: dict[str, str]) -> dict[str, str]:
     """The variables that what is imported has read."""
-    read = {name for name in environ if name.startswith(READ_AT_IMPORT)} - READ_LATER
+    read = {name for name in environ if name.startswith(READ_AT_IMPORT)} - OF_NO_NUMBER
     return {name: environ[name] for name in read}
 
 
@@ -147,4 +149,6 @@ def become(request: dict[str, Any], descriptors: list[int]) -> None:
 
 
 become(*Server().next_request())
-runpy.run_module("tfdist.training.worker", run_name="__main__", alter_sys=True)
+# As `python -m` does: the module's names stay what they are until the process is over.
+sys.argv = ["-m"]
+runpy._run_module_as_main("tfdist.training.worker")
