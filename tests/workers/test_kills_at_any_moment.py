@@ -19,6 +19,7 @@ import pytest
 from tests.helpers.cli_process import ROOT
 from tests.helpers.resumable_model import STEPS, end_of, write_config
 from tests.helpers.waiting import until
+from tests.helpers.warm_workers import warm
 from tests.workers.kill_plan import Kill, draw_plan, write_plan
 from tests.workers.killed_model import samples_file
 from tests.workers.test_resume import begin, both, last_step, same, same_but_for_rounding, wait_for_checkpoint
@@ -34,7 +35,7 @@ _RESUMES = re.compile(r"resumes after step ([\d,]+)")
 
 def train(config: Path, run: RunDir, plan: Sequence[Kill], *options: str, expected: int = 0) -> None:
     """Trains through the kills of a plan, to the exit code that is expected."""
-    environ = {**os.environ, **write_plan(run.path.with_suffix(".plan"), plan)}
+    environ = warm({**os.environ, **write_plan(run.path.with_suffix(".plan"), plan)})
     command = [sys.executable, "-m", "tfdist", "train", str(config), "--run-dir", str(run.path), *options]
     said = run.path.with_suffix(".said")
     with said.open("w") as out:

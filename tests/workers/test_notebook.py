@@ -17,6 +17,7 @@ from jupyter_client import BlockingKernelClient, KernelManager
 
 from tests.helpers.pages import DOCS
 from tests.helpers.processes import processes_with
+from tests.helpers.warm_workers import warm
 
 BOUND = 120  # seconds a cell
 END_SECONDS = 60.0
@@ -85,7 +86,8 @@ def kernel_in(folder: Path) -> Iterator[Kernel]:
     variable = f"TFDIST_TEST_KERNEL={uuid.uuid4()}"
     name, _, value = variable.partition("=")
     manager = KernelManager(kernel_name="python3")
-    manager.start_kernel(cwd=str(folder), env={**os.environ, name: value, "TF_CPP_MIN_LOG_LEVEL": "3"})
+    environ = warm({**os.environ, name: value, "TF_CPP_MIN_LOG_LEVEL": "3"})
+    manager.start_kernel(cwd=str(folder), env=environ)
     client = manager.client()
     try:
         client.start_channels()

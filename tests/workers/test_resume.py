@@ -17,6 +17,7 @@ import pytest
 from tests.helpers.cli_process import ROOT, tfdist
 from tests.helpers.resumable_model import EPOCHS, STEPS, End, end_of, write_config
 from tests.helpers.waiting import until
+from tests.helpers.warm_workers import warm
 from tfdist.checkpoint.checkpoint_files import stored
 from tfdist.rundir import RunDir, WorkerState
 
@@ -32,7 +33,8 @@ def train(config: Path, run: RunDir, *options: str) -> subprocess.CompletedProce
 def begin(config: Path, run: RunDir, *options: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "tfdist", "train", str(config), *options, "--run-dir", str(run.path)]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    return subprocess.Popen(command, cwd=ROOT, text=True, start_new_session=True, **quiet)  # type: ignore[call-overload]
+    environ = warm(os.environ)
+    return subprocess.Popen(command, cwd=ROOT, env=environ, text=True, start_new_session=True, **quiet)  # type: ignore[call-overload]
 
 
 @contextlib.contextmanager
