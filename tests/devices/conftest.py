@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 from collections.abc import Iterator
 
 import keras
@@ -11,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from tests.helpers.marks import slow
+from tests.helpers.plain_graphs import leave_graphs_plain
 from tfdist import keras_repairs
 
 LOGICAL_CPUS = 3
@@ -18,10 +18,7 @@ LOGICAL_CPUS = 3
 (_cpu,) = tf.config.list_physical_devices("CPU")
 tf.config.set_logical_device_configuration(_cpu, [tf.config.LogicalDeviceConfiguration()] * LOGICAL_CPUS)
 
-# To optimize graphs that then run a dozen times takes a third of the time of these tests. Those of workers do, but for
-# tables of cases, as do the slow ones.
-if not os.environ.get("TFDIST_SLOW_TESTS"):
-    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+leave_graphs_plain()
 
 
 @pytest.fixture(params=[1, 2, slow(3)], ids=lambda replicas: f"replicas={replicas}")

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from tests.exactness.cases import CASES, is_evaluated_by_default, outcome
+from tests.helpers.plain_graphs import leave_graphs_plain
 
 
 def main(out: str, samples: str, *names: str) -> None:
@@ -38,9 +38,7 @@ def write_outcomes_together(
     out: str, groups: Iterable[Sequence[str]], make: Callable[[Sequence[str]], dict[str, dict[str, Any]]]
 ) -> None:
     """Writes what `make` gives for the names of each group, which are measured together: what raises is that of all."""
-    if not os.environ.get("TFDIST_SLOW_TESTS"):
-        # To optimize graphs that then run a dozen times takes as long as to trace them.
-        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    leave_graphs_plain()
     index = json.loads(os.environ.get("TF_CONFIG", "{}")).get("task", {}).get("index", 0)
     with open(f"{out}.{index}", "w", encoding="utf-8") as file:
         for names in groups:

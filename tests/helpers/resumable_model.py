@@ -12,6 +12,7 @@ import keras
 import numpy as np
 
 from tests.helpers.cut_weights import cut_all
+from tests.helpers.plain_graphs import leave_graphs_plain
 from tfdist.checkpoint.shards.sharded_file import opened_weights
 from tfdist.rundir import RunDir
 
@@ -25,6 +26,7 @@ def model(plain: bool = False, cut: bool = False, recomputed: bool = False) -> k
     With `cut` workers that hold parts of weights hold parts of these, small as they are; with `recomputed` the layers'
     activations are computed again in the backward pass.
     """
+    leave_graphs_plain()
     if cut:
         cut_all()
     with keras.RematScope("full" if recomputed else None):

@@ -23,6 +23,7 @@ import numpy as np
 
 import tfdist
 from tests.helpers.cut_weights import cut_all
+from tests.helpers.plain_graphs import leave_graphs_plain
 from tfdist.checkpoint.shards import folder_agreement
 from tfdist.keras_repairs.sharding import shards
 from tfdist.rundir import direct_io
@@ -32,6 +33,7 @@ ROWS, LENGTH, SAMPLES = 61, 5, 65
 
 def model(accumulated: int | None = None) -> keras.Model:
     """With a weight that is large enough to be shared where all workers have it whole, and one of 16 bits."""
+    leave_graphs_plain()
     keras.utils.set_random_seed(3)
     inputs = keras.Input((LENGTH,), dtype="int32")
     rows = keras.layers.Embedding(ROWS, 7)(inputs)
