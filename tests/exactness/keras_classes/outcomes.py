@@ -23,7 +23,7 @@ def measured(
     Args:
         rows: What one model shows, see `table.models_of`, or one row alone.
         samples: How many there are, in batches of 32.
-        eagerly: Whether steps run without being compiled.
+        eagerly: Whether steps run without being compiled. Each takes long, and batches are of 64 for that.
         predicts: Whether layers are asked for their predictions, too.
     """
     before = keras.backend.floatx()
@@ -35,7 +35,7 @@ def measured(
     try:
         fitting = of_rows(rows, samples)
         fitting.model.run_eagerly = eagerly
-        data = tf.data.Dataset.from_tensor_slices((fitting.x, fitting.y)).batch(BATCH)
+        data = tf.data.Dataset.from_tensor_slices((fitting.x, fitting.y)).batch(2 * BATCH if eagerly else BATCH)
         fit = fitting.model.fit(data, verbose=0)
         predicted = fitting.model.predict(data, verbose=0) if predicts and rows[0].section == "layers" else {}
         return {row.name: _numbers_of(row, fitting, fit.history, predicted, alone=len(rows) == 1) for row in rows}
