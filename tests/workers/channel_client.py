@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.helpers.ports import free_ports
+from tests.helpers.warm_workers import warm
 from tests.workers.launcher_processes import REPOSITORY
 from tfdist.config import load_config
 from tfdist.launch.environment import Assignment
@@ -42,7 +43,7 @@ class Tied:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tfdist.training.worker"],
                 env=dataclasses.replace(assignment, channel_fd=theirs.fileno()).to_environ(
-                    {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+                    warm({**os.environ, "PYTHONPATH": str(REPOSITORY)})
                 ),
                 cwd=folder,
                 stdin=subprocess.DEVNULL,

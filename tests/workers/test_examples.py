@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.cli_process import tfdist
 from tests.helpers.marks import slow
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,7 +29,9 @@ def run(*command: str | Path, cwd: Path = ROOT) -> str:
 
 
 def train(run_dir: Path, *command: str | Path) -> str:
-    return run("-m", "tfdist", "train", "--run-dir", run_dir, *command)
+    done = tfdist("train", "--run-dir", run_dir, *command, timeout=BOUND)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def last_result(printed: str) -> tuple[float, float]:

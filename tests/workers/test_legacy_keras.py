@@ -23,7 +23,8 @@ def test_a_script_that_chooses_keras_2(when: str, tmp_path: Path) -> None:
     write_legacy_keras(tmp_path)
     script = tmp_path / "script.py"
     script.write_text(SCRIPTS[when])
-    done = tfdist("train", "--logical-devices", 2, "--run-dir", tmp_path / "run", script, timeout=BOUND)
+    done = tfdist("train", "--logical-devices", 2, "--run-dir", tmp_path / "run", script, timeout=BOUND,
+                  are_warm=False)  # fmt: skip
     assert done.returncode == 2, done.stdout + done.stderr
     assert "trains with Keras 2: it calls tf_keras.Model.fit" in done.stderr
     assert "without TF_USE_LEGACY_KERAS" in done.stderr

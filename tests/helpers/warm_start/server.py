@@ -16,6 +16,7 @@ import selectors
 import signal
 import socket
 import sys
+import tempfile
 from typing import Any
 
 gc.disable()
@@ -24,7 +25,7 @@ import numpy  # noqa: E402
 import tensorflow  # noqa: E402, F401
 from handed_over import LIMITS  # noqa: E402
 
-READ_AT_IMPORT = ("TF_", "KERAS_", "XLA_", "OMP_", "OPENBLAS_", "CUDA_", "ABSL_", "LC_", "LANG")
+READ_AT_IMPORT = ("TF_", "KERAS_", "XLA_", "OMP_", "OPENBLAS_", "CUDA_", "ABSL_", "LC_", "LANG", "HOME", "TZ")
 OF_NO_NUMBER = {"TF_CONFIG", "TF_GRPC_REUSE_PORT", "TF_CPP_MIN_LOG_LEVEL"}
 """Variables that are read later, or only choose what is logged."""
 
@@ -143,6 +144,7 @@ def become(request: dict[str, Any], descriptors: list[int]) -> None:
     os.environ.clear()
     os.environ.update(request["environ"])
     sys.path[:], sys.orig_argv[:] = request["path"], request["argv"]
+    tempfile.tempdir = None
     random.seed()
     numpy.random.seed()
     gc.enable()
