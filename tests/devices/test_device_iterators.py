@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.framework import func_graph
 
+from tests.helpers.marks import slow
 from tests.helpers.mirrored import mirrored
 from tfdist.runtime.batches.distribute import per_replica
 
@@ -37,7 +38,7 @@ def traced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-@pytest.mark.parametrize("replicas", [2, 3])
+@pytest.mark.parametrize("replicas", [slow(2), 3])
 def test_an_epoch_after_the_first_traces_nothing(replicas: int, traced: list[str]) -> None:
     numbers = tf.data.Dataset.from_tensor_slices(np.arange(12.0).reshape(6, 2, 1, 1))
     batches = distributed(numbers, replicas)

@@ -10,6 +10,7 @@ import tensorflow as tf
 import tfdist
 from tests.devices.fresh_repairs import put_in
 from tests.devices.repair_removal import take_out
+from tests.helpers.marks import slow
 from tests.helpers.mirrored import mirrored
 from tfdist import keras_repairs
 from tfdist.keras_repairs.repair import RepairHooks
@@ -32,7 +33,7 @@ def masks(replicas: int, seed: int) -> list[list[float]]:
     return [value.numpy().tolist() for step in steps for value in step]
 
 
-@pytest.mark.parametrize("replicas", [2, 3])
+@pytest.mark.parametrize("replicas", [slow(2), 3])
 def test_each_replica_and_step_has_its_own_mask(replicas: int) -> None:
     drawn = masks(replicas, seed=3)
     assert len({tuple(mask) for mask in drawn}) == 2 * replicas

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.helpers.marks import slow
 from tests.helpers.mirrored import mirrored
 from tfdist.selftest.matrix import copies_row
 from tfdist.selftest.matrix.copies_row import check_pair, check_sums, local_devices
@@ -41,7 +42,7 @@ def test_a_bit_that_is_turned_on_the_way_is_seen(monkeypatch: pytest.MonkeyPatch
     assert (found["wrong"], found["damaged"]) == (len(SIZES), 0)
 
 
-@pytest.mark.parametrize("replicas", [2, 3])
+@pytest.mark.parametrize("replicas", [slow(2), 3])
 def test_sums_of_all_replicas(replicas: int) -> None:
     found = list(check_sums(mirrored(replicas), SIZES))
     assert [(one["elements"], one["wrong"]) for one in found] == [(8, 0), (1000, 0)]

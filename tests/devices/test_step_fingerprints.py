@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.helpers.marks import slow
 from tests.helpers.mirrored import mirrored
 from tfdist.training.probes.step_fingerprints import StepFingerprints, fingerprint
 
@@ -74,7 +75,7 @@ def test_what_has_no_rows_is_left_out() -> None:
     assert of((tf.constant(3.0), None)) == 0.0
 
 
-@pytest.mark.parametrize("replicas", [2, 3])
+@pytest.mark.parametrize("replicas", [slow(2), 3])
 def test_gradients_count_once_and_data_of_all_replicas(replicas: int) -> None:
     strategy = mirrored(replicas)
     observer = StepFingerprints(strategy)

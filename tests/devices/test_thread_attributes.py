@@ -75,7 +75,7 @@ def test_the_dtype_policy_in_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     assert policies_in_fit() == {"float32"}
 
 
-@pytest.mark.parametrize("replicas", [2, 3])
+@pytest.mark.parametrize("replicas", [slow(2), 3])
 def test_any_attribute_in_a_loop_of_ones_own(replicas: int) -> None:
     global_state.set_global_attribute("of_a_test", "here")
     with keras.name_scope("outer"), keras.utils.CustomObjectScope({"Found": Asking}):
