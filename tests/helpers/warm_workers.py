@@ -37,12 +37,12 @@ def _server() -> str:
         listener.listen(64)
         theirs, ours = os.pipe()
         environ = {**os.environ, "KERAS_BACKEND": "tensorflow"}
-        subprocess.Popen([sys.executable, FOLDER / "server.py"], stdin=listener, stdout=theirs, env=environ,
-                         stderr=subprocess.DEVNULL, start_new_session=True)  # fmt: skip
+        server = subprocess.Popen([sys.executable, FOLDER / "server.py"], stdin=listener, stdout=theirs, env=environ,
+                                  stderr=subprocess.DEVNULL, start_new_session=True)  # fmt: skip
         os.close(theirs)
-        _open.append(ours)
+        _kept.extend([server, ours])
     return address
 
 
-_open: list[int] = []
-"""The ends of pipes whose other ends see that this process has ended."""
+_kept: list[object] = []
+"""The server, and the end of a pipe whose other end sees that this process has ended."""
