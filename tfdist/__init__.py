@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     )
     from tfdist.training.pruning.channel_removal import without_pruned_channels
     from tfdist.training.pruning.pruning_callback import Pruning
-    from tfdist.training.quantization_aware.quantization_aware_callback import QuantizationAware
+    from tfdist.training.quantization_aware_callback import QuantizationAware
 
 __all__ = [
     "Cluster",

@@ -16,13 +16,17 @@ from tests.helpers.mirrored import mirrored
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.keras_differences import is_from
 from tfdist.models import transformer
-from tfdist.training.quantization.calibrated import calibrated_kernel
-from tfdist.training.quantization.calibrated.calibrated_kernel import awq_round, gptq_round
-from tfdist.training.quantization.calibrated.input_moments import InputMoments, measure_moments, run_through
-from tfdist.training.quantization.calibrated.kernel_layout import KernelLayout, layout_of
-from tfdist.training.quantization.calibrated.rounding_groups import output_error, round_to_nearest
-from tfdist.training.quantization.layer_quantization import layers_by_name, weight_bytes
-from tfdist.training.quantization.quantization_method import CalibratedMethod, input_sizes
+from tfdist.training.quantization import calibrated_kernel
+from tfdist.training.quantization.calibrated_kernel import (
+    KernelLayout,
+    awq_round,
+    gptq_round,
+    layout_of,
+    output_error,
+    round_to_nearest,
+)
+from tfdist.training.quantization.input_moments import InputMoments, measure_moments, run_through
+from tfdist.training.quantization.layer_quantization import CalibratedMethod, input_sizes, layers_by_name, weight_bytes
 from tfdist.training.quantization.quantized_files import QuantizedFiles
 
 SAMPLES, INPUTS = 45, 12
@@ -61,7 +65,7 @@ def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     x = correlated_inputs()
     weights, gram = np.random.default_rng(1).normal(size=(7, INPUTS)), x.T @ x
     expected = gptq_round(weights, gram, 4, 5)
-    monkeypatch.setattr("tfdist.training.quantization.calibrated.calibrated_kernel._BLOCK", 4)
+    monkeypatch.setattr("tfdist.training.quantization.calibrated_kernel._BLOCK", 4)
     rounded = gptq_round(weights, gram, 4, 5)
     np.testing.assert_array_equal(rounded.levels, expected.levels)
     np.testing.assert_allclose(rounded.scales, expected.scales, rtol=1e-6)
@@ -120,7 +124,7 @@ def test_moments_are_those_of_one_replica(replicas: int, batch_size: int) -> Non
 @pytest.mark.usefixtures("repaired")
 def test_layers_in_several_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = moments(tf.distribute.get_strategy(), SAMPLES)
-    monkeypatch.setattr("tfdist.training.quantization.calibrated.input_moments.MOST_BYTES", 8 * 2 * 8**2)
+    monkeypatch.setattr("tfdist.training.quantization.input_moments.MOST_BYTES", 8 * 2 * 8**2)
     found = moments(tf.distribute.get_strategy(), SAMPLES)
     for mine, other in zip(found.values(), expected.values(), strict=True):
         np.testing.assert_allclose(mine.gram, other.gram, rtol=1e-6, atol=1e-9)

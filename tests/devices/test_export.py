@@ -15,7 +15,7 @@ from tfdist.checkpoint.inspection.export import export
 from tfdist.config import dump_yaml, load_config
 from tfdist.errors import ConfigError, UsageError
 from tfdist.rundir import RunDir, atomic_files
-from tfdist.training.config_run.model_from_checkpoint import load_model
+from tfdist.training.config_objects.model_builder import load_model
 
 CONFIG = Path(__file__).parents[2] / "configs" / "digits.yaml"
 

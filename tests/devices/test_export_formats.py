@@ -19,10 +19,9 @@ from tests.helpers.marks import slow
 from tfdist.errors import TfdistError, UnsupportedError
 from tfdist.models import cnn, mlp, transformer
 from tfdist.training.artifacts.artifact_formats import FORMATS
-from tfdist.training.export.export_request import ExportRequest
+from tfdist.training.export.export_request import ExportRequest, InputEntry, parse_signature
 from tfdist.training.export.export_steps import export
-from tfdist.training.export.input_signature import InputEntry, parse_signature
-from tfdist.training.export.warmup_file import PLACE, prediction_log
+from tfdist.training.export.saved_model_writer import PLACE, prediction_log
 
 pytestmark = pytest.mark.bound(600)
 L = keras.layers

@@ -14,13 +14,11 @@ from tests.helpers.marks import slow
 from tfdist.errors import DataError, UnsupportedError
 from tfdist.models import cnn, text_classifier
 from tfdist.training.artifacts.artifact_runtimes import litert_interpreter, open_artifact
-from tfdist.training.export.export_request import ExportRequest
+from tfdist.training.export import litert_writer
+from tfdist.training.export.artifact_judgement import LabelledSamples
+from tfdist.training.export.export_request import CalibrationRequest, ExportRequest, parse_signature
 from tfdist.training.export.export_steps import export
-from tfdist.training.export.full_integer import integer_writer
-from tfdist.training.export.full_integer.calibration_request import CalibrationRequest
-from tfdist.training.export.full_integer.integer_writer import integer_forms
-from tfdist.training.export.full_integer.labelled_samples import LabelledSamples
-from tfdist.training.export.input_signature import parse_signature
+from tfdist.training.export.litert_writer import integer_forms
 from tfdist.training.export.serving_function import serving_function
 
 pytestmark = pytest.mark.bound(600)
@@ -136,7 +134,7 @@ def test_products_of_activations_by_kernels_that_are_right(tmp_path: Path) -> No
     x = np.random.default_rng(0).normal(size=(64, 24, 16)).astype("float32")
     serving = serving_function(model, x)
     (entry,) = serving.inputs
-    integer_writer.write_integers(serving, tmp_path / "made.tflite", {entry.name: x}, 8)
+    litert_writer.write_integers(serving, tmp_path / "made.tflite", {entry.name: x}, 8)
     (found,) = open_artifact("litert", tmp_path / "made.tflite").call({entry.name: x}).values()
     difference = found - model.predict(x, verbose=0)
     assert np.sqrt(np.mean(difference**2)) < 0.15 and np.abs(difference).max() < 0.7
@@ -150,7 +148,7 @@ def interpreter_of(file: Path) -> Any:
 
 def test_whole_numbers_without_ranges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As Keras's Embedding has them, which adds to negative numbers of rows."""
-    monkeypatch.setattr(integer_writer, "integer_forms", lambda model: contextlib.nullcontext())
+    monkeypatch.setattr(litert_writer, "integer_forms", lambda model: contextlib.nullcontext())
     model, x, y = words()
     with pytest.raises(UnsupportedError, match=r"computes with whole numbers.*or choose --format litert-int8"):
         integers(tmp_path, model, x, y, form="litert-int16x8")

@@ -17,7 +17,7 @@ from tfdist.config.data_sections import (
     TextSource,
     TfrecordSource,
 )
-from tfdist.training.config_run.input_description import describe_input
+from tfdist.training.config_run.input_report import describe_input
 
 HERE = __name__
 

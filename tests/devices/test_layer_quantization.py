@@ -14,8 +14,7 @@ import pytest
 from tests.helpers.marks import slow
 from tfdist.errors import UnsupportedError, UsageError
 from tfdist.models import transformer
-from tfdist.training.quantization.layer_quantization import layers_by_name, quantize_layers, weight_bytes
-from tfdist.training.quantization.quantization_method import KerasMethod
+from tfdist.training.quantization.layer_quantization import KerasMethod, layers_by_name, quantize_layers, weight_bytes
 from tfdist.training.quantization.quantized_files import QuantizedFiles
 
 TOKENS = np.random.default_rng(0).integers(0, 9, (5, 6)).astype("int32")

@@ -7,7 +7,7 @@ import pytest
 
 from tests.exactness.table import classifier, numbers
 from tfdist.order.epoch_span import EpochSpan
-from tfdist.training.config_run.progress_callback import ProgressCallback
+from tfdist.training.config_run.epoch_progress import ProgressCallback
 
 
 def test_a_metric_with_several_values_is_printed_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ from tfdist.errors import UnsupportedError, UsageError
 from tfdist.keras_repairs.base.replica_copies import copies
 from tfdist.keras_repairs.optimizer import masked_updates
 from tfdist.keras_repairs.optimizer.masked_updates import slots_of
-from tfdist.training.config_objects.callback_maker import make_callbacks
+from tfdist.training.config_objects.objects import make_callbacks
 from tfdist.training.config_objects.problems import Problems
 from tfdist.training.pruning.pruning_callback import Pruning
 

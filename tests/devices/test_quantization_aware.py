@@ -17,10 +17,10 @@ from tests.helpers.marks import slow
 from tests.helpers.mirrored import mirrored
 from tfdist.errors import UsageError
 from tfdist.keras_repairs.model_checks.model_layers import layers_of
-from tfdist.training.config_objects.callback_maker import make_callbacks
+from tfdist.training import quantization_aware_callback
+from tfdist.training.config_objects.objects import make_callbacks
 from tfdist.training.config_objects.problems import Problems
-from tfdist.training.quantization_aware import quantization_aware_callback
-from tfdist.training.quantization_aware.quantization_aware_callback import FakeQuantization, QuantizationAware, rounded
+from tfdist.training.quantization_aware_callback import FakeQuantization, QuantizationAware, rounded
 
 SAMPLES = 45
 

@@ -12,9 +12,9 @@ import tensorflow as tf
 
 from tests.helpers.mirrored import mirrored
 from tfdist.launch.recording_request import RecordingRequest
+from tfdist.training.probes.probe_files import Recording
 from tfdist.training.probes.recorder import Recorder, RecordingComplete, perturb_weights
-from tfdist.training.probes.recording_file import Recording
-from tfdist.training.probes.weight_samples import MOST_ELEMENTS
+from tfdist.training.probes.step_fingerprints import MOST_ELEMENTS
 
 X = np.random.default_rng(1).normal(size=(7, 4)).astype(np.float32)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tfdist.training.script_run.run_script import execute_script
+from tfdist.training.run_script import execute_script
 
 FORKS = """
 import os, sys

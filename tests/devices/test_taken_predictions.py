@@ -17,9 +17,9 @@ from tfdist.config.data_sections import NpzSource
 from tfdist.errors import UnsupportedError, UsageError
 from tfdist.keras_repairs.loop.predictions import taking_predictions
 from tfdist.order.position import Position
+from tfdist.training.inference.outputs.step_outputs import arrays_of
 from tfdist.training.inference.prediction_run import PART_SECONDS, PredictionSink
 from tfdist.training.inference.prediction_store import PredictionStore
-from tfdist.training.model_outputs.step_outputs import arrays_of
 
 pytestmark = pytest.mark.usefixtures("repaired")
 

@@ -15,8 +15,7 @@ from tfdist.rundir import State, ledger_lines
 from tfdist.runtime.step_meter import StepMeter
 from tfdist.training.supervision.activity import Limits
 from tfdist.training.supervision.activity_tracker import ActivityTracker
-from tfdist.training.supervision.heartbeat import Heartbeat
-from tfdist.training.supervision.ledger_writer import LedgerWriter
+from tfdist.training.supervision.heartbeat import Heartbeat, LedgerWriter
 from tfdist.training.supervision.stop_requests import StopRequests
 from tfdist.training.supervision.training_monitor import TrainingMonitor
 

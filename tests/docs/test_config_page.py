@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.helpers.pages import ROOT
 from tfdist.config import load_config
 from tfdist.config.json_schema import config_schema
-from tfdist.training.config_objects.keras_names import METRIC, OPTIMIZER
+from tfdist.training.config_objects.object_maker import METRIC, OPTIMIZER
 
 PAGE = (ROOT / "docs" / "config.md").read_text()
 

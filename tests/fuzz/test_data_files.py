@@ -22,9 +22,8 @@ from tfdist.data.tools.shard_manifest import ShardManifest
 from tfdist.errors import DataError, UsageError
 from tfdist.training.inference.outputs.kept_outputs import MANIFEST_FILE as OUTPUTS_FILE
 from tfdist.training.inference.outputs.kept_outputs import KeptFile, KeptOutputs
-from tfdist.training.inference.prediction_manifest import Part, PredictionManifest
-from tfdist.training.inference.prediction_store import MANIFEST_FILE, PredictionStore
-from tfdist.training.model_outputs.output_columns import OutputColumn
+from tfdist.training.inference.outputs.output_columns import OutputColumn
+from tfdist.training.inference.prediction_store import MANIFEST_FILE, Part, PredictionManifest, PredictionStore
 
 ARRAYS = {"x_train": np.arange(12, dtype=np.float32).reshape(4, 3), "y_train": np.arange(4)}
 NPZ = (npz(ARRAYS), npz(ARRAYS, packed=True), npz({**ARRAYS, "y_train": np.array([None] * 4)}))

@@ -77,8 +77,8 @@ TAKEN = {
     "runtime/transport/sum_setup.py::set_up_sums": ROWS,
     "runtime/transport/worker_sums.py::sum_over_workers": ROWS,
     "selftest/layouts.py::check_collectives": "tests/unit/selftest/test_layouts.py::test_what_is_refused",
-    "training/session/idle_options.py::idle_options": (
-        "tests/unit/training/session/test_idle_options.py::test_what_has_no_effect_is_said"
+    "training/session/worker_context.py::idle_options": (
+        "tests/unit/training/session/test_worker_context.py::test_what_has_no_effect_is_said"
     ),
     "training/session/session_setup.py::_make_strategy": ROWS,
     "verify/replicas/variants.py::_communication": f"{VARIANTS}::test_which_runs",
@@ -108,7 +108,7 @@ DECIDES_NOTHING = {
     "selftest/selftest.py::run_selftest": "which rows are run",
     "training/config_run/run_summary.py::_waiting": "advice in words",
     "training/probes/recorder.py::write": "counts GPUs for a report",
-    "training/rehearsal/fit_facts.py::peak_memory": "tells how much memory was used",
+    "training/rehearsal/fit_planner.py::peak_memory": "tells how much memory was used",
     "training/session/session_setup.py::memory_of": "tells how much memory there is",
     "training/session/session_description.py::describe": "names devices",
     "training/session/session_setup.py::_set_up_recording": "counts GPUs",

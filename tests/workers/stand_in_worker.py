@@ -26,7 +26,7 @@ from tfdist.rundir import Failure, RunDir, State, WorkerState
 from tfdist.rundir.failure import kind_of_error
 from tfdist.training.supervision.activity import Limits
 from tfdist.training.supervision.activity_tracker import ActivityTracker
-from tfdist.training.supervision.ledger_writer import LedgerWriter
+from tfdist.training.supervision.heartbeat import LedgerWriter
 
 
 def main() -> None:

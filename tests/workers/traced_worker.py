@@ -22,7 +22,7 @@ from tfdist.launch.environment import Assignment
 from tfdist.launch.trace_request import TraceRequest
 from tfdist.launch.worker.launcher_channel import LauncherChannel
 from tfdist.rundir import State, WorkerState
-from tfdist.training.probes.trace_file import TracedEnd, TracedEpoch, TracedStart, TracedSteps, digest, write_line
+from tfdist.training.probes.probe_files import TracedEnd, TracedEpoch, TracedStart, TracedSteps, digest, write_line
 from tfdist.training.probes.tracer import StepHolds
 
 LAST, OF_EPOCH, EVERY = 80, 10, 4

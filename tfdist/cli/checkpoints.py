@@ -169,6 +169,6 @@ def export(run_dir: str, fit: int, dest: str, step: int | None) -> None:
 
 def _load_model(run: RunDir, weights: Path) -> Any:
     with tf_lines_hidden():
-        from tfdist.training.config_run.model_from_checkpoint import load_model
+        from tfdist.training.config_objects.model_builder import load_model
 
         return load_model(run, weights)

@@ -15,14 +15,14 @@ from tfdist.inference.data_choice import DataChoice
 from tfdist.launch.job import run_to_result, say_report
 from tfdist.launch.job_spec import JobSpec
 from tfdist.rundir.regular_files import read_json
-from tfdist.training.requests.inference_request import (
+from tfdist.training.inference_request import (
     RESULT_FILE,
     InferenceRequest,
     PredictionRequest,
+    PruningRequest,
+    QuantizationRequest,
     Verb,
 )
-from tfdist.training.requests.pruning_request import PruningRequest
-from tfdist.training.requests.quantization_request import QuantizationRequest
 from tfdist.verify.exit_codes import STOPPED
 from tfdist.verify.work_folder import open_folder
 

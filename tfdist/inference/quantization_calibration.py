@@ -10,7 +10,7 @@ from tfdist.config.load import source_to_dict
 from tfdist.errors import UsageError
 from tfdist.inference.calibration_data import SAMPLES, choose_calibration_data
 from tfdist.inference.data_choice import DataChoice
-from tfdist.training.quantization.calibrated.kernel_calibration import BITS, GROUP_SIZE, KernelCalibration
+from tfdist.training.inference_request import BITS, GROUP_SIZE, KernelCalibration
 
 OPTIONS = ("calibration", "calibration_data", "bits", "group_size")
 

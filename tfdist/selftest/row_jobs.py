@@ -25,7 +25,7 @@ from tfdist.selftest.layouts import Layout
 from tfdist.selftest.row_log import RowDone, RowOrder, RowsRun, log_file, read_log, saved_model
 from tfdist.selftest.row_runs import JobEnd, RowRun, run_through
 from tfdist.selftest.selftest_spec import SelftestSpec
-from tfdist.training.probes.recording_file import Recording
+from tfdist.training.probes.probe_files import Recording
 from tfdist.verify.exit_codes import STOPPED
 from tfdist.verify.interruption import Interrupted, raise_if_interrupted
 from tfdist.verify.log_tail import last_line

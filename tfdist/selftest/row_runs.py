@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfdist.training.probes.recording_file import Recording
+from tfdist.training.probes.probe_files import Recording
 
 
 @dataclass(frozen=True)

@@ -127,7 +127,7 @@ def _run_target(assignment: Assignment) -> int:
         run_inference(assignment)
         return 0
     with uncollected_imports():
-        from tfdist.training.script_run.run_script import run_script
+        from tfdist.training.run_script import run_script
 
     return run_script(assignment)
 

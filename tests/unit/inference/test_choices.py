@@ -18,7 +18,7 @@ from tfdist.inference import output_choice
 from tfdist.inference.data_choice import BATCH_SIZE, choose_data, in_order
 from tfdist.inference.output_choice import choose_output, choose_output_folder, choose_quantized_output
 from tfdist.rundir import RunDir
-from tfdist.training.requests.quantization_request import check_mode
+from tfdist.training.inference_request import check_mode
 
 CONFIG = """
 model: {build: tfdist.models.mlp, args: {inputs: [2], hidden: [4], classes: 3}}

@@ -13,7 +13,7 @@ from tfdist.config import load_config
 from tfdist.errors import UsageError
 from tfdist.inference.data_choice import choose_data
 from tfdist.inference.quantization_calibration import OPTIONS, check_options, choose_kernel_calibration
-from tfdist.training.requests.quantization_request import QuantizationRequest
+from tfdist.training.inference_request import QuantizationRequest
 
 CONFIG = """
 seed: 9

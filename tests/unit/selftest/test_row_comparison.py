@@ -10,7 +10,7 @@ from tests.unit.selftest.results import DEVICES, ROW, WORKERS
 from tests.unit.verify.replicas.recordings import begin, recording, step, weights
 from tfdist.selftest.row_runs import RowRun
 from tfdist.selftest.selftest import compare_row, part_of
-from tfdist.training.probes.recording_file import Moment, Recording
+from tfdist.training.probes.probe_files import Moment, Recording
 from tfdist.verify.replicas.comparison_results import ComparisonVerdict
 
 

@@ -19,7 +19,7 @@ from tfdist.selftest.row_runs import RowRun
 from tfdist.selftest.rows import Row
 from tfdist.selftest.selftest import Listener, run_selftest
 from tfdist.selftest.selftest_spec import SelftestSpec
-from tfdist.training.probes.recording_file import Recording
+from tfdist.training.probes.probe_files import Recording
 from tfdist.verify.replicas.comparison_results import ComparisonVerdict
 
 LABELS = ("2 logical devices", "2 workers")

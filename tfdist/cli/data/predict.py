@@ -13,7 +13,7 @@ from tfdist.cli.inference.predict import max_restarts, part_samples, prediction_
 from tfdist.cli.verb import Verb
 
 if TYPE_CHECKING:
-    from tfdist.training.requests.inference_request import PredictionRequest
+    from tfdist.training.inference_request import PredictionRequest
 
 
 @click.command(cls=Verb)
@@ -43,7 +43,7 @@ def predict(
 
     def prediction(inputs: InferenceInputs) -> PredictionRequest:
         from tfdist.inference.output_choice import choose_output_folder
-        from tfdist.training.requests.inference_request import PredictionRequest
+        from tfdist.training.inference_request import PredictionRequest
 
         path = choose_output_folder(output, overwrite=overwrite)
         return PredictionRequest(str(path), "shards", overwrite, part_samples, shards)

@@ -111,7 +111,7 @@ def export(ctx: click.Context, /, model: str, form: str, output: str | None, **o
     from tfdist.inference.export.export_job import request_of, run_export
     from tfdist.inference.export.export_target import choose_target
     from tfdist.training.artifacts.artifact_formats import FORMATS
-    from tfdist.training.export.input_signature import parse_signature
+    from tfdist.training.export.export_request import parse_signature
     from tfdist.verify.exit_codes import DIFFERS
 
     FORMATS[form].check_installed()

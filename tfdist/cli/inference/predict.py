@@ -12,7 +12,7 @@ from tfdist.cli.inference.inference_options import InferenceInputs, inference_op
 from tfdist.cli.verb import Verb
 
 if TYPE_CHECKING:
-    from tfdist.training.requests.inference_request import PredictionRequest
+    from tfdist.training.inference_request import PredictionRequest
 
 
 part_samples = shared.count("--part-samples", "Keep what is done after each N samples.", "about 32 MB, or 30 s")
@@ -58,7 +58,7 @@ def predict(
 
     def prediction(inputs: InferenceInputs) -> PredictionRequest:
         from tfdist.inference.output_choice import choose_output
-        from tfdist.training.requests.inference_request import PredictionRequest
+        from tfdist.training.inference_request import PredictionRequest
 
         path, chosen = choose_output(output, form, overwrite=overwrite)
         return PredictionRequest(str(path), chosen, overwrite, part_samples)

@@ -81,8 +81,8 @@ def prune(
     from tfdist.inference.pruning.fine_tuning_run import run_dir_of
     from tfdist.inference.pruning.pruning_job import run_pruning
     from tfdist.inference.pruning.pruning_table import render
+    from tfdist.training.inference_request import PruningRequest
     from tfdist.training.quantization.drop_budget import DropBudget
-    from tfdist.training.requests.pruning_request import PruningRequest
 
     asked = PruningChoice(structure, sparsity, epochs, layers, skip)
     if max_drop is not None:

@@ -12,7 +12,7 @@ from tfdist.cli.inference.inference_options import InferenceInputs, inference_op
 from tfdist.cli.verb import Verb
 
 if TYPE_CHECKING:
-    from tfdist.training.requests.quantization_request import QuantizationRequest
+    from tfdist.training.inference_request import QuantizationRequest
 
 
 @click.command(cls=Verb)
@@ -90,8 +90,8 @@ def quantize(
     from tfdist.inference.output_choice import choose_quantized_output
     from tfdist.inference.quantization_calibration import OPTIONS, check_options, choose_kernel_calibration
     from tfdist.inference.quantization_table import render
+    from tfdist.training.inference_request import QuantizationRequest, check_mode
     from tfdist.training.quantization.drop_budget import DropBudget
-    from tfdist.training.requests.quantization_request import QuantizationRequest, check_mode
 
     check_mode(mode)
     calibration = {name: options.pop(name) for name in OPTIONS}

@@ -11,7 +11,7 @@ from tfdist.errors import UsageError
 from tfdist.inference.calibration_data import SAMPLES, choose_calibration_data
 from tfdist.inference.data_choice import DataChoice
 from tfdist.training.artifacts.artifact_formats import ArtifactFormat
-from tfdist.training.export.full_integer.calibration_request import CalibrationRequest
+from tfdist.training.export.export_request import CalibrationRequest
 from tfdist.training.quantization.drop_budget import DropBudget
 
 MAX_DROP = "1%"

@@ -11,7 +11,7 @@ from tfdist.config import RunConfig
 from tfdist.config.load import build_config, read_config
 from tfdist.config.yaml_document import Document
 from tfdist.errors import UsageError
-from tfdist.training.pruning.structure import Structure
+from tfdist.training.pruning.sparsity import Structure
 
 _LEFT_OUT = ("earlystopping", "pruning")
 """Callbacks of the run that do not take part: one would end it before all is pruned, another prunes otherwise."""

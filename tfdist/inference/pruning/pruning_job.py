@@ -11,7 +11,7 @@ from tfdist.inference.data_choice import DataChoice
 from tfdist.inference.inference_job import InferenceOutcome, run_inference_job
 from tfdist.inference.pruning import fine_tuning_run
 from tfdist.inference.pruning.fine_tuning_config import PruningChoice, fine_tuning_config
-from tfdist.training.requests.pruning_request import PruningRequest
+from tfdist.training.inference_request import PruningRequest
 
 _GRACE_SECONDS = 5.0
 """Seconds that workers that measure may take to end when asked to; nothing of that is kept."""

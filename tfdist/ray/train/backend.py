@@ -123,7 +123,7 @@ def worker_run() -> Iterator[None]:
     """Starts this worker's session, under whose strategy the function trains; ends it with all other workers."""
     # Imported here: the driver has this function, too, and need not load TensorFlow.
     from tfdist.training.collectives_api import barrier
-    from tfdist.training.script_run.strategy_adoption import adopt_strategies
+    from tfdist.training.run_script import adopt_strategies
     from tfdist.training.session import current_session as sessions
     from tfdist.training.supervision.error_report import report
     from tfdist.training.supervision.launcher_link import link_of

@@ -1,7 +1,6 @@
 """Checkpoints of a training while it runs: when they are made, what is in them, and how a `fit` resumes.
 
-`checkpoint_callback` saves and restores a training, when `checkpoint_schedule` says so, with the `callback_state` of
-its callbacks and the `watched_attributes` of the user's; `run_checkpoint_callback` does for a run from a config. For
+`checkpoint_callback` saves and restores a training, by its schedule, with the `callback_state` of its callbacks. For
 scripts, `checkpoint_options` says what was asked for, `fit_registry` which `fit` resumes from which checkpoint, and
 `fit_checkpoint_callback` saves and restores one `fit`, with its `csv_logger_files`, where it may. `resume_log` notes
 each resume. Files are those of `tfdist.checkpoint`.

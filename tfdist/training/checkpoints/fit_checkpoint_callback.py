@@ -25,9 +25,8 @@ from tfdist.keras_repairs.inputs import data_position
 from tfdist.keras_repairs.inputs.data_position import FitData
 from tfdist.runtime import random_state
 from tfdist.training.checkpoints import csv_logger_files
-from tfdist.training.checkpoints.checkpoint_callback import CheckpointCallback, ContextFactory, Logs
+from tfdist.training.checkpoints.checkpoint_callback import CheckpointCallback, CheckpointSchedule, ContextFactory, Logs
 from tfdist.training.checkpoints.checkpoint_options import CheckpointOptions
-from tfdist.training.checkpoints.checkpoint_schedule import CheckpointSchedule
 from tfdist.training.run_record_callback import RunRecordCallback
 
 _log = logging.getLogger("tfdist")

@@ -20,13 +20,11 @@ from tfdist.errors import DataError, UsageError
 from tfdist.keras_repairs.distillation.distilled_loss import Distillation, SoftTerm, distill
 from tfdist.keras_repairs.distillation.soft_targets import Kind, Softening, SoftTargets
 from tfdist.keras_repairs.model_checks.user_overrides import is_overridden
-from tfdist.training.config_objects.kept_teacher import KeptTeacher
-from tfdist.training.config_objects.keras_names import snake_case
+from tfdist.training.config_objects.object_maker import snake_case
 from tfdist.training.config_objects.problems import Problems
 from tfdist.training.config_objects.sample_shapes import misfit_of
-from tfdist.training.config_objects.teacher_maker import KEY, make_teacher
-from tfdist.training.model_outputs.output_activations import Gives, gives
-from tfdist.training.model_outputs.step_outputs import named_outputs, names_of
+from tfdist.training.config_objects.teachers import KEY, KeptTeacher, make_teacher
+from tfdist.training.inference.outputs.step_outputs import Gives, gives, named_outputs, names_of
 
 _CATEGORICAL = (
     "sparse_categorical_crossentropy",

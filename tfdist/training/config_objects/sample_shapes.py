@@ -16,7 +16,7 @@ from tfdist.errors import DataError, UsageError
 from tfdist.keras_repairs.distillation.distilled_loss import labels_of
 from tfdist.text import safe_str
 from tfdist.training.config_objects.problems import Problems
-from tfdist.training.supervision.exception_causes import explain
+from tfdist.training.supervision.error_report import explain
 
 
 def check_samples(

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 from tfdist.config import RunConfig
+from tfdist.config.dotted_path import search_in
+from tfdist.data.pipeline import Batches
 from tfdist.errors import DataError, TfdistError, UsageError
+from tfdist.keras_repairs.files.training_state import build
 from tfdist.training.config_objects.model_builder import build_model
+from tfdist.training.inference_request import InferenceRequest
 from tfdist.training.weights_file import copy_of_chiefs, load_weights, one_line
 
 
@@ -101,3 +109,46 @@ def _whole_model(
 def _cause(error: BaseException) -> str:
     """Returns why a model cannot be made, without the whole config of it that Keras puts around that."""
     return one_line(error).rpartition("Exception encountered: ")[2].partition(" Full object config")[0]
+
+
+def load_model(
+    request: InferenceRequest, config: RunConfig | None, batches: Batches, strategy: tf.distribute.Strategy
+) -> keras.Model:
+    """The model, under a strategy; all workers call it together.
+
+    Args:
+        request: Which one.
+        config: What builds it, where the file has weights alone.
+        batches: What it is to take, for a model that is built by its first batch.
+        strategy: The strategy in force.
+
+    Raises:
+        UsageError: The model cannot be built here, or was saved without what an evaluation needs.
+        DataError: The file is damaged.
+        RunDirError: The weights are of another model than the config's.
+    """
+    search_in(os.getcwd())
+    for module in request.modules:
+        _import(module)
+    if config is not None:
+        # Of layers that are made while the model is built, too.
+        keras.config.set_dtype_policy(config.precision)
+    trained = TrainedModel(request.model, request.shown_model, None if request.is_whole_model else config)
+    build_by_data = functools.partial(build, dataset=batches)
+    model = load_trained(trained, strategy, build_by_data, compiles=request.verb != "predict")
+    if request.verb != "predict" and not model.compiled:
+        raise UsageError(
+            f"{request.shown_model} was saved without a loss and metrics, so that nothing can be evaluated. Expected a "
+            "model that was compiled before it was saved. Compile it and save it again, or evaluate its run directory."
+        )
+    return model
+
+
+def _import(module: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise UsageError(
+            f"--import {module}: it cannot be imported: {error}. Expected the dotted name of a module that is "
+            "installed, or in the working directory."
+        ) from error

@@ -32,29 +32,29 @@ from tfdist.rundir.run_dir_creation import restore_run_dir
 from tfdist.runtime.cpu_kernels import replica_kernels
 from tfdist.runtime.gpu_memory import used_memory
 from tfdist.runtime.strategy_settings import settings_of, waited_for_data
-from tfdist.training.announcements import Announce, announcer
 from tfdist.training.checkpoints.resume_log import (
     note_resume,
     warn_of_another_teacher,
     warn_of_other_kernels,
 )
-from tfdist.training.checkpoints.run_checkpoint_callback import RunCheckpointCallback, was_stopped
 from tfdist.training.config_objects.objects import ConfigObjects, checked_objects
 from tfdist.training.config_objects.sample_shapes import naming_misfits
-from tfdist.training.config_run.progress_callback import ProgressCallback
+from tfdist.training.config_run.epoch_progress import EpochSize, ProgressCallback, progress_of
 from tfdist.training.config_run.run_resume import (
+    RunCheckpointCallback,
     RunStart,
     check_same_order,
     epoch_span,
     find_run_start,
+    was_stopped,
 )
 from tfdist.training.config_run.run_summary import end_summary, start_summary
-from tfdist.training.config_run.running_epoch import EpochSize, progress_of
 from tfdist.training.libraries import versions
 from tfdist.training.provenance import write_config
 from tfdist.training.run_record_callback import RunRecordCallback
 from tfdist.training.session import current_session as sessions
 from tfdist.training.session.session import LaunchedSession
+from tfdist.training.session.session_description import Announce, announcer
 from tfdist.training.supervision.stop_requests import saved_words
 from tfdist.training.weights_file import load_initial_weights
 

@@ -14,12 +14,10 @@ from tfdist.config.data_sections import SourceConfig
 from tfdist.rundir.completion import trained_text
 from tfdist.text import format_count, format_duration
 from tfdist.training.checkpoints.resume_log import change_of, place_of
-from tfdist.training.config_run.input_description import describe_input
-from tfdist.training.config_run.input_remedy import remedy
-from tfdist.training.config_run.input_wait import InputWait
-from tfdist.training.config_run.metric_texts import metrics_line
-from tfdist.training.config_run.progress_callback import ProgressCallback
+from tfdist.training.config_run.epoch_progress import ProgressCallback
+from tfdist.training.config_run.input_report import InputWait, describe_input, remedy
 from tfdist.training.config_run.run_resume import RunStart
+from tfdist.training.metric_values import metrics_line
 from tfdist.training.run_record_callback import RunRecordCallback
 from tfdist.training.session.session import LaunchedSession
 from tfdist.training.session.session_description import describe

@@ -42,7 +42,7 @@ def _answer(request: ExportRequest, answers: TextIO) -> None:
         with generated_code_apart():
             tell(result=export(request, lambda text: tell(say=text)))
     except BaseException as error:  # noqa: BLE001 - the other end tells the user
-        from tfdist.training.supervision.exception_causes import explain
+        from tfdist.training.supervision.error_report import explain
 
         known = explain(error, has_peers=False)
         said = str(known) if known is not None else f"{type(error).__name__}: {safe_str(error)}"

@@ -25,27 +25,36 @@ from tfdist.config.section import build
 from tfdist.errors import UnsupportedError, UsageError
 from tfdist.training.artifacts.artifact_formats import FORMATS, ArtifactFormat
 from tfdist.training.artifacts.artifact_run import run_artifact
-from tfdist.training.artifacts.call_times import Arrays, CallTimes, batches_of, take_times
+from tfdist.training.artifacts.artifact_runtimes import Arrays, CallTimes, batches_of, take_times
 from tfdist.training.artifacts.output_comparison import compare_output, shows_nothing
-from tfdist.training.export.artifact_judgement import compare_outputs, default_tolerance, described, half_precision
+from tfdist.training.config_objects.trained_model import load_model
+from tfdist.training.export.artifact_judgement import (
+    LabelledSamples,
+    compare_metrics,
+    compare_outputs,
+    default_tolerance,
+    described,
+    half_precision,
+)
 from tfdist.training.export.export_request import ExportRequest
-from tfdist.training.export.full_integer.calibration_samples import calibration_samples
-from tfdist.training.export.full_integer.integer_writer import float_layers, write_integers
-from tfdist.training.export.full_integer.labelled_samples import LabelledSamples
-from tfdist.training.export.full_integer.metric_comparison import compare_metrics
-from tfdist.training.export.litert_writer import write_litert
+from tfdist.training.export.litert_writer import float_layers, write_integers, write_litert
 from tfdist.training.export.onnx_writer import write_onnx
 from tfdist.training.export.openvino_writer import MODEL_FILE, write_openvino
-from tfdist.training.export.sample_inputs import filled, first_batch, flat_inputs, made_inputs, sample_arrays
-from tfdist.training.export.saved_model_writer import write_saved_model
+from tfdist.training.export.sample_inputs import (
+    calibration_samples,
+    filled,
+    first_batch,
+    flat_inputs,
+    made_inputs,
+    sample_arrays,
+)
+from tfdist.training.export.saved_model_writer import write_saved_model, write_warmup
 from tfdist.training.export.serving_function import ServingFunction, packed, serving_function
 from tfdist.training.export.tensorrt_writer import write_tensorrt
 from tfdist.training.export.unsupported_layers import refuse_python
-from tfdist.training.export.warmup_file import write_warmup
-from tfdist.training.inference.inference_model import load_model
+from tfdist.training.inference.outputs.step_outputs import arrays_of
+from tfdist.training.inference_request import InferenceRequest, Verb
 from tfdist.training.libraries import check_libraries
-from tfdist.training.model_outputs.step_outputs import arrays_of
-from tfdist.training.requests.inference_request import InferenceRequest, Verb
 
 BATCH_SIZE = 32
 """Samples of a batch in the comparison, where the signature does not fix it."""

@@ -9,9 +9,12 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from tfdist import data
+from tfdist.config.data_sections import SourceConfig
+from tfdist.config.section import build
 from tfdist.data.pipeline import Batches
 from tfdist.errors import DataError, UnsupportedError
-from tfdist.training.export.input_signature import InputEntry
+from tfdist.training.export.export_request import CalibrationRequest, InputEntry
 from tfdist.training.export.serving_function import ServingFunction, leaves
 
 _FREE_SIZE = 16
@@ -166,3 +169,16 @@ def _samples_shown(x: Any) -> str:
         for path, leaf in leaves(x)
     ]
     return ", ".join(shown)
+
+
+def calibration_samples(asked: CalibrationRequest, serving: ServingFunction) -> dict[str, NDArray]:
+    """The inputs by name, [samples, ...]; as many as a fixed batch size divides.
+
+    Raises:
+        DataError: They cannot be read, or are not what the model takes.
+    """
+    section = build(SourceConfig, dict(asked.section), asked.key)
+    opened = data.from_config(section, asked.samples, asked.seed, tf.distribute.get_strategy(), asked.key)
+    x = sample_arrays(first_batch(opened.batches, asked.key)[0], asked.key)
+    inputs = flat_inputs(x, serving, asked.key)
+    return filled(inputs, serving.fixed_batch) if serving.fixed_batch else inputs

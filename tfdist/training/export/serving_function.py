@@ -12,8 +12,8 @@ import keras
 import tensorflow as tf
 
 from tfdist.errors import UnsupportedError, UsageError
-from tfdist.training.export.input_signature import InputEntry
-from tfdist.training.model_outputs.step_outputs import named_outputs, names_of
+from tfdist.training.export.export_request import InputEntry
+from tfdist.training.inference.outputs.step_outputs import named_outputs, names_of
 
 _AUTOMATIC = re.compile(r"(?:keras_tensor|input_layer|input)(?:_?\d+)?(?:CLONE)?")
 """Names that Keras gives inputs by their number in the process."""

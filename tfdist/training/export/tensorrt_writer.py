@@ -7,11 +7,31 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tfdist.errors import UnsupportedError
-from tfdist.training.export.input_signature import InputEntry
+from tfdist.training.export.export_request import InputEntry
 from tfdist.training.export.onnx_writer import nodes_of, write_onnx
 from tfdist.training.export.serving_function import ServingFunction
-from tfdist.training.export.tensorrt_operators import OPERATORS, VERSION
 from tfdist.training.export.unsupported_layers import layer_at
+
+VERSION = "10.1"
+"""Of onnx-tensorrt, docs/operators.md."""
+
+_NAMES = """
+    Abs Acos Acosh Add And ArgMax ArgMin Asin Asinh Atan Atanh AveragePool BatchNormalization Cast CastLike Ceil Celu
+    Clip Concat Constant ConstantOfShape Conv ConvTranspose Cos Cosh CumSum DeformConv DepthToSpace DequantizeLinear
+    Div Dropout Einsum Elu Equal Erf Exp Expand EyeLike Flatten Floor Gather GatherElements GatherND Gelu Gemm
+    GlobalAveragePool GlobalLpPool GlobalMaxPool Greater GreaterOrEqual GridSample GroupNormalization GRU HardSigmoid
+    HardSwish Hardmax Identity If ImageScaler InstanceNormalization IsInf IsNaN LayerNormalization LeakyRelu Less
+    LessOrEqual Log LogSoftmax Loop LRN LSTM LpNormalization LpPool MatMul Max MaxPool Mean MeanVarianceNormalization
+    Min Mish Mod Mul Neg NonMaxSuppression NonZero Not OneHot Or Pad ParametricSoftplus Pow PRelu QuantizeLinear
+    RandomNormal RandomNormalLike RandomUniform RandomUniformLike Range Reciprocal ReduceL1 ReduceL2 ReduceLogSum
+    ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu Reshape Resize
+    ReverseSequence RNN RoiAlign Round ScaledTanh Scan Scatter ScatterElements ScatterND Selu Shape Shrink Sigmoid
+    Sign Sin Sinh Size Slice Softmax Softplus Softsign SpaceToDepth Split Sqrt Squeeze Sub Sum Tan Tanh
+    ThresholdedRelu Tile TopK Transpose Trilu Unsqueeze Upsample Where Xor
+"""
+
+OPERATORS = frozenset(_NAMES.split())
+
 
 ONNX_FILE, SCRIPT, CONFIG = "model.onnx", "build.sh", "config.pbtxt"
 

@@ -21,16 +21,15 @@ from tfdist.launch.environment import Assignment
 from tfdist.launch.worker.config_handover import receive_config
 from tfdist.rundir import atomic_files
 from tfdist.text import format_count
-from tfdist.training.announcements import announcer
 from tfdist.training.config_objects.sample_shapes import naming_misfits
-from tfdist.training.inference.inference_model import load_model
+from tfdist.training.config_objects.trained_model import load_model
 from tfdist.training.inference.prediction_run import predict
-from tfdist.training.pruned_model.pruned_model_run import measure_pruned
+from tfdist.training.inference.pruned_model_run import measure_pruned
+from tfdist.training.inference_request import RESULT_FILE, InferenceRequest
 from tfdist.training.quantization.quantization_run import quantize
-from tfdist.training.requests.inference_request import RESULT_FILE, InferenceRequest
 from tfdist.training.session import current_session as sessions
 from tfdist.training.session.session import LaunchedSession
-from tfdist.training.session.session_description import describe
+from tfdist.training.session.session_description import announcer, describe
 
 
 def run_inference(assignment: Assignment) -> None:

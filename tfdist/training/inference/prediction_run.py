@@ -26,17 +26,16 @@ from tfdist.rundir import State, atomic_files
 from tfdist.rundir.directory_exchange import making_directory
 from tfdist.runtime.collectives.decisions import broadcast
 from tfdist.text import format_count, format_countdown
-from tfdist.training.announcements import Announce
 from tfdist.training.config_objects.sample_shapes import naming_misfits
 from tfdist.training.inference.outputs.kept_outputs import MANIFEST_FILE, KeptOutputs, identity
+from tfdist.training.inference.outputs.output_columns import OutputColumn, column_of
 from tfdist.training.inference.outputs.output_formats import output_format
-from tfdist.training.inference.outputs.sharded_output import shard_count, write_shards
+from tfdist.training.inference.outputs.step_outputs import arrays_of, gives, names_of
+from tfdist.training.inference.outputs.tfrecord_output import shard_count, write_shards
 from tfdist.training.inference.prediction_store import PredictionStore, parts_folder
-from tfdist.training.model_outputs.output_activations import gives
-from tfdist.training.model_outputs.output_columns import OutputColumn, column_of
-from tfdist.training.model_outputs.step_outputs import arrays_of, names_of
-from tfdist.training.requests.inference_request import InferenceRequest, PredictionRequest
+from tfdist.training.inference_request import InferenceRequest, PredictionRequest
 from tfdist.training.session.session import LaunchedSession
+from tfdist.training.session.session_description import Announce
 from tfdist.training.weights_file import digest_of
 
 LINE_SECONDS = 10.0

@@ -23,11 +23,10 @@ from tfdist.keras_repairs.sharding.full_state import full_state
 from tfdist.launch.environment import Assignment
 from tfdist.launch.trace_request import TraceRequest
 from tfdist.rundir import RunDir, atomic_files
+from tfdist.training.probes.probe_files import TracedEnd, TracedEpoch, TracedStart, TracedSteps, digest, write_line
 from tfdist.training.probes.recorder import RecordingComplete
-from tfdist.training.probes.step_fingerprints import StepFingerprints
+from tfdist.training.probes.step_fingerprints import StepFingerprints, sample
 from tfdist.training.probes.step_observer import StepObserverCallback
-from tfdist.training.probes.trace_file import TracedEnd, TracedEpoch, TracedStart, TracedSteps, digest, write_line
-from tfdist.training.probes.weight_samples import sample
 from tfdist.training.supervision.activity_tracker import ActivityTracker
 
 HOLD_SECONDS = 300.0

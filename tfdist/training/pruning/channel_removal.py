@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tfdist.training.pruning.channel_graph import WITHOUT_WEIGHTS, CannotRemove, ChannelPath, channel_path
 from tfdist.training.pruning.prunable_layers import PrunableLayer, prunable_layers
-from tfdist.training.pruning.structure import CHANNELS, Structure
+from tfdist.training.pruning.sparsity import CHANNELS, Structure
 
 
 @dataclass(frozen=True)

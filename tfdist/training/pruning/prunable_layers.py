@@ -12,7 +12,7 @@ from tfdist.config.field_errors import nearest
 from tfdist.errors import UsageError
 from tfdist.keras_repairs.model_checks.model_layers import layers_of
 from tfdist.text import safe_repr
-from tfdist.training.pruning.structure import CHANNELS, Structure
+from tfdist.training.pruning.sparsity import CHANNELS, Structure
 
 _CONVOLUTIONS = (keras.layers.Conv1D, keras.layers.Conv2D, keras.layers.Conv3D)
 _OTHERS = (

@@ -16,10 +16,9 @@ from tfdist.keras_repairs.install import is_installed
 from tfdist.keras_repairs.optimizer.masked_updates import apply_masks, mask_updates, unmask_updates
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.training.pruning.channel_graph import CannotRemove, ChannelPath, channel_path
-from tfdist.training.pruning.mask_group import MaskGroup
+from tfdist.training.pruning.masks import MaskGroup
 from tfdist.training.pruning.prunable_layers import PrunableLayer, prunable_layers
-from tfdist.training.pruning.sparsity_schedule import SCHEDULES, SparsitySchedule
-from tfdist.training.pruning.structure import CHANNELS, Structure
+from tfdist.training.pruning.sparsity import CHANNELS, SCHEDULES, SparsitySchedule, Structure
 
 _log = logging.getLogger("tfdist")
 

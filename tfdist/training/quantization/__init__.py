@@ -1,9 +1,8 @@
 """Quantization, as `tfdist quantize` has its workers do it.
 
 `quantization_run` is what a worker does, as a request says. The chief alone quantizes, on a model of its own outside of
-the strategy: `layer_quantization` knows which layers a mode covers and which of them a file can record,
-`quantization_method` how one is quantized, and `quantized_files` writes a file for any choice of them. All workers
-together measure each file by `file_evaluation`: what is measured is what will be shipped. `layer_choice` decides from
-what was measured which layers stay in float, by a `drop_budget`, and `shown_outputs` says whether it could be exceeded.
-`calibrated/` rounds weights by samples, which all workers read. `sample_time` times one sample.
+the strategy: `layer_quantization` knows which layers a mode covers, how one is quantized, and which of them a file can
+record, and `quantized_files` writes a file for any choice of them. A `calibrated_kernel` is rounded by samples, which
+all workers read into `input_moments`. All workers together measure each file by `model_evaluation`: what is measured is
+what will be shipped. `layer_choice` decides from what was measured which layers stay in float, by a `drop_budget`.
 """

@@ -27,27 +27,30 @@ from tfdist.rundir import atomic_files
 from tfdist.rundir.temp_names import temporary_folder
 from tfdist.runtime.collectives.chief_broadcast import text_from_chief
 from tfdist.runtime.outside_strategy import outside_strategy
-from tfdist.training.announcements import Announce
 from tfdist.training.config_objects.sample_shapes import naming_misfits
-from tfdist.training.quantization.calibrated.input_moments import measure_moments, run_through
-from tfdist.training.quantization.calibrated.kernel_calibration import KernelCalibration
+from tfdist.training.inference_request import InferenceRequest, KernelCalibration, QuantizationRequest
 from tfdist.training.quantization.drop_budget import DropBudget, JudgedMetric, choose_metric
-from tfdist.training.quantization.file_evaluation import FileEvaluation
+from tfdist.training.quantization.input_moments import measure_moments, run_through
 from tfdist.training.quantization.layer_choice import LayerChoice, Metrics, choose_layers
-from tfdist.training.quantization.layer_quantization import layers_by_name, quantized_names, weight_bytes
-from tfdist.training.quantization.quantization_method import (
+from tfdist.training.quantization.layer_quantization import (
     CalibratedMethod,
     KerasMethod,
     QuantizationMethod,
     input_sizes,
+    layers_by_name,
+    quantized_names,
+    weight_bytes,
+)
+from tfdist.training.quantization.model_evaluation import (
+    SAMPLES,
+    FileEvaluation,
+    first_samples,
+    model_seconds,
+    model_shows_nothing,
 )
 from tfdist.training.quantization.quantized_files import QuantizedFiles
-from tfdist.training.quantization.sample_time import model_seconds
-from tfdist.training.quantization.shown_outputs import SAMPLES, model_shows_nothing
-from tfdist.training.requests.first_samples import first_samples
-from tfdist.training.requests.inference_request import InferenceRequest
-from tfdist.training.requests.quantization_request import QuantizationRequest
 from tfdist.training.session.session import LaunchedSession
+from tfdist.training.session.session_description import Announce
 
 
 def quantize(

@@ -13,13 +13,13 @@ from tfdist.errors import UnsupportedError, UsageError
 from tfdist.text import safe_str
 from tfdist.training.quantization.layer_quantization import (
     LayerFacts,
+    QuantizationMethod,
     facts_of,
     layers_by_name,
     quantize_layers,
     quantized_names,
     recordable_names,
 )
-from tfdist.training.quantization.quantization_method import QuantizationMethod
 
 
 class QuantizedFiles:

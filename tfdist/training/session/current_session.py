@@ -13,7 +13,7 @@ from tfdist.runtime.devices import DeviceRequest
 from tfdist.training.session.session import LaunchedSession, Session
 from tfdist.training.session.session_setup import set_up, set_up_launched
 from tfdist.training.session.worker_context import WorkerContext, context_of
-from tfdist.training.supervision.worker_signals import call_on_signal
+from tfdist.training.supervision.launcher_link import call_on_signal
 
 _S = TypeVar("_S", bound=Session)
 

@@ -12,7 +12,7 @@ from tfdist.rundir import RunDir
 from tfdist.runtime import strategy as strategies
 from tfdist.training.checkpoints.checkpoint_callback import ContextFactory
 from tfdist.training.checkpoints.fit_registry import FitRegistry
-from tfdist.training.results.script_results import ScriptResults
+from tfdist.training.script_results import ScriptResults
 from tfdist.training.supervision.activity_tracker import ActivityTracker
 from tfdist.training.supervision.stop_requests import StopRequests
 

@@ -1,8 +1,11 @@
-"""Description of a session in words: workers, replicas, devices, strategy, collectives, kernels and shards."""
+"""Description of a session in words, and what a run says of itself on the terminal."""
 
 from __future__ import annotations
 
-from typing import Protocol
+import logging
+import sys
+from collections.abc import Callable
+from typing import Protocol, TextIO
 
 import tensorflow as tf
 
@@ -10,6 +13,17 @@ from tfdist.runtime.cpu_kernels import uses_onednn
 from tfdist.runtime.strategy import StrategyChoice
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.text import format_count
+
+_log = logging.getLogger("tfdist")
+
+Announce = Callable[[str], None]
+
+
+def announcer(*, quiet: bool, stream: TextIO | None = None) -> Announce:
+    """A function that says a text: on `stream` (default: stdout), or quietly in this worker's log."""
+    if quiet:
+        return lambda text: _log.info("%s", text)
+    return lambda text: print(text, file=stream or sys.stdout, flush=True)
 
 
 class Described(Protocol):

@@ -55,17 +55,15 @@ from tfdist.sharding.tensor_option import check_tensor
 from tfdist.training.checkpoints.checkpoint_options import options_of_start
 from tfdist.training.checkpoints.fit_registry import FitRegistry
 from tfdist.training.libraries import check_libraries, seed_all
-from tfdist.training.probes.recorder import Recorder
-from tfdist.training.probes.recording_setup import devices_for, impose_settings
+from tfdist.training.probes.recorder import Recorder, devices_for, impose_settings
 from tfdist.training.probes.tracer import Tracer
 from tfdist.training.rehearsal import rehearsal
 from tfdist.training.rehearsal.fit_planner import FitPlanner
-from tfdist.training.results.script_results import ScriptResults
+from tfdist.training.script_results import ScriptResults
 from tfdist.training.session.generated_code import keep_generated_code_apart, keep_generated_code_in
-from tfdist.training.session.idle_options import idle_options
 from tfdist.training.session.session import LaunchedSession, Session
 from tfdist.training.session.session_description import describe
-from tfdist.training.session.worker_context import LaunchedWorkerContext, WorkerContext
+from tfdist.training.session.worker_context import LaunchedWorkerContext, WorkerContext, idle_options
 from tfdist.training.supervision.launcher_link import LauncherLink
 from tfdist.training.supervision.training_monitor import TrainingMonitor
 from tfdist.training.supervision.watchdog import Watchdog

@@ -15,7 +15,7 @@ from tfdist.launch.trace_request import TraceRequest
 from tfdist.launch.worker.worker_process import WORKER_MODULE
 from tfdist.rundir import RunDir
 from tfdist.rundir.regular_files import read_text
-from tfdist.training.probes.trace_file import Trace, TracedEnd
+from tfdist.training.probes.probe_files import Trace, TracedEnd
 from tfdist.verify.exit_codes import STOPPED
 from tfdist.verify.hosts.host_process import HostProcess
 from tfdist.verify.hosts.host_request import HostRequest

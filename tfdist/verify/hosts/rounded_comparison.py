@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfdist.training.probes.trace_file import Trace, TracedEnd, TracedEpoch
+from tfdist.training.probes.probe_files import Trace, TracedEnd, TracedEpoch
 from tfdist.verify.killing.trace_comparison import (
     Finding,
     TracedRun,

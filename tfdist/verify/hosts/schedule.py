@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from tfdist.errors import UsageError
-from tfdist.training.probes.trace_file import Trace
+from tfdist.training.probes.probe_files import Trace
 from tfdist.verify.killing.kill_plan import steps_by_checkpoint
 
 CHIEF = 0

@@ -6,7 +6,7 @@ import random
 
 from tfdist.errors import UsageError
 from tfdist.launch.trace_request import Kill
-from tfdist.training.probes.trace_file import Trace
+from tfdist.training.probes.probe_files import Trace
 
 
 def choose_kills(trace: Trace, workers: int, number: int, seed: int) -> tuple[Kill, ...]:

@@ -11,7 +11,7 @@ from tfdist.launch.signals import Signals
 from tfdist.launch.trace_request import Kill, TraceRequest
 from tfdist.rundir import RunDir
 from tfdist.rundir.regular_files import read_text
-from tfdist.training.probes.trace_file import Trace, TracedEnd
+from tfdist.training.probes.probe_files import Trace, TracedEnd
 from tfdist.verify.exit_codes import STOPPED
 from tfdist.verify.interruption import Interrupted, raise_if_interrupted
 from tfdist.verify.killing.kill_plan import choose_kills

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from tfdist.training.probes.trace_file import Trace, TracedEnd, TracedSteps
+from tfdist.training.probes.probe_files import Trace, TracedEnd, TracedSteps
 from tfdist.verify.relative_difference import DATA_TOLERANCE, relative, relative_arrays
 
 FindingKind = Literal["alone", "resume", "samples", "history", "weights"]

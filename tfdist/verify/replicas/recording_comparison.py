@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tfdist.training.probes.recording_file import Moment, Recording
+from tfdist.training.probes.probe_files import Moment, Recording
 from tfdist.verify.relative_difference import relative, relative_arrays, root_mean_square
 from tfdist.verify.replicas.tolerance import QUANTITY_KINDS, QuantityKind, Tolerance
 

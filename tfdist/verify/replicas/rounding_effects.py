@@ -7,7 +7,7 @@ compared. Other trainings multiply a rounding error with every step. Both show h
 
 from __future__ import annotations
 
-from tfdist.training.probes.recording_file import Recording
+from tfdist.training.probes.probe_files import Recording
 from tfdist.verify.replicas.recording_comparison import ComparedMoment, Comparison, compare
 from tfdist.verify.replicas.tolerance import FLOAT32, HALF, QuantityKind, Tolerance
 

@@ -14,8 +14,8 @@ from tfdist.launch.recording_request import RecordingRequest
 from tfdist.launch.signals import Signals
 from tfdist.launch.worker_options import WorkerOptions
 from tfdist.rundir import RunDir
-from tfdist.training.probes.recording_file import Recording
-from tfdist.training.session.idle_options import idle_options
+from tfdist.training.probes.probe_files import Recording
+from tfdist.training.session.worker_context import idle_options
 from tfdist.verify.exit_codes import DIFFERS, STOPPED
 from tfdist.verify.interruption import Interrupted, raise_if_interrupted
 from tfdist.verify.log_tail import last_line

@@ -16,7 +16,7 @@ from tfdist.runtime.collectives.agreement import ROOM
 from tfdist.runtime.collectives.calls import Call
 from tfdist.runtime.collectives.communicator import Communicator
 from tfdist.runtime.collectives.wire.groups import Group
-from tfdist.training.supervision.exception_causes import explain
+from tfdist.training.supervision.error_report import explain
 
 NUMBERS = ["float64", "float32", "bfloat16", "float16", "int32", "int64"]
 OTHERS = ["int8", "uint8", "int16", "uint16", "uint32", "uint64", "bool", "complex64", "complex128"]

@@ -20,7 +20,7 @@ from tfdist.runtime.transport.shared_memory import memory_operations
 from tfdist.runtime.transport.shared_memory.memory_operations import MemoryOperations
 from tfdist.training.supervision.activity import Limits
 from tfdist.training.supervision.activity_tracker import ActivityTracker
-from tfdist.training.supervision.exception_causes import explain
+from tfdist.training.supervision.error_report import explain
 
 SECONDS = 30.0
 STEP = 60.0

@@ -15,8 +15,8 @@ from tfdist.config.data_sections import FeatureConfig, TfrecordSource
 from tfdist.data.formats.csv_files import CsvReader
 from tfdist.data.random_access.parquet_reader import ParquetFeatures, ParquetReader
 from tfdist.errors import DataError, UsageError
+from tfdist.training.inference.outputs.output_columns import OutputColumn, column_of
 from tfdist.training.inference.outputs.output_formats import output_format
-from tfdist.training.model_outputs.output_columns import OutputColumn, column_of
 
 RNG = np.random.default_rng(1)
 SAMPLES = 13

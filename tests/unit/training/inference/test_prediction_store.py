@@ -1,16 +1,78 @@
+""""""
+
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from tfdist.errors import DataError, RunDirError, UsageError
-from tfdist.training.inference.prediction_store import MANIFEST_FILE, PredictionStore, parts_folder
-from tfdist.training.model_outputs.output_columns import OutputColumn
+from tfdist.training.inference.outputs.output_columns import OutputColumn
+from tfdist.training.inference.prediction_store import (
+    MANIFEST_FILE,
+    Part,
+    PredictionManifest,
+    PredictionStore,
+    part_name,
+    parts_folder,
+)
+
+COLUMNS = (OutputColumn("p", "float32", (3,)), OutputColumn("name", "string"))
+REQUEST = {"model": "a", "samples": 10}
+MANIFEST = PredictionManifest(REQUEST, COLUMNS, (Part(part_name(0), 0, 4, 100, 7), Part(part_name(4), 4, 9, 90, 8)))
+
+
+def test_it_is_read_as_it_was_written(tmp_path: Path) -> None:
+    (tmp_path / "m.json").write_text(json.dumps(MANIFEST.to_json()))
+    assert PredictionManifest.read(tmp_path / "m.json") == MANIFEST
+    assert MANIFEST.done == 9 and PredictionManifest(REQUEST).done == 0
+    assert PredictionManifest.read(tmp_path / "absent.json") is None
+
+
+def test_what_is_different() -> None:
+    assert MANIFEST.differences(REQUEST) == []
+    assert MANIFEST.differences({"model": "b", "format": "npz"}) == [
+        "model: a then, b now",
+        "samples: 10 then, None now",
+        "format: None then, npz now",
+    ]
+
+
+def part(**changes: Any) -> list[dict[str, Any]]:
+    return [{"name": part_name(0), "start": 0, "stop": 4, "size": 100, "crc32": 7, **changes}]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"version": 0},
+        {"work": []},
+        {"columns": []},  # parts of nothing
+        {"parts": []},  # columns of nothing
+        {"parts": part(name="../part-000000000000.npz")},
+        {"parts": part(name="a.npz")},
+        {"parts": part(stop=0)},
+        {"parts": part(size=True)},
+        {"parts": part(crc32=-1)},
+        {"parts": part(more=1)},
+        {"parts": part(name=part_name(1), start=1)},  # sample 0 is missing
+        {"columns": [{"name": "a", "dtype": "object", "shape": []}]},
+        {"columns": [{"name": "a", "dtype": "bool", "shape": [-1]}]},
+        {"columns": [{"name": "a", "dtype": "bool", "shape": []}] * 2},
+        {"columns": [{"name": 1, "dtype": "bool", "shape": []}]},
+    ],
+)
+def test_what_is_no_manifest(changes: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "m.json").write_text(json.dumps({**MANIFEST.to_json(), **changes}))
+    with pytest.raises(UsageError, match="does not say what the parts beside it are"):
+        PredictionManifest.read(tmp_path / "m.json")
+
 
 WORK = {"model": "a"}
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from tfdist.training.step_memory.live_bytes import live_bytes
+from tfdist.training.step_memory.symbolic_step import live_bytes
 
 KIB = 256
 """Floats of a KiB."""

@@ -10,11 +10,11 @@ from tests.unit.training.supervision.clock import Clock
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import create_run_dir, ledger_lines
 from tfdist.rundir.ledger_lines import LedgerInterval, TimeKind
-from tfdist.training.supervision import ledger_writer
+from tfdist.training.supervision import heartbeat
 from tfdist.training.supervision.activity import Limits
 from tfdist.training.supervision.activity_tracker import ActivityTracker
+from tfdist.training.supervision.heartbeat import LedgerWriter
 from tfdist.training.supervision.launcher_link import link_of
-from tfdist.training.supervision.ledger_writer import LedgerWriter
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_an_interval_ends_with_the_last_step_that_it_counts(
 def test_lines_come_while_the_main_thread_is_busy(
     file: Path, written: threading.Semaphore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledger_writer, "INTERVAL", 0.01)
+    monkeypatch.setattr(heartbeat, "LEAST_INTERVAL", 0.01)
     ledger = LedgerWriter(file, 0, ActivityTracker(Limits(600.0, 60.0)))
     for _ in range(3):
         assert written.acquire(timeout=20)
@@ -99,7 +99,7 @@ def test_lines_come_while_the_main_thread_is_busy(
 
 @pytest.mark.parametrize(("age", "seconds"), [(0, 5), (3600, 5), (36_000, 36), (1e6, 60), (-3, 5)])
 def test_lines_become_fewer_as_an_attempt_gets_old(age: float, seconds: float) -> None:
-    assert ledger_writer.interval(age) == seconds
+    assert heartbeat.interval(age) == seconds
 
 
 @pytest.mark.parametrize(("index", "writes"), [(0, True), (1, False)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from tests.unit.verify.killing.traces import end, trace
-from tfdist.training.probes.trace_file import Trace, TracedEnd
+from tfdist.training.probes.probe_files import Trace, TracedEnd
 from tfdist.verify.killing.trace_comparison import TracedRun
 
 

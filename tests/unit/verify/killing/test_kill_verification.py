@@ -12,7 +12,7 @@ from tfdist.errors import UsageError
 from tfdist.launch.job import JobSpec
 from tfdist.launch.trace_request import Kill
 from tfdist.rundir import RunDir
-from tfdist.training.probes.trace_file import Trace, write_line
+from tfdist.training.probes.probe_files import Trace, write_line
 from tfdist.verify.interruption import Interrupted
 from tfdist.verify.killing import kill_verification as run_module
 from tfdist.verify.killing.kill_results import KilledAttempt, KillVerification

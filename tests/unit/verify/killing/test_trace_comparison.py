@@ -6,7 +6,7 @@ import math
 import pytest
 
 from tests.unit.verify.killing.traces import KILLED, WHOLE, end, run, trace
-from tfdist.training.probes.trace_file import Trace
+from tfdist.training.probes.probe_files import Trace
 from tfdist.verify.killing.trace_comparison import Finding, TracedRun, attempts_of, compare
 
 

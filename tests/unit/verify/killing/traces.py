@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tfdist.training.probes.trace_file import Trace, TracedEnd, TracedEpoch, TracedSteps, digest
+from tfdist.training.probes.probe_files import Trace, TracedEnd, TracedEpoch, TracedSteps, digest
 from tfdist.verify.killing.trace_comparison import TracedRun
 
 LAST, OF_EPOCH, EVERY = 12, 4, 3

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tfdist.training.probes.recording_file import Moment, Recording
+from tfdist.training.probes.probe_files import Moment, Recording
 
 NO_FACTS: dict[str, Any] = {
     "unsynchronized": [],

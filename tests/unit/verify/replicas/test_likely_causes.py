@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.unit.verify.replicas.recordings import NO_FACTS, begin, recording, step, weights
-from tfdist.training.probes.recording_file import Moment
+from tfdist.training.probes.probe_files import Moment
 from tfdist.verify.replicas.cause_texts import Cause
 from tfdist.verify.replicas.likely_causes import Versus, likely_causes
 from tfdist.verify.replicas.recorded_facts import ModelFacts

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from tests.unit.verify.replicas.recordings import begin, recording, step, weights
-from tfdist.training.probes.recording_file import Recording
+from tfdist.training.probes.probe_files import Recording
 from tfdist.verify.replicas.recording_comparison import Comparison, compare
 from tfdist.verify.replicas.tolerance import Tolerance
 

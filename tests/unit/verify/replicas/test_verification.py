@@ -13,7 +13,7 @@ from tests.unit.verify.replicas.recordings import begin, recording, step, weight
 from tfdist.errors import UsageError
 from tfdist.launch.job import JobSpec
 from tfdist.rundir import RunDir
-from tfdist.training.probes.recording_file import Recording
+from tfdist.training.probes.probe_files import Recording
 from tfdist.verify.interruption import Interrupted
 from tfdist.verify.replicas import verification as runs_module
 from tfdist.verify.replicas.comparison_results import ComparisonVerdict, Verification

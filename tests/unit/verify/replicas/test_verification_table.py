@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.verify.replicas.recordings import NO_FACTS, begin, recording, step, weights
-from tfdist.training.probes.recording_file import Moment
+from tfdist.training.probes.probe_files import Moment
 from tfdist.verify.replicas.cause_texts import Cause
 from tfdist.verify.replicas.comparison_results import ComparisonResult, ComparisonVerdict, Verification
 from tfdist.verify.replicas.recording_comparison import compare

@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias, cast
 
 from numpy.typing import NDArray
 
-from tfdist.training.model_outputs.output_columns import OutputColumn
+from tfdist.training.inference.outputs.output_columns import OutputColumn
 
 Blocks: TypeAlias = Callable[[], Iterator[tuple[int, list[NDArray]]]]
 """Returns the first sample of each part and the arrays of its outputs, in the order of the samples, from the beginning;

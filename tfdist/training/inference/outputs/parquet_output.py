@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfdist.data.random_access.parquet_columns import load_pyarrow
+from tfdist.training.inference.outputs.output_columns import INDEX, OutputColumn
 from tfdist.training.inference.outputs.output_formats import Blocks
-from tfdist.training.model_outputs.output_columns import INDEX, OutputColumn
 
 _GROUP_BYTES = 32 << 20
 _GROUP_ROWS = 1 << 16
