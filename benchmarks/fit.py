@@ -19,7 +19,7 @@ from benchmarks import models
 from benchmarks.model_sizes import BATCH
 from benchmarks.workers.loop_spec import WARM_STEPS
 from tfdist.launch.environment import Assignment
-from tfdist.runtime.cpu_kernels import uses_onednn
+from tfdist.runtime.devices import uses_onednn
 
 
 def main() -> None:

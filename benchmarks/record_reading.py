@@ -105,8 +105,8 @@ class _Raw:
         return len(self._reader)
 
     def batches(self, numbers: Any) -> Any:
+        from tfdist.data.formats.tfrecord_samples import read_groups
         from tfdist.data.ops.sample_batches import cut_filled
-        from tfdist.data.random_access.record_groups import read_groups
 
         groups = read_groups(numbers, self._reader.read, pace=self._reader.pace)
         return groups.batches.map(lambda count, rows: cut_filled(count, rows[0]))

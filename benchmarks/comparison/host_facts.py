@@ -40,7 +40,7 @@ def free_memory() -> int:
 
 def starts_with_onednn() -> bool:
     """Whether TensorFlow itself computes with oneDNN here, with the variables that are set."""
-    code = "from tfdist.runtime.cpu_kernels import uses_onednn; raise SystemExit(10 + uses_onednn())"
+    code = "from tfdist.runtime.devices import uses_onednn; raise SystemExit(10 + uses_onednn())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=_PROBE_SECONDS)
     if done.returncode not in (10, 11):
         raise RuntimeError(f"TensorFlow could not be asked for its kernels: {done.stderr[-500:]}")

@@ -23,7 +23,7 @@ def main() -> None:
     import tensorflow as tf
 
     from benchmarks import models
-    from tfdist.runtime.cpu_kernels import uses_onednn
+    from tfdist.runtime.devices import uses_onednn
 
     # One for the collectives: they must not wait for the thread that computes.
     tf.config.threading.set_intra_op_parallelism_threads(1)

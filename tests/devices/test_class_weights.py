@@ -16,7 +16,7 @@ from tests.helpers.mirrored import mirrored
 from tfdist import keras_repairs
 from tfdist.config import NpzSource
 from tfdist.data import from_config
-from tfdist.data.ops.class_weights import weighted
+from tfdist.data.sample_feed import weighted
 from tfdist.errors import DataError, UnsupportedError
 
 WEIGHTS = {2: 5.0, 0: 0.5}

@@ -100,7 +100,7 @@ def found(config_file: Path, *overrides: str) -> list[tuple[str, int]]:
         ("model={build: os.getcwd}", "model.build: expected a function that returns a keras.Model. Received: os."),
         ("model.args.hiden=[3]", "mlp has no such argument; did you mean hidden? Expected one of inputs, hidden, clas"),
         ("model.args={inputs: [64]}", "mlp needs hidden, classes as well. Received: only inputs"),
-        ("model.args={inputs: [64], hidden: [-3], classes: 10}", "model.args: tfdist.models.image_models.mlp refuses "),
+        ("model.args={inputs: [64], hidden: [-3], classes: 10}", "model.args: tfdist.models.classifiers.mlp refuses "),
         (
             f"model={{build: {__name__}.failing, args: {{inputs: 3}}}}",
             f"failing raised KeyError in {__file__}, line ",

@@ -14,7 +14,7 @@ from tests.devices.test_data_pipeline import expected_epoch, read_epoch
 from tfdist.config.data_sections import ParquetSource
 from tfdist.data import from_config
 from tfdist.data.format_registry import sample_specs
-from tfdist.data.formats.parquet_samples import ParquetSamples
+from tfdist.data.formats.reader_samples import ParquetSamples
 from tfdist.data.pipeline import build
 from tfdist.data.random_access.parquet_reader import ParquetFeatures, ParquetReader
 from tfdist.errors import DataError

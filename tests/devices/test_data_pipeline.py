@@ -22,7 +22,7 @@ from tfdist.order.epoch_order import EpochOrder, EpochSteps
 from tfdist.order.per_worker_order import WorkerShareSteps
 from tfdist.order.position import Position
 from tfdist.runtime.batches.dataset_description import take_partial_epoch
-from tfdist.runtime.run_seed import run_seed
+from tfdist.runtime.random_state import run_seed
 
 SIZES = [(1, 4), (2, 4), (8, 4), (9, 4), (10, 4), (11, 1), (7, 100), (225, 32)]
 

@@ -19,8 +19,8 @@ from tfdist.data import from_config
 from tfdist.data.data_errors import data_error_in
 from tfdist.data.tools import shard_job, shard_writer
 from tfdist.data.tools.process_pool import TaskProgress, TaskResult
-from tfdist.data.tools.shard_config import config_text
 from tfdist.data.tools.shard_job import ShardJob, ShardRequest
+from tfdist.data.tools.shard_manifest import config_text
 from tfdist.errors import DataError, UsageError
 
 SAMPLES = 23

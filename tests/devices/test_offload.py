@@ -16,8 +16,7 @@ import tensorflow as tf
 from tfdist import keras_repairs
 from tfdist.errors import RunDirError
 from tfdist.runtime.offload import scratch_file
-from tfdist.runtime.offload.disk_tensor import DiskTensor
-from tfdist.runtime.offload.disk_turns import Turns
+from tfdist.runtime.offload.disk_tensor import DiskTensor, Turns
 from tfdist.runtime.offload.offloading import offloading_of
 from tfdist.runtime.offload.scratch_file import ScratchFile
 from tfdist.runtime.strategy_settings import StrategySettings, settings_of

@@ -21,8 +21,8 @@ from tfdist.checkpoint.background_writer import writer
 from tfdist.checkpoint.checkpoint_files import MARKER
 from tfdist.checkpoint.checkpoint_store import CheckpointStore, RemoteCheckpointStore, open_store
 from tfdist.errors import RunDirError
-from tfdist.runtime.stores import tensorflow_store
-from tfdist.runtime.stores.object_stores import path_of
+from tfdist.runtime import tensorflow_store
+from tfdist.runtime.object_stores import path_of
 from tfdist.storage.object_path import ObjectPath
 from tfdist.training.checkpoints.checkpoint_callback import CheckpointCallback
 

@@ -15,11 +15,10 @@ from tests.fuzz.contents import contents_of
 from tests.fuzz.hostile_values import changed_bytes, changed_json
 from tests.fuzz.properties import fuzzed
 from tests.helpers.made_checkpoints import folder_of, mark, run_with, shard
-from tfdist.checkpoint.checkpoint_contents import contents_fault, load_arrays
+from tfdist.checkpoint.checkpoint_contents import CheckpointSummary, contents_fault, load_arrays
 from tfdist.checkpoint.checkpoint_files import MARKER, REPLICAS, SUMMARY, WEIGHTS, stored, summary_of
 from tfdist.checkpoint.checkpoint_pruner import info_of
-from tfdist.checkpoint.checkpoint_summary import CheckpointSummary
-from tfdist.checkpoint.shards.shard_file_names import REST, SHARD_TABLE, shard_file_name
+from tfdist.checkpoint.shards.sharded_file import REST, SHARD_TABLE, shard_file_name
 from tfdist.cli.main import main
 from tfdist.errors import RunDirError
 from tfdist.rundir import RunDir

@@ -16,8 +16,8 @@ from tests.fuzz.valid_files import npz
 from tfdist.config.data_sections import CsvSource, NpzSource
 from tfdist.data.formats import csv_files, npz_files
 from tfdist.data.formats.csv_files import CsvReader
-from tfdist.data.random_access.labelled_lines import TextReader
-from tfdist.data.tools.line_checks import CsvRules, TextRules, make_line_checker
+from tfdist.data.random_access.line_reader import TextReader
+from tfdist.data.tools.format_checks import CsvRules, TextRules, make_line_checker
 from tfdist.data.tools.shard_manifest import ShardManifest
 from tfdist.errors import DataError, UsageError
 from tfdist.training.inference.outputs.kept_outputs import MANIFEST_FILE as OUTPUTS_FILE

@@ -20,7 +20,7 @@ from tfdist.data.files.parquet_footers import check_footers
 from tfdist.data.formats import parquet_files
 from tfdist.data.random_access import parquet_reader
 from tfdist.data.random_access.parquet_reader import ParquetFeatures, ParquetReader
-from tfdist.data.tools.parquet_checks import ParquetRules, make_parquet_checker
+from tfdist.data.tools.format_checks import ParquetRules, make_parquet_checker
 from tfdist.errors import DataError
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.fuzz.hostile_values import changed_bytes, changed_json
 from tests.fuzz.properties import fuzzed
 from tests.fuzz.valid_files import compressed, framed, header, tfrecord
-from tfdist.data.files.file_stamps import FileStamp
+from tfdist.data.files.file_facts import FileStamp
 from tfdist.data.random_access.line_reader import LineReader
 from tfdist.data.random_access.record_index import open_index
 from tfdist.data.random_access.tfrecord_reader import TFRecordReader

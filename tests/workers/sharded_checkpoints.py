@@ -24,7 +24,7 @@ import numpy as np
 import tfdist
 from tests.helpers.cut_weights import cut_all
 from tests.helpers.plain_graphs import leave_graphs_plain
-from tfdist.checkpoint.shards import folder_agreement
+from tfdist.checkpoint.shards import staging_folder
 from tfdist.keras_repairs.sharding import shards
 from tfdist.rundir import direct_io
 
@@ -61,7 +61,7 @@ def apart() -> Iterator[None]:
     names = ("token_in", "small_text") if hidden else ()
     with contextlib.ExitStack() as patches:
         for name in names:
-            patches.enter_context(mock.patch.object(folder_agreement, name, hidden))
+            patches.enter_context(mock.patch.object(staging_folder, name, hidden))
         yield
 
 

@@ -21,7 +21,6 @@ from typing import Any, BinaryIO
 
 from tfdist import bounded_json
 from tfdist.checkpoint.pending_checkpoint import FileDigest, PendingCheckpoint
-from tfdist.checkpoint.shards.shard_file_names import shown
 from tfdist.errors import RunDirError, StoreError
 from tfdist.rundir import atomic_files, direct_io
 from tfdist.rundir.regular_files import MOST_JSON_BYTES, is_bare_name, open_regular, regular_size
@@ -50,6 +49,7 @@ _OUT_OF_REACH = frozenset(
 """Errors of reading that tell nothing about the content."""
 
 _NAME = re.compile(r"step-(\d+)(?:\.(\d+))?")
+_SHARD_NAME = re.compile(r"weights\.worker-(\d+)-of-\d+")
 _TEMPORARY = ".step-*.tmp"
 
 
@@ -139,7 +139,7 @@ class StoredCheckpoint:
             except OSError as error:
                 if error.errno in _OUT_OF_REACH:
                     raise
-                fault = f"{shown(name)} cannot be read: {error.strerror}"
+                fault = f"{_shown(name)} cannot be read: {error.strerror}"
             if fault is not None:
                 yield fault
 
@@ -147,14 +147,14 @@ class StoredCheckpoint:
 def wrong_size(file: StoredPath, digest: FileDigest) -> str | None:
     """Returns what is wrong with a file's size."""
     size = regular_size(file) if isinstance(file, Path) else file.stat().st_size
-    return None if size == digest.size else f"{shown(file.name)} has {size:,} bytes instead of {digest.size:,}"
+    return None if size == digest.size else f"{_shown(file.name)} has {size:,} bytes instead of {digest.size:,}"
 
 
 def other_bytes(file: StoredPath, digest: FileDigest) -> str | None:
     """Returns what is wrong with a file's size or bytes, all of which are read."""
     wrong = wrong_size(file, digest)
     if wrong is None and checksum(file, digest.size) != digest.checksum:
-        return f"the checksum of {shown(file.name)} is wrong"
+        return f"the checksum of {_shown(file.name)} is wrong"
     return wrong
 
 
@@ -327,3 +327,12 @@ def error_when_out_of_reach(place: StoredPath) -> Iterator[None]:
             "bucket, that answers and that this user may read. Check checkpoint.directory, its permissions, the "
             "network and the credentials."
         ) from error
+
+
+def _shown(name: str) -> str:
+    """The name of a file for people, with the worker that wrote it where it is one's shard."""
+    match = _SHARD_NAME.fullmatch(name)
+    return name if match is None else f"{name}, the part of worker {match[1]},"
+
+
+Opener = Callable[[int | None], BinaryIO]

@@ -15,23 +15,22 @@ import numpy as np
 import tensorflow as tf
 
 from tfdist.checkpoint.background_writer import writer
-from tfdist.checkpoint.checkpoint_contents import contents_fault, load_arrays
+from tfdist.checkpoint.checkpoint_contents import CheckpointSummary, contents_fault, load_arrays
 from tfdist.checkpoint.checkpoint_files import REPLICAS, WEIGHTS, StoredPath, opened, summary_of
+from tfdist.checkpoint.checkpoint_policies import RetentionPolicy
 from tfdist.checkpoint.checkpoint_pruner import CheckpointPruner
 from tfdist.checkpoint.checkpoint_store import is_remote, open_store
-from tfdist.checkpoint.checkpoint_summary import CheckpointSummary
 from tfdist.checkpoint.checkpoint_writer import CheckpointWriter, WeightsSnapshot
 from tfdist.checkpoint.generation_claim import by_generation, claim_on
-from tfdist.checkpoint.retention_policy import RetentionPolicy
-from tfdist.checkpoint.shards.folder_agreement import all_reach
 from tfdist.checkpoint.shards.shard_assembly import ShardAssembly, ShardSnapshot
 from tfdist.checkpoint.shards.sharded_file import has_sharded_weights, opened_weights
 from tfdist.checkpoint.shards.sharded_saving import ShardedSaving
+from tfdist.checkpoint.shards.staging_folder import all_reach
 from tfdist.errors import RunDirError
 from tfdist.rundir.temp_names import temporary_folder
 from tfdist.runtime.collectives.chief_broadcast import opened_file_from_chief, text_from_chief
 from tfdist.runtime.collectives.decisions import broadcast
-from tfdist.runtime.stores.object_stores import path_of
+from tfdist.runtime.object_stores import path_of
 from tfdist.runtime.workers import worker_count, worker_rank
 
 WAIT_SECONDS = 300.0

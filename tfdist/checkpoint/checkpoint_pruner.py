@@ -6,8 +6,8 @@ import logging
 from collections.abc import Mapping
 
 from tfdist.checkpoint import checkpoint_files
+from tfdist.checkpoint.checkpoint_policies import CheckpointInfo, RetentionPolicy
 from tfdist.checkpoint.checkpoint_store import CheckpointStore
-from tfdist.checkpoint.retention_policy import CheckpointInfo, RetentionPolicy
 
 _log = logging.getLogger("tfdist")
 

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from tfdist.checkpoint import checkpoint_files
 from tfdist.checkpoint.pending_checkpoint import PendingCheckpoint
 from tfdist.rundir import atomic_files
-from tfdist.runtime.stores.object_stores import path_of
+from tfdist.runtime.object_stores import path_of
 from tfdist.storage.object_path import ObjectPath
 from tfdist.url_schemes import is_url
 

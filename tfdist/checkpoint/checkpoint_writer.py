@@ -11,10 +11,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from tfdist.checkpoint.checkpoint_contents import CheckpointSummary
 from tfdist.checkpoint.checkpoint_files import REPLICAS, SUMMARY, WEIGHTS
 from tfdist.checkpoint.checkpoint_pruner import CheckpointPruner
 from tfdist.checkpoint.checkpoint_store import CheckpointStore
-from tfdist.checkpoint.checkpoint_summary import CheckpointSummary
 from tfdist.checkpoint.generation_claim import SupersededError
 from tfdist.checkpoint.shards.shard_assembly import ShardAssembly
 from tfdist.errors import RunDirError, StoreError

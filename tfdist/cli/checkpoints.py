@@ -49,15 +49,15 @@ def checkpoints() -> None:
 @shared.as_json()
 def ls(run_dir: str, fit: int, as_json: bool) -> None:
     """Lists steps, epochs, sizes, ages, metrics, and whether each is whole by its files' names and sizes."""
-    from tfdist.checkpoint.inspection import checkpoint_table
+    from tfdist.checkpoint.inspection import checkpoint_entries
     from tfdist.checkpoint.inspection.checkpoint_entries import checkpoints_of
     from tfdist.checkpoint.inspection.locations import fits_of
 
     run, held = checkpoints_of(run_dir, fit)
     if as_json:
-        _show(checkpoint_table.to_json(str(run), held))
+        _show(checkpoint_entries.to_json(str(run), held))
     else:
-        click.echo(checkpoint_table.render(held, time.time()))
+        click.echo(checkpoint_entries.render(held, time.time()))
         others = [number for number in fits_of(run) if number != fit]
         if others:
             click.echo(f"other fits have checkpoints too: --fit {', '.join(map(str, others))}")

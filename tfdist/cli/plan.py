@@ -164,7 +164,7 @@ def _of_config(
     """The plan of a config's data and, with `memory`, of what its devices hold."""
     # Imported here: YAML's parser and NumPy take longer to load than `tfdist --help` may take.
     from tfdist.config.load import load_config
-    from tfdist.data.config_plan import plan_run
+    from tfdist.data.format_registry import plan_run
     from tfdist.plan.plan_json import to_json
     from tfdist.plan.plan_table import render
 
@@ -289,7 +289,7 @@ def planned(config: RunConfig, job: JobSpec) -> str:
         job: The job that runs it.
     """
     from tfdist.config.data_sections import GeneratorSource
-    from tfdist.data.config_plan import plan_run
+    from tfdist.data.format_registry import plan_run
     from tfdist.plan.plan_table import render
 
     if any(isinstance(section, GeneratorSource) for section in (config.data.train, config.data.validation)):

@@ -1,7 +1,7 @@
 """Data for Keras `fit`: the same global batches for any number of workers and replicas.
 
-`datasets` has the public functions, one a format, whose `argument_checks` come first; `config_datasets` opens what a
-config describes, by the `format_registry`, and `config_plan` plans it. Samples pass through the rooms in this order:
+`datasets` has the public functions, one a format, whose `argument_checks` come first, and opens what a config
+describes, by the `format_registry`, which also plans it. Samples pass through the rooms in this order:
 `files` finds the files, `random_access` and `sequential` read their records, `formats` makes samples of them (a
 `sample_source`), `ops` batches, augments and checks them in tf.data. Once the workers agree on a source
 (`worker_consistency`, by `fingerprints`), `sample_feed` deals its samples to the replicas and `pipeline` makes what
@@ -16,11 +16,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tfdist.data.config_datasets import from_config
     from tfdist.data.data_errors import data_error_in
     from tfdist.data.datasets import (
         arrays,
         csv,
+        from_config,
         generator,
         images,
         npz,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         tfrecords,
         webdataset,
     )
-    from tfdist.data.formats.image_features import ImageFeature
+    from tfdist.data.formats.image_samples import ImageFeature
 
 __all__ = [
     "ImageFeature",
@@ -47,9 +47,9 @@ __all__ = [
 ]
 
 _MODULES = {
-    "from_config": "config_datasets",
+    "from_config": "datasets",
     "data_error_in": "data_errors",
-    "ImageFeature": "formats.image_features",
+    "ImageFeature": "formats.image_samples",
 }
 
 

@@ -9,32 +9,82 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypedDict, Unpack
 
 import tensorflow as tf
 
+from tfdist.config.data_sections import SourceConfig
+from tfdist.config.dotted_path import resolve_callable
 from tfdist.data.argument_checks import integer
 from tfdist.data.files.file_patterns import FilePatterns, matching
 from tfdist.data.files.image_folder import ImageFiles
+from tfdist.data.format_registry import open_source
 from tfdist.data.formats.array_samples import array_source
 from tfdist.data.formats.csv_files import CsvReader
 from tfdist.data.formats.generator_samples import GeneratorSamples
 from tfdist.data.formats.image_samples import ImageSamples
 from tfdist.data.formats.npz_files import npz_source
-from tfdist.data.formats.parquet_samples import ParquetSamples
-from tfdist.data.formats.reader_samples import ReaderSamples
+from tfdist.data.formats.reader_samples import ParquetSamples, ReaderSamples
+from tfdist.data.formats.tar_reader import TarReader
 from tfdist.data.formats.text_files import text_source
 from tfdist.data.formats.tfrecord_samples import Feature, feature_config, tfrecord_source
-from tfdist.data.formats.webdataset.tar_reader import TarReader
-from tfdist.data.formats.webdataset.webdataset_samples import WebdatasetSamples
+from tfdist.data.formats.webdataset_samples import WebdatasetSamples
 from tfdist.data.ops.sample_batches import Augment
 from tfdist.data.ops.sample_checks import OnNan
-from tfdist.data.pipeline import Batches, open_and_build
+from tfdist.data.pipeline import Batches, OpenedDataset, open_and_build
 from tfdist.data.random_access.numbered_records import OnCorrupt
 from tfdist.data.random_access.parquet_reader import ParquetFeatures, ParquetReader
+from tfdist.data.sample_feed import Companion
 from tfdist.data.sample_source import SampleSource
 from tfdist.data.worker_consistency import Sharding
+from tfdist.order.position import START, Position
 from tfdist.order.sequential_order import LANES, SHUFFLE_BUFFER
+
+
+def from_config(
+    config: SourceConfig,
+    batch_size: int,
+    seed: int | None = None,
+    strategy: tf.distribute.Strategy | None = None,
+    key: str = "data.train",
+    begin: Position = START,
+    class_weight: Mapping[int, float] | None = None,
+    steps_per_epoch: int | None = None,
+    open_companion: Callable[[SampleSource], Companion] | None = None,
+) -> OpenedDataset:
+    """Opens what a section describes. All workers call it together.
+
+    Args:
+        config: The section.
+        batch_size: Samples of a step over all replicas.
+        seed: The seed of the order; by default the run's.
+        strategy: By default the current one.
+        key: The section's dotted key, for the errors.
+        begin: Where the training resumes.
+        class_weight: Class number -> the weight of its samples; None for samples without weights.
+        steps_per_epoch: Steps of an epoch; None for a pass over the samples.
+        open_companion: Opens what comes beside the samples of the source; None for nothing.
+
+    Raises:
+        ConfigError: A dotted path does not import or names no function.
+        DataError: On any worker the data is missing, damaged or empty; or it differs between workers.
+    """
+    return open_and_build(
+        partial(open_source, config, key),
+        sharding=config.sharding,
+        batch_size=batch_size,
+        shuffle=config.shuffle,
+        seed=seed,
+        strategy=strategy,
+        begin=begin,
+        augment=resolve_callable(config.augment, f"{key}.augment") if config.augment else None,
+        on_nan=config.on_nan,
+        classes=config.classes,
+        class_weight=class_weight,
+        steps_per_epoch=steps_per_epoch,
+        open_companion=open_companion,
+    )
 
 
 class _Required(TypedDict):

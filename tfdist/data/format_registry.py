@@ -1,4 +1,4 @@
-"""Registry of the formats that a config can name: the module that opens each as samples and knows its sizes.
+"""Registry of the formats that a config can name, and the data plan of a config, by the sizes of its data.
 
 The modules load TensorFlow only to make tensors, so that a plan, which asks for sizes alone, does without it.
 """
@@ -10,10 +10,13 @@ import importlib
 from collections.abc import Mapping
 from typing import Any, Protocol, cast
 
+from tfdist.config import RunConfig
 from tfdist.config.data_sections import SourceConfig
-from tfdist.data.files.file_systems import random_calls_of
+from tfdist.data.files.file_facts import random_calls_of
+from tfdist.data.ops.prefetch import GROUP_BYTES, PARALLEL_GROUPS, PREFETCHED_STEPS
 from tfdist.data.sample_source import SampleSource, SampleSpecs
-from tfdist.plan.plan_inputs import SourceSizes
+from tfdist.plan.plan import DataPlan, make_plan
+from tfdist.plan.plan_inputs import ClusterSize, PipelineBuffers, SourceSizes
 
 _MODULES: Mapping[str, str] = {
     "npz": "npz_files",
@@ -23,8 +26,8 @@ _MODULES: Mapping[str, str] = {
     "images": "image_files",
     "text": "text_files",
     "generator": "generator_samples",
-    "webdataset": "webdataset.webdataset_files",
-    "tfds": "tfds.tfds_files",
+    "webdataset": "webdataset_files",
+    "tfds": "tfds_files",
 }
 """Format -> its module in `tfdist.data.formats`."""
 
@@ -98,3 +101,22 @@ def measure(section: SourceConfig, key: str = "data.train") -> SourceSizes:
     augment = random_calls_of(section.augment) if section.augment else ()
     calls = (*sizes.random_calls, *augment)
     return dataclasses.replace(sizes, random_calls=calls, shares=section.sharding == "none")
+
+
+# While groups are read, one more is being cut into batches.
+_BUFFERING = PipelineBuffers(prefetched=PREFETCHED_STEPS, group_bytes=GROUP_BYTES, groups=PARALLEL_GROUPS + 1)
+
+
+def plan_run(config: RunConfig, layout: ClusterSize) -> DataPlan:
+    """Plans what a run will do with its data.
+
+    Args:
+        config: The run's.
+        layout: Workers and replicas.
+
+    Raises:
+        DataError: The data is missing, damaged or empty.
+    """
+    sections = {"data.train": config.data.train, "data.validation": config.data.validation}
+    sizes = {key: measure(section, key) for key, section in sections.items() if section is not None}
+    return make_plan(config, layout, sizes, _BUFFERING)

@@ -11,12 +11,11 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfdist.data.argument_checks import boolean, integer
-from tfdist.data.ops.companions import Companion
 from tfdist.data.ops.prefetch import PREFETCHED_STEPS
 from tfdist.data.ops.python_functions import CountedCalls, call_python
 from tfdist.data.ops.sample_batches import Augment
 from tfdist.data.ops.sample_checks import OnNan, SampleChecks
-from tfdist.data.sample_feed import SampleFeed
+from tfdist.data.sample_feed import Companion, SampleFeed
 from tfdist.data.sample_source import SampleSource
 from tfdist.data.worker_consistency import AgreedSource, Sharding, agree
 from tfdist.order.epoch_order import EpochSteps
@@ -30,9 +29,8 @@ from tfdist.runtime.batches.dataset_description import (
     description_of,
     even_batches,
 )
-from tfdist.runtime.batches.device_iterators import no_autotune_options
-from tfdist.runtime.batches.distribute import ReplicaBatch, per_replica, piece_bounds, remainder_of
-from tfdist.runtime.run_seed import run_seed
+from tfdist.runtime.batches.distribute import ReplicaBatch, no_autotune_options, per_replica, piece_bounds, remainder_of
+from tfdist.runtime.random_state import run_seed
 from tfdist.runtime.strategy_settings import settings_of
 
 Batches: TypeAlias = tf.data.Dataset | tf.distribute.DistributedDataset

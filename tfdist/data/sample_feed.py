@@ -2,25 +2,130 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
 
-from tfdist.data.ops.augmentation import augmented
-from tfdist.data.ops.class_weights import weighted
-from tfdist.data.ops.companions import Companion
-from tfdist.data.ops.sample_batches import Augment, Augmentation
+from tfdist.data.ops.sample_batches import Augment, Augmentation, parallel_parses
 from tfdist.data.ops.sample_checks import SampleChecks
 from tfdist.data.ops.sample_indices import SampleIndices
 from tfdist.data.sample_source import PerSampleSource, SampleSource, SequentialSource
 from tfdist.data.worker_consistency import AgreedSource
+from tfdist.errors import DataError
 from tfdist.order.epoch_order import EpochOrder, EpochSteps
 from tfdist.order.epoch_span import EpochSpan, check_passes_in_sequence
 from tfdist.order.per_worker_order import SampleOrder, WorkerShareOrder, WorkerShareSteps
 from tfdist.order.sequential_order import LaneOrder, Lanes
 from tfdist.runtime.batches.dataset_description import EpochCounter
+
+Join = Callable[[Any, Any], Any]
+"""Takes a batch, such as `(x, y)`, and what the second source has of the same samples; returns the batch of both."""
+
+
+@dataclass(frozen=True)
+class Companion:
+    """A companion of the samples: what comes beside them.
+
+    Attributes:
+        source: As many samples, with the same numbers.
+        join: Puts both together.
+    """
+
+    source: SampleSource
+    join: Join
+
+    def joined(self, batches: tf.data.Dataset, numbers: SampleIndices) -> tf.data.Dataset:
+        """Batches of samples, with what this has of them.
+
+        Args:
+            batches: Of the samples that `numbers` numbers.
+            numbers: These numbers.
+        """
+        both = tf.data.Dataset.zip((batches, self.source.batches(numbers)))
+        return both.map(lambda batch, more: self.join(batch, more))
+
+
+def augmented(batches: tf.data.Dataset, largest: int, augmentation: Augmentation) -> tf.data.Dataset:
+    """Augments the samples of all batches in parallel, in order.
+
+    As `Dataset.batch` makes batches of one size only, a smaller one is filled up by repeating a sample, an empty one
+    with zeros, and cut after the augmentation.
+
+    Args:
+        batches: Structures of tensors, each [k, ...]; k may change and may be 0.
+        largest: The largest k.
+        augmentation: The change of each sample.
+    """
+    size = max(largest, 1)
+
+    def fill(batch: Any, seeds: tf.Tensor) -> tuple[tf.Tensor, Any]:
+        count = tf.shape(seeds)[0]
+        places = tf.range(size)
+        places = tf.where(places < count, places, 0)
+        filled = tf.nest.map_structure(lambda rows: tf.gather(_with_zeros(rows), places), (batch, seeds))
+        return tf.fill([size], count), filled
+
+    samples = tf.data.Dataset.zip(batches, augmentation.seeds).map(fill).unbatch()
+    changed = samples.map(
+        lambda count, sample: (count, augmentation.augment(*sample)), num_parallel_calls=parallel_parses()
+    )
+    return changed.batch(size, drop_remainder=True).map(_cut)
+
+
+def _with_zeros(rows: tf.Tensor) -> tf.Tensor:
+    """The rows with one more of zeros or empty strings, with which an empty batch is filled."""
+    return tf.concat([rows, tf.zeros(tf.concat([[1], tf.shape(rows)[1:]], 0), rows.dtype)], axis=0)
+
+
+def _cut(counts: tf.Tensor, samples: Any) -> Any:
+    return tf.nest.map_structure(lambda rows: rows[: counts[0]], samples)
+
+
+def weighted(batches: tf.data.Dataset, weights: Mapping[int, float]) -> tf.data.Dataset:
+    """Adds a weight to each sample: that of its class, and 1 for classes without one.
+
+    Args:
+        batches: Batches `(x, y)`. A label is a class's number, of shape [k] or [k, 1], or one-hot, [k, classes].
+        weights: Class number -> weight.
+
+    Returns:
+        Batches `(x, y, weight)` with float32 weights [k].
+
+    Raises:
+        DataError: The samples have no label, weights of their own, or labels that name no class.
+    """
+    spec = batches.element_spec
+    if not isinstance(spec, tuple) or len(spec) != 2:
+        has = "weights of their own" if isinstance(spec, tuple) and len(spec) == 3 else "no label"
+        raise DataError(
+            f"Expected samples (x, y) that are weighted by their class. Received: samples with {has}. Leave "
+            "class_weight out."
+        )
+    label = spec[1]
+    if not isinstance(label, tf.TensorSpec) or label.dtype == tf.string or label.shape.rank not in (1, 2):
+        raise DataError(
+            f"Expected labels that are numbers of classes, or one-hot. Received: {label}. Leave class_weight out."
+        )
+    classes = tf.constant(sorted(weights), tf.int64)
+    values = tf.constant([weights[number] for number in sorted(weights)], tf.float32)
+
+    def with_weight(x: Any, y: tf.Tensor) -> tuple[Any, tf.Tensor, tf.Tensor]:
+        numbers = _numbers(y)
+        places = tf.minimum(tf.searchsorted(classes, numbers), len(weights) - 1)
+        has_weight = tf.gather(classes, places) == numbers
+        return x, y, tf.where(has_weight, tf.gather(values, places), 1.0)
+
+    return batches.map(with_weight) if weights else batches
+
+
+def _numbers(labels: tf.Tensor) -> tf.Tensor:
+    """The numbers of the classes, int64 [k]."""
+    if labels.shape.rank == 2 and labels.shape[1] != 1:
+        return tf.argmax(labels, axis=1)
+    flat = tf.reshape(labels, [-1])
+    return tf.cast(tf.round(flat) if flat.dtype.is_floating else flat, tf.int64)
 
 
 @dataclass(frozen=True)

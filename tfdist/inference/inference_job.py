@@ -11,7 +11,9 @@ from tfdist.checkpoint.inspection.model_choice import ModelChoice
 from tfdist.cluster.membership import Membership
 from tfdist.config.load import source_to_dict
 from tfdist.errors import RunDirError
+from tfdist.inference import fine_tuning
 from tfdist.inference.data_choice import DataChoice
+from tfdist.inference.fine_tuning import PruningChoice, fine_tuning_config
 from tfdist.launch.job import run_to_result, say_report
 from tfdist.launch.job_spec import JobSpec
 from tfdist.rundir.regular_files import read_json
@@ -135,3 +137,55 @@ def _result(file: Path) -> Mapping[str, Any]:
     except (OSError, ValueError) as error:
         raise RunDirError(f"{file} does not say what came of the job: {error}. Run the command again.") from error
     return result
+
+
+_GRACE_SECONDS = 5.0
+"""Seconds that workers that measure may take to end when asked to; nothing of that is kept."""
+
+
+def run_pruning(
+    asked: PruningChoice,
+    request: PruningRequest,
+    model: ModelChoice,
+    data: DataChoice,
+    membership: Membership,
+    *,
+    overwrite: bool,
+    is_silent: bool,
+    grace: float,
+    modules: tuple[str, ...] = (),
+    **options: Any,
+) -> InferenceOutcome:
+    """Runs the workers of this machine: they fine-tune, from where an earlier start was stopped, and measure.
+
+    Args:
+        asked: How the model is pruned.
+        request: What is measured then.
+        model: The model, with its config.
+        data: On which samples it is measured.
+        membership: The workers.
+        overwrite: Whether another run in the run directory is replaced.
+        is_silent: Whether stdout is for something else.
+        grace: Seconds that the training has to stop at a step boundary.
+        modules: What is imported before the model is measured.
+        **options: What else `JobSpec` takes.
+
+    Raises:
+        TfdistError: A job could not be started.
+    """
+    assert model.config is not None, "`with_config` sees to it"
+    run = fine_tuning.run_dir_of(Path(request.path))
+    tuning = fine_tuning_config(model.config, model.file, asked)
+    if membership.has_chief:
+        fine_tuning.prepare(run, tuning, overwrite=overwrite)
+    code = fine_tuning.fine_tune(
+        run, tuning, model.document, membership, target=model.file, is_silent=is_silent, grace=grace, **options
+    )
+    if code:
+        return InferenceOutcome(code)
+    outcome = run_inference_job(
+        "prune", model, data, membership, modules=modules, pruning=request, grace=_GRACE_SECONDS, **options
+    )
+    if outcome.result is not None and outcome.result["held"]:
+        fine_tuning.keep_report(run, outcome.result)
+    return outcome

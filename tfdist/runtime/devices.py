@@ -5,14 +5,73 @@ All of it must happen before TensorFlow touches a device, so `apply` is called o
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import tensorflow as tf
+from tensorflow.python.util import _pywrap_util_port
 
 from tfdist.errors import UsageError
-from tfdist.runtime import gpu_memory
+
+_DRIVER = "libcuda.so.1"
+_SHARE = 0.85
+"""Of a GPU's memory, what its logical devices may take together: CUDA, cuDNN and NCCL need some for themselves."""
+_MIB = 1 << 20
+
+
+def total_memory(number: int, load: Callable[[str], Any] = ctypes.CDLL) -> int | None:
+    """Bytes of a GPU; None where the driver does not tell.
+
+    Args:
+        number: Its number among those that this process sees.
+        load: Loads a library by its name.
+    """
+    try:
+        driver = load(_DRIVER)
+        device, size = ctypes.c_int(), ctypes.c_size_t()
+        codes = (
+            driver.cuInit(0),
+            driver.cuDeviceGet(ctypes.byref(device), number),
+            driver.cuDeviceTotalMem_v2(ctypes.byref(size), device),
+        )
+    except (OSError, AttributeError):
+        return None
+    return None if any(codes) else size.value
+
+
+def used_memory(devices: Sequence[str]) -> int | None:
+    """Bytes that are in use on the fullest of some devices, by TensorFlow's names; None where none is a GPU."""
+    used = []
+    for device in devices:
+        if "GPU" in device:
+            # Raises for a GPU that TensorFlow has not taken, or whose allocator keeps no count.
+            with contextlib.suppress(ValueError, tf.errors.OpError):
+                used.append(int(tf.config.experimental.get_memory_info(device.removeprefix("/device:"))["current"]))
+    return max(used, default=None)
+
+
+def share(total: int, parts: int) -> int:
+    """MiB of each logical device of a GPU that is split into `parts`."""
+    return max(1, int(total * _SHARE / parts / _MIB))
+
+
+def uses_onednn() -> bool:
+    """Returns whether operations on the CPU are those of oneDNN, as TF_ENABLE_ONEDNN_OPTS and the build decide."""
+    return bool(_pywrap_util_port.IsMklEnabled())
+
+
+def replica_kernels() -> Literal["tensorflow", "onednn", ""]:
+    """The kernels by which the replicas of this process compute, as `--kernels` calls them; empty on GPUs.
+
+    Call it once the devices are chosen.
+    """
+    if tf.config.list_logical_devices("GPU"):
+        return ""
+    return "onednn" if uses_onednn() else "tensorflow"
 
 
 @dataclass(frozen=True)
@@ -184,10 +243,10 @@ def _set_up_gpus(gpus: Sequence[tf.config.PhysicalDevice], request: DeviceReques
 
 def _share(gpu: tf.config.PhysicalDevice, parts: int) -> int:
     """MiB of each of the parts of a GPU, of all workers that share it; TensorFlow splits none without a limit."""
-    total = gpu_memory.total_memory(int(gpu.name.rpartition(":")[2]))
+    total = total_memory(int(gpu.name.rpartition(":")[2]))
     if total is None:
         raise UsageError(
             f"CUDA's driver does not tell how much memory {gpu.name} has. Expected --memory-limit MiB, the memory of "
             f"each logical device of each worker. Received: {parts} of them on this GPU without it."
         )
-    return gpu_memory.share(total, parts)
+    return share(total, parts)

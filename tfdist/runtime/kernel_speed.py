@@ -27,7 +27,7 @@ def main() -> None:
     """Measures as often as it is asked to."""
     # Not a thread of Python's, so that it acts even while native code holds the interpreter.
     faulthandler.dump_traceback_later(float(sys.argv[1]), exit=True)
-    from tfdist.runtime.cpu_kernels import replica_kernels
+    from tfdist.runtime.devices import replica_kernels
 
     # What libraries print must not mix with the report.
     out = os.fdopen(os.dup(1), "w", buffering=1)

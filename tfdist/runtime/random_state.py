@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,22 @@ from tensorflow.python.ops import stateful_random_ops
 
 from tfdist.runtime.collectives.decisions import all_gather
 from tfdist.runtime.workers import worker_count, worker_rank
+
+
+@dataclass
+class RunSeed:
+    """The seed of a process's run.
+
+    Attributes:
+        value: The run's seed once there is a session; 0 outside of a run.
+    """
+
+    value: int = 0
+
+
+run_seed = RunSeed()
+"""That of this process: a process has one run, but a script may make several strategies."""
+
 
 _WORDS = 625
 """Words of a Mersenne Twister: its key and the place in it."""

@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.framework import config
 
-from tfdist.runtime.local_variables import local_variables
+from tfdist.runtime.workers import local_variables
 
 Values = Sequence[tf.Tensor | tf.IndexedSlices]
 

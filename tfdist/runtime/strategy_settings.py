@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tfdist.plan.memory.state_check import SharedMemorySize
     from tfdist.runtime.batches.host_feed.host_feed import HostFeed
     from tfdist.runtime.collectives.traced_progress import TracedProgress
-    from tfdist.runtime.collectives.wire.tensorflow_engine import TensorFlowEngine
+    from tfdist.runtime.collectives.wire.engines import TensorFlowEngine
     from tfdist.runtime.offload.offloading import Offloading
     from tfdist.runtime.step_meter import StepMeter
     from tfdist.runtime.transport.compiled_sums import CompiledSums

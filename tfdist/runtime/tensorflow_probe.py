@@ -35,7 +35,7 @@ def main() -> None:
     import keras
     import numpy
 
-    from tfdist.runtime.cpu_kernels import uses_onednn
+    from tfdist.runtime.devices import uses_onednn
 
     _tell(out, stage="look for GPUs")
     gpus = tf.config.list_physical_devices("GPU")

@@ -1,8 +1,45 @@
-"""The workers of a strategy and their replicas, of which each has equally many."""
+"""The workers of a strategy and their replicas, and what one worker makes or does alone while one is in force."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
 import tensorflow as tf
+from tensorflow.python.ops.resource_variable_ops import default_variable_creator_v2
+
+
+@contextlib.contextmanager
+def local_variables() -> Iterator[None]:
+    """Variables made inside are plain ones, which no strategy distributes.
+
+    A distributed one asks the other workers for its first value, so that a worker that makes a variable alone would
+    wait for them. TensorFlow has no public name for the creator of plain ones.
+    """
+
+    def creator(next_creator: Callable[..., tf.Variable], **kwargs: Any) -> tf.Variable:
+        return default_variable_creator_v2(None, **kwargs)
+
+    with tf.variable_creator_scope(creator):
+        yield
+
+
+@contextlib.contextmanager
+def outside_strategy() -> Iterator[tf.distribute.Strategy]:
+    """Inside, TensorFlow's default strategy is in force: models are made, saved and called as with one device.
+
+    Under the one of several workers each variable, and each file that is loaded, waits for the others.
+
+    Yields:
+        The default strategy.
+    """
+    strategy = tf.distribute.get_strategy() if tf.distribute.has_strategy() else None
+    tf.distribute.experimental_set_strategy(None)
+    try:
+        yield tf.distribute.get_strategy()
+    finally:
+        tf.distribute.experimental_set_strategy(strategy)
 
 
 def worker_count(strategy: tf.distribute.Strategy) -> int:

@@ -10,7 +10,7 @@ from tfdist.config import RunConfig, dump_yaml
 from tfdist.config.yaml_types import Dumper
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import atomic_files
-from tfdist.runtime.cpu_kernels import replica_kernels
+from tfdist.runtime.devices import replica_kernels
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.training.libraries import versions
 from tfdist.training.session.session import LaunchedSession

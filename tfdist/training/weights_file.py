@@ -22,7 +22,7 @@ from tfdist.keras_repairs.files.training_state import build
 from tfdist.rundir.regular_files import open_regular
 from tfdist.rundir.temp_names import temporary_folder
 from tfdist.runtime.collectives.chief_broadcast import opened_file_from_chief
-from tfdist.runtime.stores.object_stores import path_of
+from tfdist.runtime.object_stores import path_of
 from tfdist.runtime.workers import worker_count, worker_rank
 from tfdist.text import safe_str
 from tfdist.url_schemes import is_url

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tfdist.checkpoint.checkpoint_contents import CheckpointSummary
 from tfdist.checkpoint.checkpoint_files import WEIGHTS, stored
+from tfdist.checkpoint.checkpoint_policies import CheckpointInfo, RetentionPolicy
 from tfdist.checkpoint.checkpoint_pruner import CheckpointPruner, info_of
 from tfdist.checkpoint.checkpoint_store import open_store
-from tfdist.checkpoint.checkpoint_summary import CheckpointSummary
 from tfdist.checkpoint.checkpoint_writer import CheckpointWriter
-from tfdist.checkpoint.retention_policy import CheckpointInfo, RetentionPolicy
 from tfdist.errors import RunDirError
 
 

@@ -12,10 +12,9 @@ import pytest
 
 from tests.unit.storage.stray_store import StrayStore, stray_store
 from tfdist.storage.bounded_session import MOST_ANSWER_BYTES
-from tfdist.storage.listing_bounds import MOST_NAME_BYTES, MOST_TOKEN_LETTERS, ListingBounds
 from tfdist.storage.object_store import NoAnswerError
 from tfdist.storage.s3_requests import RetryPolicy, S3Requests
-from tfdist.storage.s3_store import S3Store
+from tfdist.storage.s3_store import MOST_NAME_BYTES, MOST_TOKEN_LETTERS, ListingBounds, S3Store
 
 URL = "s3://bucket/run"
 

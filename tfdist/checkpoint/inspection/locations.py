@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tfdist.checkpoint.retention_policy import RetentionPolicy
+from tfdist.checkpoint.checkpoint_policies import RetentionPolicy
 from tfdist.config.checkpoint_section import CheckpointConfig
 from tfdist.config.section import build
 from tfdist.errors import ConfigError, RunDirError
 from tfdist.rundir.layout import RunDir
 from tfdist.rundir.regular_files import open_regular
-from tfdist.runtime.stores.object_stores import path_of
+from tfdist.runtime.object_stores import path_of
 from tfdist.storage.object_path import ObjectPath
 from tfdist.url_schemes import is_bucket, is_url
 

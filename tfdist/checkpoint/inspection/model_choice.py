@@ -10,10 +10,10 @@ from pathlib import Path
 
 from tfdist.checkpoint.checkpoint_contents import weights_fault
 from tfdist.checkpoint.checkpoint_files import WEIGHTS
+from tfdist.checkpoint.checkpoint_policies import RetentionPolicy
 from tfdist.checkpoint.checkpoint_pruner import info_of
 from tfdist.checkpoint.inspection.checkpoint_entries import CheckpointEntry, checkpoints_of, chosen, damages
 from tfdist.checkpoint.inspection.locations import retention_of
-from tfdist.checkpoint.retention_policy import RetentionPolicy
 from tfdist.config import RunConfig
 from tfdist.config.load import build_config, read_config
 from tfdist.config.metric_direction import direction

@@ -12,9 +12,20 @@ import numpy as np
 
 from tfdist import bounded_json
 from tfdist.checkpoint.checkpoint_files import WEIGHTS, StoredPath, opened
-from tfdist.checkpoint.shards.shard_file_names import REST, SHARD_TABLE, shard_file_name
 from tfdist.rundir.regular_files import MOST_JSON_BYTES
 from tfdist.sharding.file_shards import FileShards
+
+SHARD_TABLE = "weights.parts.json"
+"""The file that says which bytes of the file of weights are in which file: `tfdist.sharding.file_shards.FileShards`."""
+
+REST = "weights.rest"
+"""All bytes of the file of weights that workers do not share: its structure and small values."""
+
+
+def shard_file_name(worker: int, workers: int) -> str:
+    """The file with the shard of a worker."""
+    return f"weights.worker-{worker}-of-{workers}"
+
 
 Opener = Callable[[int | None], BinaryIO]
 

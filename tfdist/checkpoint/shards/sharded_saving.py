@@ -19,12 +19,10 @@ import tensorflow as tf
 from tfdist.checkpoint.background_writer import writer
 from tfdist.checkpoint.checkpoint_store import CheckpointStore
 from tfdist.checkpoint.pending_checkpoint import FileDigest
-from tfdist.checkpoint.shards import shard_receipts
-from tfdist.checkpoint.shards.folder_agreement import agreed_staging
-from tfdist.checkpoint.shards.shard_assembly import ShardAssembly, ShardSnapshot
-from tfdist.checkpoint.shards.shard_file_names import shard_file_name
-from tfdist.checkpoint.shards.shard_receipts import Receipt
-from tfdist.checkpoint.shards.staging_folder import Staging, make_folder
+from tfdist.checkpoint.shards import shard_assembly
+from tfdist.checkpoint.shards.shard_assembly import Receipt, ShardAssembly, ShardSnapshot
+from tfdist.checkpoint.shards.sharded_file import shard_file_name
+from tfdist.checkpoint.shards.staging_folder import Staging, agreed_staging, make_folder
 from tfdist.errors import RunDirError
 from tfdist.rundir import atomic_files, direct_io
 from tfdist.rundir.temp_names import temporary_folder
@@ -133,7 +131,7 @@ class ShardJob:
 
     def _leave(self, receipt: Receipt) -> None:
         try:
-            shard_receipts.leave(self._folder, receipt)
+            shard_assembly.leave(self._folder, receipt)
         except RunDirError as error:
             # The chief waits for it, and then names this worker.
             _log.warning("The chief does not learn what became of this worker's part of a checkpoint. %s", error)

@@ -50,8 +50,7 @@ def check(
     offset, bad lines by their file and line, files of 0 bytes and shards that are missing by their names. Exits with 5
     when anything is wrong.
     """
-    from tfdist.data.tools.check_report import render, to_json
-    from tfdist.data.tools.file_checks import missing_shards, total_size
+    from tfdist.data.tools.file_checks import missing_shards, render, to_json, total_size
 
     paths, left_out = files_of(patterns, form)
     found: list[Any] = []
@@ -67,17 +66,17 @@ def check(
 def _checker(kind: str, files: Sequence[Path], columns: list[str] | None, separator: str) -> tuple[Any, Any]:
     """The checker of a format's files, and its argument."""
     from tfdist.data.tools.file_checks import make_checker
-    from tfdist.data.tools.line_checks import CsvRules, TextRules, make_line_checker
+    from tfdist.data.tools.format_checks import CsvRules, TextRules, make_line_checker
 
     if kind == "tfrecord":
         return make_checker, None
     if kind == "webdataset":
-        from tfdist.data.tools.tar_checks import make_tar_checker
+        from tfdist.data.tools.format_checks import make_tar_checker
 
         return make_tar_checker, None
     if kind == "parquet":
         from tfdist.data.files.parquet_footers import fatal_footers
-        from tfdist.data.tools.parquet_checks import ParquetRules, make_parquet_checker
+        from tfdist.data.tools.format_checks import ParquetRules, make_parquet_checker
 
         return make_parquet_checker, ParquetRules(columns, fatal_footers(files))
     return make_line_checker, CsvRules.of(files, columns) if kind == "csv" else TextRules(separator)

@@ -118,7 +118,7 @@ def _progress(sharding: ShardJob) -> str:
 
 
 def _outcome(sharding: ShardJob, name: str, dest: Path) -> str:
-    from tfdist.data.tools.shard_config import config_text
+    from tfdist.data.tools.shard_manifest import config_text
     from tfdist.text import format_bytes, format_count
 
     said = f"{name}: {format_count(sharding.samples, 'sample')} in {format_count(sharding.shards, 'shard')} in {dest}, "

@@ -105,11 +105,10 @@ def export(ctx: click.Context, /, model: str, form: str, output: str | None, **o
     """
     # Imported here: `--help` does not need it.
     from tfdist.checkpoint.inspection.model_choice import choose_model
+    from tfdist.inference import export_table
+    from tfdist.inference.calibration import choose_calibration
     from tfdist.inference.data_choice import choose_data
-    from tfdist.inference.export import export_table
-    from tfdist.inference.export.calibration_choice import choose_calibration
-    from tfdist.inference.export.export_job import request_of, run_export
-    from tfdist.inference.export.export_target import choose_target
+    from tfdist.inference.export_job import choose_target, request_of, run_export
     from tfdist.training.artifacts.artifact_formats import FORMATS
     from tfdist.training.export.export_request import parse_signature
     from tfdist.verify.exit_codes import DIFFERS

@@ -76,11 +76,10 @@ def prune(
     """
     # Imported here: `--help` does not need it.
     from tfdist.inference.comparison_table import EXCEEDED
+    from tfdist.inference.fine_tuning import PruningChoice, run_dir_of, with_config
+    from tfdist.inference.inference_job import run_pruning
     from tfdist.inference.output_choice import choose_pruned_output
-    from tfdist.inference.pruning.fine_tuning_config import PruningChoice, with_config
-    from tfdist.inference.pruning.fine_tuning_run import run_dir_of
-    from tfdist.inference.pruning.pruning_job import run_pruning
-    from tfdist.inference.pruning.pruning_table import render
+    from tfdist.inference.pruning_table import render
     from tfdist.training.inference_request import PruningRequest
     from tfdist.training.quantization.drop_budget import DropBudget
 

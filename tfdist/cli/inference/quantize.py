@@ -86,9 +86,9 @@ def quantize(
     before and after on the validation data of the run, over all workers, with the numbers of one device. OUT is a file
     that Keras loads.
     """
+    from tfdist.inference.calibration import OPTIONS, check_options, choose_kernel_calibration
     from tfdist.inference.comparison_table import EXCEEDED
     from tfdist.inference.output_choice import choose_quantized_output
-    from tfdist.inference.quantization_calibration import OPTIONS, check_options, choose_kernel_calibration
     from tfdist.inference.quantization_table import render
     from tfdist.training.inference_request import QuantizationRequest, check_mode
     from tfdist.training.quantization.drop_budget import DropBudget

@@ -7,10 +7,10 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Protocol, TypeVar
 
+from tfdist.data.files.file_facts import FileStamp
 from tfdist.data.files.file_patterns import FilePatterns, check_scheme, matching
-from tfdist.data.files.file_stamps import FileStamp
 from tfdist.errors import DataError, StoreError
-from tfdist.runtime.stores.object_stores import store_of
+from tfdist.runtime.object_stores import store_of
 from tfdist.storage.object_store import NoAnswerError, ObjectStore
 from tfdist.url_schemes import is_url
 

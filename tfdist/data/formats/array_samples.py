@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from tfdist.data.files.file_stamps import changed_error
+from tfdist.data.files.file_facts import changed_error
 from tfdist.data.files.remote_files import stamp_of
 from tfdist.data.fingerprints import Fingerprint, of_arrays
 from tfdist.data.ops.sample_batches import by_python, read_batches

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from tfdist.config.data_sections import CsvSource
 from tfdist.data.files.file_patterns import matching
-from tfdist.data.formats.record_sizes import sizes_of_records
+from tfdist.data.random_access.file_scans import BYTE_ORDER_MARK
 from tfdist.data.random_access.line_reader import LineReader, LineSamples
-from tfdist.data.random_access.line_scan import BYTE_ORDER_MARK
+from tfdist.data.random_access.numbered_records import sizes_of_records
 from tfdist.data.sample_source import ArraySpec, SampleSource, SampleSpecs
 from tfdist.errors import DataError
 from tfdist.plan.plan_inputs import SourceSizes

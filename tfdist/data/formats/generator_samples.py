@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tfdist.config.data_sections import GeneratorSource
 from tfdist.config.dotted_path import resolve_callable, search_in
 from tfdist.data.argument_checks import integer
-from tfdist.data.files.file_systems import random_calls_of
+from tfdist.data.files.file_facts import random_calls_of
 from tfdist.data.fingerprints import Fingerprint
 from tfdist.data.ops.sample_batches import by_python, read_batches
 from tfdist.data.ops.sample_indices import SampleIndices

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfdist.config.data_sections import ImagesSource
-from tfdist.data.files.file_systems import local_file_system
+from tfdist.data.files.file_facts import local_file_system
 from tfdist.data.files.image_folder import ImageFiles
 from tfdist.data.sample_source import ArraySpec, SampleSource, SampleSpecs
 from tfdist.plan.plan_inputs import SourceSizes

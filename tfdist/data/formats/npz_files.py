@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfdist.config.data_sections import NpzSource
+from tfdist.data.files.file_facts import local_file_system
 from tfdist.data.files.file_patterns import check_local
-from tfdist.data.files.file_systems import local_file_system
 from tfdist.data.sample_source import ArraySpec, SampleSource, SampleSpecs
 from tfdist.errors import DataError
 from tfdist.plan.plan_inputs import FileSizes, SourceSizes

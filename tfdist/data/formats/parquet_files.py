@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from tfdist.config.data_sections import ParquetSource
+from tfdist.data.files.file_facts import local_file_system
 from tfdist.data.files.file_patterns import matching
-from tfdist.data.files.file_systems import local_file_system
 from tfdist.data.random_access.parquet_reader import ParquetFeatures, ParquetReader
 from tfdist.data.sample_source import ArraySpec, SampleSource, SampleSpecs
 from tfdist.plan.plan_inputs import FileSizes, SequentialRead, SourceSizes
@@ -15,7 +15,7 @@ from tfdist.plan.plan_inputs import FileSizes, SequentialRead, SourceSizes
 def open_source(section: ParquetSource, key: str) -> SampleSource:
     """See `FormatModule.open_source`."""
     # Imported here: to look up sizes takes no TensorFlow.
-    from tfdist.data.formats.parquet_samples import ParquetSamples
+    from tfdist.data.formats.reader_samples import ParquetSamples
 
     return ParquetSamples(_open(section), stack=section.stack)
 

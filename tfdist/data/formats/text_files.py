@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from tfdist.config.data_sections import TextSource
 from tfdist.config.dotted_path import resolve_callable
+from tfdist.data.files.file_facts import random_calls_of
 from tfdist.data.files.file_patterns import FilePatterns, matching
-from tfdist.data.files.file_systems import random_calls_of
-from tfdist.data.formats.record_sizes import sizes_of_records
-from tfdist.data.random_access.labelled_lines import TextReader
+from tfdist.data.random_access.line_reader import TextReader
+from tfdist.data.random_access.numbered_records import sizes_of_records
 from tfdist.data.sample_source import ArraySpec, SampleSource, SampleSpecs
 from tfdist.plan.plan_inputs import SourceSizes
 
@@ -42,8 +42,7 @@ def text_source(
 ) -> SampleSource:
     """The lines of text files: `x` is a string or what `vectorize` makes of it, `y` an int64."""
     # Imported here: to look up sizes takes no TensorFlow.
-    from tfdist.data.formats.reader_samples import ReaderSamples
-    from tfdist.data.formats.text_samples import VectorizedTextSamples
+    from tfdist.data.formats.reader_samples import ReaderSamples, VectorizedTextSamples
 
     reader = TextReader(matching(files), label_separator)
     return ReaderSamples(reader) if vectorize is None else VectorizedTextSamples(reader, vectorize)

@@ -7,12 +7,11 @@ from collections.abc import Mapping
 
 from tfdist.config.data_sections import FeatureConfig, TfrecordSource
 from tfdist.config.dotted_path import resolve_callable
-from tfdist.data.files.file_systems import local_file_system, random_calls_of
+from tfdist.data.files.file_facts import local_file_system, random_calls_of
 from tfdist.data.files.remote_files import is_remote
-from tfdist.data.formats.record_sizes import sizes_of_records
+from tfdist.data.random_access.numbered_records import sizes_of_records
 from tfdist.data.sample_source import ArraySpec, SampleSource, SampleSpecs
-from tfdist.data.sequential.opened_tfrecords import open_tfrecords, why_in_sequence
-from tfdist.data.sequential.sequential_tfrecords import SequentialTFRecordReader
+from tfdist.data.sequential.sequential_tfrecords import SequentialTFRecordReader, open_tfrecords, why_in_sequence
 from tfdist.data.sequential.tfrecord_stream import CHUNK
 from tfdist.plan.plan_inputs import FileSizes, SequentialRead, SourceSizes
 

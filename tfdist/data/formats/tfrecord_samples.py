@@ -1,4 +1,8 @@
-"""Samples of TFRecord files, by a function that parses a record or by the features of `tf.train.Example`."""
+"""Samples of TFRecord files, by a function that parses a record or by the features of `tf.train.Example`.
+
+Calling Python, and handing over an object for each record, takes longer than reading small records. So a call reads
+some MB of them into one block, which TensorFlow cuts into strings without Python's lock.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +18,54 @@ from tfdist.config.data_sections import FeatureConfig
 from tfdist.data.argument_checks import integer
 from tfdist.data.files.file_patterns import FilePatterns
 from tfdist.data.fingerprints import Fingerprint, of_files
-from tfdist.data.formats.image_features import ImageFeature
+from tfdist.data.formats.image_samples import ImageFeature
+from tfdist.data.ops.prefetch import ReadLimits
 from tfdist.data.ops.record_parser import RecordParser, reason_of
-from tfdist.data.ops.sample_batches import Augmentation, PaddedBatches, cut_filled, parallel_parses, parse_each
+from tfdist.data.ops.sample_batches import (
+    Augmentation,
+    PaddedBatches,
+    by_python,
+    cut_filled,
+    parallel_parses,
+    parse_each,
+)
 from tfdist.data.ops.sample_indices import SampleIndices
 from tfdist.data.random_access.numbered_records import OnCorrupt
-from tfdist.data.random_access.record_groups import read_groups
 from tfdist.data.random_access.record_reader import RecordBlock
 from tfdist.data.sample_source import SampleSource
-from tfdist.data.sequential.opened_tfrecords import TFRecords, open_tfrecords
-from tfdist.data.sequential.sequential_tfrecords import SequentialTFRecordReader
+from tfdist.data.sequential.sequential_tfrecords import SequentialTFRecordReader, TFRecords, open_tfrecords
 from tfdist.errors import DataError, UsageError
 from tfdist.order.sequential_order import Lanes
+
+
+def read_groups(
+    numbers: SampleIndices, read: Callable[[NDArray[np.int64]], RecordBlock], pace: ReadLimits
+) -> PaddedBatches:
+    """Reads records, batch by batch, by a Python function that returns many of them in one block.
+
+    Args:
+        numbers: The records of each batch.
+        read: From the numbers of records, int64 [k], to a block of them.
+        pace: How `read` may be called.
+
+    Returns:
+        Batches of strings.
+    """
+    width = max(numbers.largest, 1)
+    each = tf.TensorSpec([None], tf.int64)
+    load = by_python(read, [tf.TensorSpec([], tf.string), each, each])
+
+    def load_group(rows: tf.Tensor, counts: tf.Tensor) -> tuple[tf.Tensor, tuple[tf.Tensor]]:
+        records = tf.strings.substr(*load(tf.reshape(rows, [-1])))
+        return counts, (tf.reshape(records, [-1, width]),)
+
+    def cut(*group: Any) -> tf.data.Dataset:
+        return tf.data.Dataset.from_tensor_slices(group)
+
+    together = max(1, pace.records // width)
+    groups = numbers.filled().batch(together).map(load_group, num_parallel_calls=pace.calls)
+    return PaddedBatches(groups.flat_map(cut), width)
+
 
 Feature: TypeAlias = tf.io.FixedLenFeature | ImageFeature
 

@@ -21,7 +21,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from tfdist.data.files.file_stamps import FileStamp
+from tfdist.data.files.file_facts import FileStamp
 from tfdist.rundir.regular_files import open_regular
 from tfdist.rundir.temp_names import remove_all_abandoned, temp_path
 

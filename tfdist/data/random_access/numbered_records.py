@@ -14,9 +14,11 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tfdist.data.files.file_stamps import FileStamp
+from tfdist.data.files.file_facts import FileStamp, local_file_system
+from tfdist.data.files.remote_files import stamp_of
 from tfdist.data.random_access.record_index import RecordIndex, RecordKind, open_index
 from tfdist.errors import DataError
+from tfdist.plan.plan_inputs import FileSizes, SourceSizes
 
 OnCorrupt = Literal["stop", "skip"]
 """True if a corrupt record ends the run, or is left out as if the file did not have it."""
@@ -209,3 +211,34 @@ def _joined(starts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
             return np.memmap(file, np.int64, "r", 0, (count,))
     except OSError:  # no room for it
         return np.concatenate(starts)
+
+
+def sizes_of_records(
+    form: str,
+    records: Records,
+    sample_bytes: int | None,
+    *,
+    estimated: bool = False,
+    random_calls: tuple[str, ...] = (),
+) -> SourceSizes:
+    """Returns the sizes of records that are samples.
+
+    Args:
+        form: The name of the format.
+        records: Where they lie.
+        sample_bytes: Of one sample in a batch; None for the mean size of a record.
+        estimated: Whether `sample_bytes` is an estimate, because a function makes the samples.
+        random_calls: See `SourceSizes`.
+    """
+    sizes = [stamp_of(str(path)).size for path in records.paths]
+    counts = records.counts.tolist()
+    mapped = isinstance(records.starts, np.memmap)
+    return SourceSizes(
+        form,
+        tuple(FileSizes(str(path), *pair) for path, *pair in zip(records.paths, counts, sizes, strict=True)),
+        max(0, round(sum(sizes) / len(records)) - records.gap) if sample_bytes is None else sample_bytes,
+        estimated,
+        held_bytes=0 if mapped else records.starts.nbytes,
+        random_calls=random_calls,
+        local_disk=local_file_system(records.paths[0]),
+    )

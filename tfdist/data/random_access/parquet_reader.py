@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tfdist.data.files.file_stamps import changed_error
+from tfdist.data.files.file_facts import changed_error
 from tfdist.data.files.parquet_footers import check_footers
 from tfdist.data.files.remote_files import stamp_of
 from tfdist.data.random_access.parquet_columns import ParquetColumn, load_pyarrow

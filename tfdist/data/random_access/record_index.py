@@ -19,13 +19,11 @@ from typing import IO, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tfdist.data.files.file_stamps import FileStamp
+from tfdist.data.files.file_facts import FileStamp
 from tfdist.data.random_access import index_files
 from tfdist.data.random_access.crc32c import extended
+from tfdist.data.random_access.file_scans import CorruptReason, ScannedRecords, scan_lines, scan_tar
 from tfdist.data.random_access.index_files import CORRUPT, HEADER_BYTES, IndexHeader
-from tfdist.data.random_access.line_scan import scan_lines
-from tfdist.data.random_access.scan_results import CorruptReason, ScannedRecords
-from tfdist.data.random_access.tar_scan import scan_tar
 from tfdist.data.random_access.tfrecord_scan import FRAME_BYTES, scan_tfrecord
 from tfdist.data.random_access.tfrecord_scan import HEADER_BYTES as TFRECORD_HEADER_BYTES
 from tfdist.errors import DataError

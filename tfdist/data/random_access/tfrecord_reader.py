@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 
 from tfdist.data.ops.prefetch import GROUP_BYTES, GROUP_RECORDS, PARALLEL_GROUPS, ReadLimits
 from tfdist.data.random_access.crc32c import crc32c, masked_crc32c_of_each, unmasked
+from tfdist.data.random_access.file_scans import CorruptReason
 from tfdist.data.random_access.numbered_records import OnCorrupt, Records
-from tfdist.data.random_access.read_buffers import BufferPool
-from tfdist.data.random_access.record_reader import RecordBlock, RecordReader
-from tfdist.data.random_access.scan_results import CorruptReason
+from tfdist.data.random_access.record_reader import BufferPool, RecordBlock, RecordReader
 from tfdist.data.random_access.tfrecord_scan import FOOTER_BYTES, HEADER_BYTES
 from tfdist.errors import DataError
 

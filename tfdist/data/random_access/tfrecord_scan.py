@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfdist.data.random_access.crc32c import masked_crc32c, masked_crc32c_of_each, masked_crc32c_of_lengths
-from tfdist.data.random_access.scan_results import CorruptReason, ScannedRecords
+from tfdist.data.random_access.file_scans import CorruptReason, ScannedRecords
 from tfdist.errors import DataError
 
 CHUNK = 1 << 20

@@ -15,17 +15,20 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tfdist import bounded_json
-from tfdist.data.files.file_stamps import FileStamp, changed_error
-from tfdist.data.files.remote_files import is_remote, stamp_of
+from tfdist.data.files.file_facts import FileStamp, changed_error
+from tfdist.data.files.file_patterns import FilePatterns
+from tfdist.data.files.remote_files import is_remote, names_of, stamp_of
 from tfdist.data.ops.prefetch import BATCH_BY_BATCH
 from tfdist.data.random_access.index_files import places, writing
-from tfdist.data.random_access.numbered_records import KEPT_FROM_BYTES, PARALLEL_INDICES
+from tfdist.data.random_access.numbered_records import KEPT_FROM_BYTES, PARALLEL_INDICES, OnCorrupt
 from tfdist.data.random_access.record_reader import RecordBlock
+from tfdist.data.random_access.tfrecord_reader import TFRecordReader
 from tfdist.data.sequential.sequential_reader import SampleStream, SequentialReader
 from tfdist.data.sequential.tfrecord_stream import TFRecordCompression, compression_of, read_records
 from tfdist.errors import DataError
@@ -202,3 +205,47 @@ class SequentialTFRecordReader:
             raise changed_error(file.name)
         assert file.compression is not None, "an empty file has no records"
         yield from read_records(file.name, file.compression)
+
+
+TFRecords: TypeAlias = TFRecordReader | SequentialTFRecordReader
+"""Readers of records by their numbers."""
+
+
+def open_tfrecords(
+    files: FilePatterns,
+    on_corrupt: OnCorrupt = "stop",
+    shuffle_buffer: int = SHUFFLE_BUFFER,
+    interleave: int = LANES,
+) -> TFRecords:
+    """Finds the records of files: in any order where they allow it, else in sequence.
+
+    Args:
+        files: A path, a pattern, or a list of these; with a scheme, such as `gs://`, in a store.
+        on_corrupt: See `Records.open`.
+        shuffle_buffer: For files that are read in sequence; see `Lanes.of`.
+        interleave: For these files: how many are read at the same time, at most.
+
+    Raises:
+        DataError: See `Records.open` and `SequentialTFRecordReader`; or `on_corrupt` is `skip` for files that are read
+            in sequence.
+    """
+    names = names_of(files)
+    compression = next((kind for kind in map(compression_of, names) if kind is not None), "")
+    if not compression and not any(map(is_remote, names)):
+        return TFRecordReader(tuple(map(Path, names)), on_corrupt)
+    if on_corrupt == "skip":
+        raise DataError(
+            f"on_corrupt: skip was asked for, and {names[0]} is {why_in_sequence(compression)}: it is read in "
+            "sequence, and no record is found after a corrupt one. Use on_corrupt: stop, or files that are local and "
+            "not compressed."
+        )
+    return SequentialTFRecordReader(names, shuffle_buffer, interleave)
+
+
+def why_in_sequence(compression: str) -> str:
+    """Returns what files are that are read in sequence, in words.
+
+    Args:
+        compression: Theirs; empty for none.
+    """
+    return f"{compression}-compressed" if compression else "on another file system"

@@ -27,8 +27,7 @@ from tfdist.data.format_registry import measure
 from tfdist.data.random_access.index_files import places as index_places
 from tfdist.data.tools.process_pool import TaskProgress, run_in_processes
 from tfdist.data.tools.shard_manifest import MANIFEST_SUFFIX, ShardManifest, digest_of, shard_name
-from tfdist.data.tools.shard_samples import LABEL, inputs_of
-from tfdist.data.tools.shard_writer import UNFINISHED, Shard, make_writer
+from tfdist.data.tools.shard_writer import LABEL, UNFINISHED, Shard, inputs_of, make_writer
 from tfdist.errors import RunDirError, UsageError
 from tfdist.order.batch_split import bounds
 from tfdist.plan.plan_inputs import SourceSizes

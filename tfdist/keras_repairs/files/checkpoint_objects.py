@@ -20,8 +20,7 @@ from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.optimizer.variable_updates import is_of_metric
 from tfdist.keras_repairs.sharding.optimizer_policy import is_sharded
 from tfdist.keras_repairs.sharding.shards import shard_of
-from tfdist.runtime.local_variables import local_variables
-from tfdist.runtime.workers import worker_count
+from tfdist.runtime.workers import local_variables, worker_count
 
 Function = Callable[..., Any]
 

@@ -37,10 +37,9 @@ from tfdist.rundir.directory_exchange import replace_directory
 from tfdist.rundir.temp_names import remove_abandoned, temp_path, temporary_folder
 from tfdist.runtime import random_state
 from tfdist.runtime.collectives.decisions import barrier
-from tfdist.runtime.local_variables import local_variables
-from tfdist.runtime.stores.object_stores import store_of
-from tfdist.runtime.workers import worker_count, worker_rank
-from tfdist.storage.transfers import download, upload
+from tfdist.runtime.object_stores import store_of
+from tfdist.runtime.workers import local_variables, worker_count, worker_rank
+from tfdist.storage.object_store import download, upload
 from tfdist.url_schemes import OF_TENSORFLOW, fault_of, is_bucket, is_url, scheme_of
 
 Naming = Callable[[str, Path], contextlib.AbstractContextManager[None]]

@@ -15,7 +15,7 @@ from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.saving import saving_lib
 from numpy.typing import NDArray
 
-from tfdist.runtime.local_variables import local_variables
+from tfdist.runtime.workers import local_variables
 
 Metadata = Mapping[str, str] | None
 

@@ -21,7 +21,7 @@ from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.model_optimizers import optimizers_of
 from tfdist.keras_repairs.base.replica_copies import copies, of_this_replica, own_copy, own_of
 from tfdist.keras_repairs.optimizer.gradient_accumulation import inner_of
-from tfdist.runtime.local_variables import local_variables
+from tfdist.runtime.workers import local_variables
 
 _UNDO: AttachedValue[Callable[[], None]] = AttachedValue("undo_of_masked_updates")
 

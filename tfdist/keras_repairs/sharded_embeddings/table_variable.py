@@ -25,7 +25,7 @@ from tfdist.keras_repairs.random_numbers.stateless_draws import drawing_rows
 from tfdist.keras_repairs.sharding.shards import FlatShard
 from tfdist.runtime.collectives.chief_broadcast import PIECE_BYTES, array_from_chief
 from tfdist.runtime.collectives.decisions import all_gather
-from tfdist.runtime.local_variables import local_variables
+from tfdist.runtime.workers import local_variables
 from tfdist.sharding.cut import Cut
 
 _log = logging.getLogger("tfdist")

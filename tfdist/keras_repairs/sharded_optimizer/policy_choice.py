@@ -23,9 +23,9 @@ from tfdist.keras_repairs.sharding.optimizer_policy import (
 )
 from tfdist.keras_repairs.sharding.shards import shard_of
 from tfdist.keras_repairs.sharding.variable_policy import VariablePolicy
-from tfdist.runtime.local_variables import local_variables
 from tfdist.runtime.offload.offloading import Offloading, on_host
 from tfdist.runtime.strategy_settings import settings_of, shares_of
+from tfdist.runtime.workers import local_variables
 from tfdist.sharding import cut as cuts
 from tfdist.sharding.cut import Cut
 

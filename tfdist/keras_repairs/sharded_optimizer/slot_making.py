@@ -16,9 +16,9 @@ from tfdist.keras_repairs.sharded_optimizer.state_sizes import check_memory, is_
 from tfdist.keras_repairs.sharding.optimizer_policy import policy_while_built
 from tfdist.keras_repairs.sharding.shards import shard_of
 from tfdist.keras_repairs.sharding.variable_policy import Replicated
-from tfdist.runtime.local_variables import local_variables
 from tfdist.runtime.offload.offloading import on_host
 from tfdist.runtime.strategy_settings import settings_of
+from tfdist.runtime.workers import local_variables
 
 Function = Callable[..., Any]
 

@@ -23,8 +23,8 @@ from tfdist.keras_repairs.sharded_parameters.gathered_reads import read
 from tfdist.keras_repairs.sharded_parameters.model_parallel import laid_out, lay_out, model_parallel
 from tfdist.keras_repairs.sharded_parameters.parameter_shard import ParameterShard
 from tfdist.keras_repairs.sharding.shards import cuts_parameters
-from tfdist.runtime.local_variables import local_variables
 from tfdist.runtime.strategy_settings import settings_of, shares_of
+from tfdist.runtime.workers import local_variables
 from tfdist.sharding.cut import evenly
 
 Function = Callable[..., Any]

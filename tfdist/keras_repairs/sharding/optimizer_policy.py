@@ -15,9 +15,9 @@ from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.model_optimizers import optimizers_of
 from tfdist.keras_repairs.sharding.shards import Shard, stored_shards
 from tfdist.keras_repairs.sharding.variable_policy import Replicated, VariablePolicy
-from tfdist.runtime.local_variables import local_variables
 from tfdist.runtime.offload.offloading import on_host
 from tfdist.runtime.strategy_settings import settings_of
+from tfdist.runtime.workers import local_variables
 
 Granularity = Literal["elements", "variables"]
 """Between what an optimizer can be cut: between any elements, or between variables, so that one worker has each."""

@@ -20,8 +20,7 @@ from tfdist.rundir.atomic_files import write_json
 from tfdist.rundir.layout import RunDir
 from tfdist.rundir.regular_files import is_bare_name, open_regular, read_json
 from tfdist.rundir.run_dir_creation import Resume
-from tfdist.storage.file_content import FileContent, LocalFileError
-from tfdist.storage.object_store import NoAnswerError, ObjectStore
+from tfdist.storage.object_store import FileContent, LocalFileError, NoAnswerError, ObjectStore
 
 _BLOCK_BYTES = 8 << 20
 _MOST_RECORD_BYTES = 1 << 16

@@ -23,7 +23,7 @@ from tfdist.launch.run_copy.copied_files import (
 )
 from tfdist.launch.run_copy.copy_store import CopyStore, job_of
 from tfdist.rundir.layout import RunDir
-from tfdist.storage.file_content import LocalFileError
+from tfdist.storage.object_store import LocalFileError
 from tfdist.text import format_count
 from tfdist.url_schemes import fault_of, is_bucket
 

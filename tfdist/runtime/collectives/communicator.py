@@ -12,25 +12,21 @@ import numpy as np
 import tensorflow as tf
 
 from tfdist.errors import UsageError
-from tfdist.runtime.collectives.agreement import ROOM, meet
-from tfdist.runtime.collectives.byte_rows import padded_size
-from tfdist.runtime.collectives.calls import Call
+from tfdist.runtime.collectives.agreement import ROOM, agree_in_graph, check_cuts_in_graph, meet, padded_size
+from tfdist.runtime.collectives.calls import Call, with_gradient
 from tfdist.runtime.collectives.contracts import contract_of, values_like
-from tfdist.runtime.collectives.gradients import with_gradient
 from tfdist.runtime.collectives.handles import Handle, finished
-from tfdist.runtime.collectives.numpy_reductions import accumulated
-from tfdist.runtime.collectives.traced_agreement import agree_in_graph, check_cuts_in_graph
 from tfdist.runtime.collectives.traced_progress import TracedProgress
-from tfdist.runtime.collectives.values import Leaf, Values, values_of
+from tfdist.runtime.collectives.values import Leaf, Values, accumulated, values_of
 from tfdist.runtime.collectives.wire import groups, placement
 from tfdist.runtime.collectives.wire.engine import Channel, CollectiveEngine
+from tfdist.runtime.collectives.wire.engines import TensorFlowEngine
 from tfdist.runtime.collectives.wire.groups import Group
 from tfdist.runtime.collectives.wire.known_rows import KnownRows
 from tfdist.runtime.collectives.wire.lanes import Lane, Lanes
-from tfdist.runtime.collectives.wire.tensorflow_engine import TensorFlowEngine
 from tfdist.runtime.collectives.wire.transfers import flats_of, transfer
 from tfdist.runtime.collectives.wire.wire_dtypes import LARGEST_WORD, check_reducible
-from tfdist.runtime.local_variables import local_variables
+from tfdist.runtime.workers import local_variables
 from tfdist.text import safe_repr
 
 Noted = Callable[[], contextlib.AbstractContextManager[Any]]

@@ -11,8 +11,7 @@ import tensorflow as tf
 from tfdist.errors import UnsupportedError
 from tfdist.runtime.collectives.communicator import Communicator
 from tfdist.runtime.collectives.wire.engine import CollectiveEngine
-from tfdist.runtime.collectives.wire.shared_memory_engine import SharedMemoryEngine
-from tfdist.runtime.collectives.wire.tensorflow_engine import TensorFlowEngine
+from tfdist.runtime.collectives.wire.engines import SharedMemoryEngine, TensorFlowEngine
 from tfdist.runtime.strategy_settings import StrategySettings, settings_of
 from tfdist.runtime.workers import local_replicas, worker_count, worker_rank
 

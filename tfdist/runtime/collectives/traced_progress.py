@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
-from tfdist.runtime.local_variables import local_variables
+from tfdist.runtime.workers import local_variables
 
 _TENSORFLOW = os.path.join(os.path.dirname(tf.__file__), "")
 

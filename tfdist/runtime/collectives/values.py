@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -154,3 +155,28 @@ def _tensor_dtype(dtype: np.dtype[Any]) -> tf.DType | None:
     except TypeError:
         return None
     return found if found.size == dtype.itemsize and found not in (tf.string, tf.resource, tf.variant) else None
+
+
+def accumulated(leaf: Leaf, op: str) -> Leaf:
+    """The leaf in the dtype of its reduction, as numpy's; a tensor keeps its own.
+
+    Raises:
+        UsageError: It is an array of texts or their like.
+    """
+    if leaf.array is None:
+        return leaf
+    if leaf.is_bytes:
+        raise UsageError(
+            f"There is no {op} of {leaf.dtype} over workers. Expected numbers. Use tfdist.all_gather, as it "
+            "takes texts."
+        )
+    dtype = _dtype(leaf.array, op)
+    if dtype == leaf.array:
+        return leaf
+    return dataclasses.replace(leaf, tensor=tf.cast(leaf.tensor, dtype), array=dtype)
+
+
+def _dtype(dtype: np.dtype[np.generic], op: str) -> np.dtype[np.generic]:
+    if dtype.kind not in "biu" or op in ("max", "min"):
+        return dtype
+    return np.dtype(np.float64) if op == "mean" else np.zeros(1, dtype).sum().dtype

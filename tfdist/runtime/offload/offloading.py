@@ -9,8 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfdist.runtime.offload.disk_tensor import DiskTensor
-from tfdist.runtime.offload.disk_turns import Turns
+from tfdist.runtime.offload.disk_tensor import DiskTensor, Turns
 from tfdist.runtime.offload.scratch_file import ScratchFile
 from tfdist.sharding.sharding_mode import Offload
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfdist.runtime.collectives.wire.tensorflow_engine import TensorFlowEngine
+from tfdist.runtime.collectives.wire.engines import TensorFlowEngine
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.tensor_buckets import by_dtype
 from tfdist.runtime.transport.emulated_replicas import emulated_replica

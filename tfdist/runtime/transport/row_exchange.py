@@ -7,7 +7,7 @@ import math
 import tensorflow as tf
 
 from tfdist.errors import UsageError
-from tfdist.runtime.collectives.wire.tensorflow_engine import TensorFlowEngine
+from tfdist.runtime.collectives.wire.engines import TensorFlowEngine
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport import shard_groups
 from tfdist.runtime.transport.worker_lane import channel_of

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import tensorflow as tf
 
 from tfdist.runtime.collectives.wire.engine import Channel
-from tfdist.runtime.collectives.wire.tensorflow_engine import TensorFlowEngine
+from tfdist.runtime.collectives.wire.engines import TensorFlowEngine
 from tfdist.runtime.strategy_settings import StrategySettings, settings_of
 from tfdist.runtime.tensor_buckets import buckets_last_first
 from tfdist.runtime.transport import shard_groups

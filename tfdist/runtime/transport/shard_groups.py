@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from tfdist.runtime.collectives.wire.tensorflow_engine import TensorFlowEngine
+from tfdist.runtime.collectives.wire.engines import TensorFlowEngine
 from tfdist.runtime.strategy_settings import StrategySettings
 from tfdist.runtime.transport.replica_sums import compression
 from tfdist.runtime.transport.shared_memory.memory_operations import MemoryOperations

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tfdist.errors import UsageError
 from tfdist.net.host_links import MOST_WORKERS, LinkEnds
-from tfdist.runtime.collectives.wire.tensorflow_engine import TensorFlowEngine
+from tfdist.runtime.collectives.wire.engines import TensorFlowEngine
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport.ring_all_reduce import Ring, sum_now
 from tfdist.runtime.transport.shared_memory.shared_memory import SharedMemory, operations_over

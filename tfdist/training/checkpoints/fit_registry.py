@@ -24,7 +24,7 @@ import tensorflow as tf
 from tfdist.checkpoint import CheckpointManager, CheckpointSummary, RetentionPolicy, checkpoint_files
 from tfdist.errors import RunDirError, UsageError
 from tfdist.runtime.collectives.decisions import gather_objects
-from tfdist.runtime.cpu_kernels import replica_kernels
+from tfdist.runtime.devices import replica_kernels
 from tfdist.runtime.workers import worker_count, worker_rank
 from tfdist.training.checkpoints import csv_logger_files
 from tfdist.training.checkpoints.checkpoint_callback import ContextFactory

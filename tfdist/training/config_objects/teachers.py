@@ -16,7 +16,7 @@ from tfdist.config.distill_section import DistillConfig
 from tfdist.config.field_errors import FieldError, dotted, shown
 from tfdist.config.section import build as build_section
 from tfdist.data.format_registry import open_source, sample_specs
-from tfdist.data.ops.companions import Companion
+from tfdist.data.sample_feed import Companion
 from tfdist.data.sample_source import ArraySpec, SampleSource, SequentialSource
 from tfdist.errors import DataError, TfdistError
 from tfdist.keras_repairs.distillation.distilled_loss import LABELS, TEACHER

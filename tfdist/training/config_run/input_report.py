@@ -21,8 +21,8 @@ from tfdist.config.data_sections import (
     TfrecordSource,
 )
 from tfdist.config.dotted_path import resolve_callable
+from tfdist.data.files.file_facts import local_file_system
 from tfdist.data.files.file_patterns import matching
-from tfdist.data.files.file_systems import local_file_system
 from tfdist.data.files.image_folder import ImageFiles
 from tfdist.data.files.remote_files import is_remote
 from tfdist.data.formats.npz_files import read_headers

@@ -29,8 +29,7 @@ from tfdist.order.position import Position
 from tfdist.rundir import State, atomic_files
 from tfdist.rundir.completion import completion_text, note_completion
 from tfdist.rundir.run_dir_creation import restore_run_dir
-from tfdist.runtime.cpu_kernels import replica_kernels
-from tfdist.runtime.gpu_memory import used_memory
+from tfdist.runtime.devices import replica_kernels, used_memory
 from tfdist.runtime.strategy_settings import settings_of, waited_for_data
 from tfdist.training.checkpoints.resume_log import (
     note_resume,

@@ -19,7 +19,7 @@ import tensorflow as tf
 from tfdist.data.pipeline import OpenedDataset
 from tfdist.rundir import atomic_files
 from tfdist.rundir.temp_names import temporary_folder
-from tfdist.runtime.outside_strategy import outside_strategy
+from tfdist.runtime.workers import outside_strategy
 from tfdist.training.inference_request import InferenceRequest, PruningRequest
 from tfdist.training.pruning.channel_removal import remove_channels
 from tfdist.training.pruning.prunable_layers import PrunableLayer, prunable_layers

@@ -26,7 +26,7 @@ from tfdist.errors import UnsupportedError
 from tfdist.rundir import atomic_files
 from tfdist.rundir.temp_names import temporary_folder
 from tfdist.runtime.collectives.chief_broadcast import text_from_chief
-from tfdist.runtime.outside_strategy import outside_strategy
+from tfdist.runtime.workers import outside_strategy
 from tfdist.training.config_objects.sample_shapes import naming_misfits
 from tfdist.training.inference_request import InferenceRequest, KernelCalibration, QuantizationRequest
 from tfdist.training.quantization.drop_budget import DropBudget, JudgedMetric, choose_metric

@@ -9,7 +9,7 @@ from typing import Protocol, TextIO
 
 import tensorflow as tf
 
-from tfdist.runtime.cpu_kernels import uses_onednn
+from tfdist.runtime.devices import uses_onednn
 from tfdist.runtime.strategy import StrategyChoice
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.text import format_count

@@ -43,11 +43,10 @@ from tfdist.runtime import strategy as strategies
 from tfdist.runtime.batches.host_feed.host_feed import HostFeed
 from tfdist.runtime.collectives.decisions import broadcast
 from tfdist.runtime.collectives.traced_progress import TracedProgress
-from tfdist.runtime.devices import DeviceRequest, workers_on_a_gpu
-from tfdist.runtime.gpu_memory import total_memory
+from tfdist.runtime.devices import DeviceRequest, total_memory, workers_on_a_gpu
 from tfdist.runtime.nccl_version import lets_workers_share_a_gpu, nccl_version
 from tfdist.runtime.offload.offloading import offloading_of
-from tfdist.runtime.run_seed import run_seed
+from tfdist.runtime.random_state import run_seed
 from tfdist.runtime.step_meter import StepMeter
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.sharding.sharding_mode import check_devices

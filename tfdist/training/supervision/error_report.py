@@ -95,8 +95,8 @@ def _sum_error_in(error: BaseException) -> TfdistError | None:
 
 def _disagreement_in(error: BaseException) -> TfdistError | None:
     """The error for collectives of a `tf.function` that do not fit, together or to their values, by an assertion."""
+    from tfdist.runtime.collectives.agreement import DISAGREEMENT
     from tfdist.runtime.collectives.calls import CUTS
-    from tfdist.runtime.collectives.traced_agreement import DISAGREEMENT
 
     said = re.search(rf"assertion failed: \[((?:{DISAGREEMENT}|[^\[\]\n]* {CUTS}).*)\]", safe_str(error))
     if said is None or type(error).__name__ != "InvalidArgumentError":

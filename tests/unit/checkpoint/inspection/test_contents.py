@@ -10,11 +10,44 @@ import numpy as np
 import pytest
 
 from tests.helpers.made_checkpoints import folder_of, run_with, save
-from tfdist.checkpoint.inspection.checkpoint_entries import checkpoints_of, chosen
-from tfdist.checkpoint.inspection.checkpoint_table import to_json
-from tfdist.checkpoint.inspection.contents import compared, inspected, render, render_changes
+from tfdist.checkpoint.inspection.checkpoint_entries import checkpoints_of, chosen, to_json
+from tfdist.checkpoint.inspection.contents import changes, compared, inspected, render, render_changes
 from tfdist.checkpoint.inspection.stored_variables import StoredVariable
 from tfdist.errors import DataError
+
+
+def variable(name: str, values: Any, dtype: str = "float32") -> StoredVariable:
+    array = None if values is None else np.asarray(values, np.float64)
+    return StoredVariable(name, "", () if array is None else array.shape, dtype, lambda: array)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "relative"),
+    [
+        ([3.0, 4.0], [3.0, 4.0], 0.0),
+        ([3.0, 4.0], [3.0, 9.0], 1.0),
+        ([0.0, 0.0], [0.0, 1.0], math.inf),
+        ([0.0], [0.0], 0.0),
+        ([math.nan], [math.nan], 0.0),
+        ([3.0, 4.0], [3.0, math.nan], math.nan),
+        ([math.nan, 4.0], [math.nan, 5.0], math.nan),
+        ([3.0, 4.0], [3.0, math.inf], math.nan),
+        ([1.0, 2.0], [[1.0, 2.0]], None),
+        (None, None, None),
+    ],
+)
+def test_relative_change(before: Any, after: Any, relative: float | None) -> None:
+    (change,) = changes({"a": variable("a", before)}, {"a": variable("a", after)})
+    assert change.relative == pytest.approx(relative, nan_ok=True)
+
+
+def test_added_and_removed() -> None:
+    found = changes({"a": variable("a", [1.0]), "b": variable("b", [1.0])}, {"c": variable("c", [1.0])})
+    assert [(change.name, change.before, change.after) for change in found] == [
+        ("c", "", "float32 [1]"),
+        ("a", "float32 [1]", ""),
+        ("b", "float32 [1]", ""),
+    ]
 
 
 def test_what_changed_between_two(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from tfdist.config.data_sections import ParquetSource
 from tfdist.data.files import parquet_footers
 from tfdist.data.files.parquet_footers import check_footers, fatal_footers
 from tfdist.data.format_registry import measure
-from tfdist.data.tools.parquet_checks import ParquetRules, make_parquet_checker
-from tfdist.data.tools.starter.parquet_table import parquet_table
+from tfdist.data.tools.format_checks import ParquetRules, make_parquet_checker
+from tfdist.data.tools.starter.data_kind import parquet_table
 from tfdist.errors import DataError
 
 pa = pytest.importorskip("pyarrow")

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tfdist.data.random_access.labelled_lines import TextReader
+from tfdist.data.random_access.line_reader import TextReader
 from tfdist.errors import DataError
 
 

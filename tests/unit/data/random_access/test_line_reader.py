@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfdist.data.random_access import line_scan
+from tfdist.data.random_access import file_scans
 from tfdist.data.random_access.line_reader import LineReader
 from tfdist.errors import DataError
 
@@ -35,7 +35,7 @@ from tfdist.errors import DataError
 def test_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, expected: list[bytes], chunk: int
 ) -> None:
-    monkeypatch.setattr(line_scan, "CHUNK", chunk)
+    monkeypatch.setattr(file_scans, "CHUNK", chunk)
     path = tmp_path / "text"
     path.write_bytes(content)
     other = tmp_path / "other"

@@ -16,7 +16,7 @@ from tfdist.data.random_access import parquet_reader
 from tfdist.data.random_access.parquet_columns import load_pyarrow
 from tfdist.data.random_access.parquet_reader import ParquetFeatures, ParquetReader
 from tfdist.data.sample_source import ArraySpec, SampleSpecs
-from tfdist.data.tools.parquet_checks import ParquetRules, make_parquet_checker
+from tfdist.data.tools.format_checks import ParquetRules, make_parquet_checker
 from tfdist.errors import DataError, UsageError
 
 pa = pytest.importorskip("pyarrow")

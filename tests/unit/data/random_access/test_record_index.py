@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfdist.data.files.file_stamps import FileStamp
+from tfdist.data.files.file_facts import FileStamp
 from tfdist.data.random_access import index_files, record_index, tfrecord_scan
 from tfdist.data.random_access.crc32c import crc32c
 from tfdist.data.random_access.record_index import open_index

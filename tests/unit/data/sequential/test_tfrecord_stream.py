@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.data.conftest import WriteTFRecord
-from tfdist.data.files.file_stamps import FileStamp
+from tfdist.data.files.file_facts import FileStamp
 from tfdist.data.random_access.crc32c import masked_crc32c
 from tfdist.data.sequential import sequential_tfrecords
 from tfdist.data.sequential.sequential_tfrecords import count_records

@@ -7,8 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from tfdist.data.tools.check_report import render, to_json
-from tfdist.data.tools.file_checks import FileCheck, FileProblem, check_file, missing_shards, total_size
+from tfdist.data.tools.file_checks import (
+    FileCheck,
+    FileProblem,
+    check_file,
+    missing_shards,
+    render,
+    to_json,
+    total_size,
+)
 
 Write = Callable[..., Path]
 RECORDS = [b"first", b"", b"the third record", bytes(3000)]

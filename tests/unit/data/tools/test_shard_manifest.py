@@ -8,8 +8,22 @@ from typing import Any
 
 import pytest
 
-from tfdist.data.tools.shard_manifest import ShardManifest, digest_of, shard_name
+from tfdist.config.yaml_document import read_document
+from tfdist.data.tools.shard_manifest import ShardManifest, config_text, digest_of, shard_name
 from tfdist.errors import DataError, UsageError
+
+
+@pytest.mark.parametrize("name", ["y", "1e3", "no", "12", "a: b", "null", "#", "x y"])
+def test_names_stay_texts(name: str, tmp_path: Path) -> None:
+    section = {
+        "format": "tfrecord",
+        "files": f"{name}/train-*.tfrecord",
+        "features": {name: {"dtype": "float32", "shape": [2]}, "other": {"dtype": "string", "shape": []}},
+        "label": name,
+    }
+    (tmp_path / "config.yaml").write_text(config_text(section))
+    assert read_document(tmp_path / "config.yaml").content["data"]["train"] == section
+
 
 MANIFEST = ShardManifest({"format": "npz", "split": "train"}, "abc", 10, 2, ("cat", "dog"))
 FEATURES = {"x": {"dtype": "float32", "shape": [2]}, "y": {"dtype": "int64"}}

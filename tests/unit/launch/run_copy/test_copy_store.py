@@ -11,8 +11,7 @@ from tfdist.errors import RunDirError, StoreError
 from tfdist.launch.run_copy.copy_store import CopyStore, job_of
 from tfdist.rundir.atomic_files import write_json
 from tfdist.rundir.layout import RunDir
-from tfdist.storage.file_content import LocalFileError
-from tfdist.storage.object_store import Content, NoAnswerError
+from tfdist.storage.object_store import Content, LocalFileError, NoAnswerError
 
 URL = "s3://bucket/run"
 

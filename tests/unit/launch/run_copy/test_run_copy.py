@@ -17,7 +17,7 @@ from tfdist.launch.run_copy.copy_store import CopyStore
 from tfdist.launch.run_copy.run_copy import RunCopy, run_with_copy
 from tfdist.rundir.atomic_files import write_json
 from tfdist.rundir.layout import RunDir
-from tfdist.storage.file_content import LocalFileError
+from tfdist.storage.object_store import LocalFileError
 
 URL = "s3://bucket/run"
 

@@ -15,8 +15,8 @@ from tfdist.launch.worker.worker_links import SETS
 from tfdist.net.host_links import HostLinks
 from tfdist.runtime.collectives.calls import Call
 from tfdist.runtime.collectives.communicator import Communicator
+from tfdist.runtime.collectives.wire.engines import SharedMemoryEngine
 from tfdist.runtime.collectives.wire.groups import Group
-from tfdist.runtime.collectives.wire.shared_memory_engine import SharedMemoryEngine
 from tfdist.runtime.transport.shared_memory.shared_memory import SharedMemory
 
 SECONDS = 30.0

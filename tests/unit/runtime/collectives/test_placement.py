@@ -13,7 +13,7 @@ from tests.unit.runtime.collectives.played_workers import MirrorEngine, Network,
 from tfdist.runtime.collectives.calls import Call
 from tfdist.runtime.collectives.communicator import Communicator
 from tfdist.runtime.collectives.wire.engine import Channel
-from tfdist.runtime.collectives.wire.tensorflow_engine import TensorFlowEngine
+from tfdist.runtime.collectives.wire.engines import TensorFlowEngine
 
 SUM, GATHER = Call("all_reduce", "sum"), Call("all_gather")
 LARGE = 1000

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from tfdist.runtime.collectives.wire.engine import Channel
-from tfdist.runtime.collectives.wire.tensorflow_engine import TensorFlowEngine
+from tfdist.runtime.collectives.wire.engines import TensorFlowEngine
 
 WORKERS = (1, 2, 9, 10, 11)
 AS_TEXTS = [1, 10, 11, 2, 9]

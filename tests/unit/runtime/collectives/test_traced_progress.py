@@ -15,7 +15,7 @@ import tensorflow as tf
 from tfdist.errors import WorkerFailedError
 from tfdist.runtime.collectives.communicator import Communicator
 from tfdist.runtime.collectives.traced_progress import TracedProgress
-from tfdist.runtime.collectives.wire.shared_memory_engine import SharedMemoryEngine
+from tfdist.runtime.collectives.wire.engines import SharedMemoryEngine
 from tfdist.runtime.transport.shared_memory import memory_operations
 from tfdist.runtime.transport.shared_memory.memory_operations import MemoryOperations
 from tfdist.training.supervision.activity import Limits

@@ -15,7 +15,7 @@ import tensorflow as tf
 from tfdist.errors import UnsupportedError, UsageError
 from tfdist.launch.worker.worker_links import SETS
 from tfdist.net.host_links import HostLinks
-from tfdist.runtime.collectives.initial_values import is_taken, value_from_chief
+from tfdist.runtime.collectives.chief_broadcast import is_taken, value_from_chief
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport import worker_sums
 from tfdist.runtime.transport.shared_memory.shared_memory import SharedMemory

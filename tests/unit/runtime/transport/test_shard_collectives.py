@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 from tfdist.runtime import strategy_settings
+from tfdist.runtime.collectives.wire.engines import TensorFlowEngine
 from tfdist.runtime.collectives.wire.groups import group_key
-from tfdist.runtime.collectives.wire.tensorflow_engine import TensorFlowEngine
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport import shard_collectives, shard_groups, worker_lane
 from tfdist.runtime.transport.ring_all_reduce import Ring

@@ -59,7 +59,8 @@ def test_what_has_changed_is_kept_or_named(value: Any, change: Any, is_held: boo
 
 
 def test_models_and_what_a_callback_names_are_not_watched() -> None:
-    callback = Watched(net=keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]), seen=0, kept_attributes=("seen",))
+    net = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    callback = Watched(net=net, seen=0, kept_attributes=("seen",))
     watched = WatchedAttributes([callback, keras.callbacks.EarlyStopping()])
     callback.net.layers[0].kernel.assign(np.ones((2, 1)))
     callback.seen = 3

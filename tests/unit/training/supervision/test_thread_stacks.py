@@ -1,5 +1,3 @@
-""""""
-
 from __future__ import annotations
 
 import json
@@ -21,10 +19,9 @@ from tests.unit.runtime.batches.host_feed.channels import DTYPES, batch, socket_
 from tests.unit.runtime.transport.shared_memory.linked_threads import meshes
 from tfdist.errors import WorkerFailedError
 from tfdist.runtime.batches import host_feed
-from tfdist.runtime.batches.host_feed.batch_receiver import BatchReceiver
-from tfdist.runtime.batches.host_feed.batch_sender import BatchSender
 from tfdist.runtime.batches.host_feed.batch_slicer import BatchSlicer
-from tfdist.runtime.batches.host_feed.host_feed import FeedChannel
+from tfdist.runtime.batches.host_feed.drawing import BatchSender
+from tfdist.runtime.batches.host_feed.host_feed import BatchReceiver, FeedChannel
 from tfdist.runtime.transport.shared_memory.array_exchange import reduce_arrays
 from tfdist.runtime.transport.shared_memory.output_buffers import OutputBuffers
 from tfdist.training.supervision.thread_stacks import (

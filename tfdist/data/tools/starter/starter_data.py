@@ -23,10 +23,8 @@ from tfdist.data.files.file_patterns import matching
 from tfdist.data.files.image_folder import ImageFiles
 from tfdist.data.formats.csv_files import CsvReader, common_header
 from tfdist.data.formats.npz_files import ArrayHeader, read_headers
-from tfdist.data.sequential.opened_tfrecords import open_tfrecords
-from tfdist.data.tools.starter.data_kind import DataKind
-from tfdist.data.tools.starter.example_features import Features, features_of
-from tfdist.data.tools.starter.parquet_table import parquet_table
+from tfdist.data.sequential.sequential_tfrecords import open_tfrecords
+from tfdist.data.tools.starter.data_kind import DataKind, Features, features_of, parquet_table
 from tfdist.errors import DataError, UsageError
 
 _MOST_ROWS = 100_000

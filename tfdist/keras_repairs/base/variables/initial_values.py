@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.trackable.base import CheckpointInitialValue
 
-from tfdist.runtime.collectives.initial_values import is_taken, value_from_chief
+from tfdist.runtime.collectives.chief_broadcast import is_taken, value_from_chief
 
 Function = Callable[..., Any]
 

@@ -4,10 +4,9 @@ The first worker of the host draws, in a thread of its own. Each iterator has a 
 the drawing worker makes, and a socket to each worker, by which it says what lies where and hears what has been read.
 A socket tells both sides at once when the other one has ended or has abandoned the iterator.
 
-- `batch_notes`: what is said over the sockets; `slot_layout`: where the arrays of a batch lie
-- `batch_sender`: the drawing worker's end of a channel; `batch_receiver`: that of each worker, the drawing one included
-- `drawing`: the thread that draws
+- `batch_notes`: what is said over the sockets, and where the arrays of a batch lie
+- `drawing`: the thread that draws, and its end of a channel
 - `batch_slicer`: the slices of a worker's replicas, cut out of a batch
-- `host_feed`: one worker's channels, in the order in which all workers open them
+- `host_feed`: one worker's channels, with its end of each, in the order in which all workers open them
 - `fed_batches`: a channel as a dataset of TensorFlow
 """

@@ -15,8 +15,13 @@ from tensorflow.python.framework import errors_impl
 from tensorflow.python.ops import gen_dataset_ops
 
 from tfdist.errors import DataError, UnsupportedError
-from tfdist.runtime.batches.device_iterators import no_autotune_options
-from tfdist.runtime.batches.distribute import UNEQUAL_ROWS, ReplicaBatch, are_of_samples, per_replica
+from tfdist.runtime.batches.distribute import (
+    UNEQUAL_ROWS,
+    ReplicaBatch,
+    are_of_samples,
+    no_autotune_options,
+    per_replica,
+)
 from tfdist.runtime.batches.host_feed.batch_notes import FailureNote
 from tfdist.runtime.batches.host_feed.batch_slicer import BatchSlicer, share_rows
 from tfdist.runtime.batches.host_feed.drawing import Drawing

@@ -4,8 +4,8 @@
 - `groups`: which workers take part; `lanes`: order and keys of the calls in a group, and the thread of those that
   nobody waits for
 - `engine`: the primitives of an engine
-- `shared_memory_engine`: in memory that the workers of one host share
-- `tensorflow_engine`: over TensorFlow's collectives, by a ring between hosts or by NCCL between GPUs
+- `engines`: in memory that the workers of one host share, or over TensorFlow's collectives, by a ring between hosts or
+  by NCCL between GPUs
 - `placement`: which tensors of a call go from GPU to GPU, alike on all its workers
 - `known_rows`: over few bytes, which all workers have got with the agreement on the call
 """

@@ -1,6 +1,6 @@
 """Placement: which tensors of a call go from device to device, alike on all workers of the call.
 
-What lies on a GPU goes over NCCL, whose kernels want one order (`tensorflow_engine`). All else goes over the host.
+What lies on a GPU goes over NCCL, whose kernels want one order (see `engines`). All else goes over the host.
 """
 
 from __future__ import annotations

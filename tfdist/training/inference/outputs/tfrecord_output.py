@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from tfdist.data.tools.shard_config import config_text
+from tfdist.data.tools.shard_manifest import config_text
 from tfdist.data.tools.shard_writer import encode
 from tfdist.errors import UsageError
 from tfdist.training.inference.outputs.kept_outputs import KeptFile

@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfdist.runtime.batches.host_feed.batch_notes import FailureNote
-from tfdist.runtime.batches.host_feed.batch_receiver import BatchReceiver
 from tfdist.runtime.batches.host_feed.batch_slicer import BatchSlicer
 from tfdist.runtime.batches.host_feed.drawing import Drawing
-from tfdist.runtime.batches.host_feed.host_feed import FeedChannel, HostFeed
+from tfdist.runtime.batches.host_feed.host_feed import BatchReceiver, FeedChannel, HostFeed
 
 DTYPES = (np.dtype(np.float32), np.dtype(np.int64))
 

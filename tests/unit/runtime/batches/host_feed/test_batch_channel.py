@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tests.helpers.waiting import until
 from tests.unit.runtime.batches.host_feed.channels import DTYPES, batch, descriptors, receivers_of, rows_of, socket_pair
 from tfdist.errors import WorkerFailedError
-from tfdist.runtime.batches.host_feed import batch_sender
+from tfdist.runtime.batches.host_feed import drawing
 from tfdist.runtime.batches.host_feed.batch_notes import (
     MOST_ARRAYS,
     MOST_BYTES,
@@ -26,8 +26,8 @@ from tfdist.runtime.batches.host_feed.batch_notes import (
     decode,
     encode,
 )
-from tfdist.runtime.batches.host_feed.batch_receiver import Abandoned, BatchReceiver, SharedBatch
-from tfdist.runtime.batches.host_feed.batch_sender import SLOTS, BatchSender
+from tfdist.runtime.batches.host_feed.drawing import SLOTS, BatchSender
+from tfdist.runtime.batches.host_feed.host_feed import Abandoned, BatchReceiver, SharedBatch
 
 BOUND = 20
 """Seconds."""
@@ -182,7 +182,7 @@ def test_a_system_without_memory_is_an_error_of_all(monkeypatch: pytest.MonkeyPa
     def refuse(size: int) -> int:
         raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
 
-    monkeypatch.setattr(batch_sender, "shared_memory", refuse)
+    monkeypatch.setattr(drawing, "shared_memory", refuse)
     with receivers_of([batch(0, 2)], 2) as (_, receivers):
         for receiver in receivers:
             came = receiver.receive()
