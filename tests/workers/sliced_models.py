@@ -271,6 +271,25 @@ def adapted(sample: Sample) -> Any:
     return model, sample.ids, sample.targets, "mse"
 
 
+def scores(sample: Sample) -> Any:
+    """Losses and metrics of scores that are cut: of probabilities, of scores of labels, and of logarithms."""
+    x = keras.Input((8,))
+    hidden = layers.Dense(12, "tanh")(x)
+    outputs = [
+        layers.Dense(7, "softmax", name="alone_s")(hidden),
+        layers.Dense(50, name="up_s")(hidden),
+        layers.Dense(9, "log_softmax", name="alone_t")(hidden),
+    ]
+    labels = sample.ids[:, 1]
+    targets = [np.eye(7)[labels % 7], labels, np.zeros((len(labels), 9))]
+    losses = [
+        keras.losses.CategoricalCrossentropy(label_smoothing=0.1),
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0),
+        "mse",
+    ]
+    return keras.Model(x, outputs), sample.numbers, targets, losses, [["accuracy"], ["accuracy"], []]
+
+
 MODELS: dict[str, Callable[[Sample], Any]] = {
     "gated": gated,
     "own_gradient": own_gradient,
@@ -283,4 +302,5 @@ MODELS: dict[str, Callable[[Sample], Any]] = {
     "subclassed": lambda sample: (Subclassed(), sample.numbers, sample.targets, "mse"),
     "cached": cached,
     "adapted": adapted,
+    "scores": scores,
 }

@@ -108,14 +108,15 @@ sample = Sample(samples)
 found: dict[str, Any] = {}
 for kind in kinds:
     keras.utils.set_random_seed(3)
-    model, inputs, labels, loss = models[kind](sample)
-    model.compile(keras.optimizers.Adam(0.01, clipnorm=0.5), None if kind == "own_step" else loss)
+    model, inputs, labels, loss, *metrics = models[kind](sample)
+    optimizer = keras.optimizers.Adam(0.01, clipnorm=0.5)
+    model.compile(optimizer, None if kind == "own_step" else loss, metrics=metrics[0] if metrics else None)
     fitted = model.fit(inputs, labels, batch_size=16, epochs=2, verbose=0)
     evaluated = 0.0 if kind == "own_step" else model.evaluate(inputs, labels, verbose=0)
-    predicted = model.predict(inputs, verbose=0)
+    predicted = keras.tree.map_structure(np.ndarray.tolist, model.predict(inputs, verbose=0))
     # A gradient by the bias of the keys is rounding alone, of which Adam makes a step.
     weights = [w for w in model.weights if not w.path.endswith(("key/bias", "first/bias"))]
-    found[kind] = [fitted.history, evaluated, predicted.tolist(), [np.asarray(weight).tolist() for weight in weights]]
+    found[kind] = [fitted.history, evaluated, predicted, [np.asarray(weight).tolist() for weight in weights]]
 notes = {"gathered": gathered, "joined": joined}
 said = {name: {kind: sorted(of) for kind, of in each.items()} for name, each in notes.items()}
 print(json.dumps({"trained": found, "refused": refused, "exchanges": exchanges, **said}))

@@ -204,6 +204,7 @@ FINGERPRINTS: dict[str, dict[str, str]] = {
     "keras.src.backend.tensorflow.nn._compute_moments": {"5cff23b4a7f592b1": "3.12 3.13 3.14 3.15"},
     "keras.src.backend.tensorflow.nn._compute_moments_sync": {"efb2dc08b03dd287": "3.12 3.13 3.14 3.15"},
     "keras.src.backend.tensorflow.nn._get_logits": {"85e65df5da922133": "3.14 3.15", "c76a23e46da06900": "3.12 3.13"},
+    "keras.src.backend.tensorflow.nn.categorical_crossentropy": {"8f822d09bbff7550": "3.12 3.13 3.14 3.15"},
     "keras.src.backend.tensorflow.nn.conv": {
         "bc2d0e98805219af": "3.14 3.15",
         "2462b297e2661f06": "3.13",
@@ -211,6 +212,7 @@ FINGERPRINTS: dict[str, dict[str, str]] = {
     },
     "keras.src.backend.tensorflow.nn.moments": {"eb4094f35931ba64": "3.12 3.13 3.14 3.15"},
     "keras.src.backend.tensorflow.nn.silu": {"0f130795ce1db44b": "3.12 3.13 3.14 3.15"},
+    "keras.src.backend.tensorflow.nn.sparse_categorical_crossentropy": {"e007922ca249e0db": "3.12 3.13 3.14 3.15"},
     "keras.src.backend.tensorflow.numpy.einsum": {"227a62d108346f55": "3.12 3.13 3.14 3.15"},
     "keras.src.backend.tensorflow.numpy.matmul": {"328128e4d405a47c": "3.15", "86a3a7f561017d05": "3.12 3.13 3.14"},
     "keras.src.backend.tensorflow.numpy.repeat": {"7c98f8fb92a7d043": "3.12 3.13 3.14 3.15"},

@@ -90,7 +90,7 @@ from tfdist.keras_repairs.sharded_embeddings import embedding_layers
 from tfdist.keras_repairs.sharded_optimizer import slot_making
 from tfdist.keras_repairs.sharded_parameters import cut_variable, layer_scopes, second_gathers, summed_gradients
 from tfdist.keras_repairs.sharding import loaded_state
-from tfdist.keras_repairs.tensor_parallel import created_operations, products
+from tfdist.keras_repairs.tensor_parallel import created_operations, products, vocabulary_rules
 from tfdist.keras_repairs.writes import write_functions, write_operations
 
 try:
@@ -223,6 +223,8 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
         Repair(numpy_functions, "repeat", products.repeat),
         Repair(nn, "conv", products.conv),
         Repair(nn, "silu", products.silu),
+        Repair(nn, "sparse_categorical_crossentropy", vocabulary_rules.sparse_categorical_crossentropy),
+        Repair(nn, "categorical_crossentropy", vocabulary_rules.categorical_crossentropy),
         Repair(nn, "_compute_moments_sync", batch_normalization.compute_moments_sync),
         Repair(gen_nn_ops, "conv2d_backprop_filter", strided_convolutions.filter_gradient, is_checked=False),
     )

@@ -9,7 +9,13 @@ from typing import Any
 import tensorflow as tf
 
 from tfdist.keras_repairs.base.size_origins import depends_on_batch
-from tfdist.keras_repairs.tensor_parallel import arrangement_rules, image_rules, product_rules, reduction_rules
+from tfdist.keras_repairs.tensor_parallel import (
+    arrangement_rules,
+    image_rules,
+    product_rules,
+    reduction_rules,
+    vocabulary_rules,
+)
 from tfdist.keras_repairs.tensor_parallel.row_exchanges import gathered, slices_of_all
 from tfdist.keras_repairs.tensor_parallel.rule_results import (
     Compute,
@@ -33,8 +39,8 @@ from tfdist.keras_repairs.tensor_parallel.sliced_tensors import (
 )
 
 _ELEMENTWISE = {
-    *("Abs", "Acos", "Acosh", "Add", "AddN", "AddV2", "Asin", "Asinh", "Atan", "Atan2", "Atanh", "Cast", "Ceil"),
-    *("ClipByValue", "Cos", "Cosh", "Div", "DivNoNan", "Elu", "Equal", "Erf", "Erfc", "Erfinv", "Exp", "Expm1"),
+    *("Abs", "Acos", "Acosh", "Add", "AddN", "AddV2", "Asin", "Asinh", "Atan", "Atan2", "Atanh", "BitwiseAnd", "Cast"),
+    *("Ceil", "ClipByValue", "Cos", "Cosh", "Div", "DivNoNan", "Elu", "Equal", "Erf", "Erfc", "Erfinv", "Exp", "Expm1"),
     *("Floor", "FloorDiv", "FloorMod", "Greater", "GreaterEqual", "IsFinite", "IsInf", "IsNan", "LeakyRelu", "Less"),
     *("LessEqual", "Log", "Log1p", "LogicalAnd", "LogicalNot", "LogicalOr", "Maximum", "Minimum", "Mul", "MulNoNan"),
     *("Neg", "NotEqual", "OnesLike", "Pow", "RealDiv", "Reciprocal", "Relu", "Relu6", "Rint", "Round", "Rsqrt"),
@@ -166,11 +172,11 @@ def _bias(compute: Compute, inputs: Sequence[Input], attributes: Mapping[str, An
     return _elementwise(compute, inputs, attributes) if is_last and isinstance(inputs[0][1], SlicedRows) else None
 
 
-def _softmax(compute: Compute, inputs: Sequence[Input], _: Mapping[str, Any]) -> Result:
+def _bits(compute: Compute, inputs: Sequence[Input], attributes: Mapping[str, Any]) -> Result:
+    """The same bits as numbers of another kind."""
     ((_, part),) = inputs
-    if not isinstance(part, SlicedRows) or part.axis == part.slice.shape.rank - 1:
-        return None
-    return [rows_like(part, compute(part.slice))]
+    is_alike = isinstance(part, SlicedTensor) and part.slice.dtype.size == value_of(attributes["type"]).size
+    return _elementwise(compute, inputs, attributes) if is_alike else None
 
 
 def _filled(_compute: Compute, inputs: Sequence[Input], _: Mapping[str, Any]) -> Result:
@@ -184,11 +190,11 @@ def _filled(_compute: Compute, inputs: Sequence[Input], _: Mapping[str, Any]) ->
 
 _RULES: Mapping[str, Rule] = {
     "BiasAdd": _bias,
+    "Bitcast": _bits,
     "Fill": _filled,
-    "LogSoftmax": _softmax,
-    "Softmax": _softmax,
     **arrangement_rules.RULES,
     **image_rules.RULES,
     **product_rules.RULES,
     **reduction_rules.RULES,
+    **vocabulary_rules.RULES,
 }

@@ -177,21 +177,25 @@ def _looked_up(table: SlicedWeight, shape: tf.TensorShape, ids: tf.Tensor) -> tf
 
 def _rows_by_ids(stored: tf.Tensor, ids: tf.Tensor, table: SlicedWeight, shape: tf.TensorShape) -> tf.Tensor:
     own = tf.cast(stored, table.slice.dtype)
-    asked, counts = gathered(_checked(ids, int(shape[0])), table.group)
+    asked, counts = gathered(_checked_ids(ids, int(shape[0])), table.group)
     if table.axis == 1:
         return own_rows(tf.gather(own, asked), asked.shape.rank, table.bounds, counts, table.group)
     start, stop = table.bounds[table.group.share : table.group.share + 2]
     is_here = tf.logical_and(asked >= start, asked < stop)
     found = tf.gather(own, tf.where(is_here, asked - start, tf.zeros_like(asked)))
-    return summed(tf.where(is_here[..., tf.newaxis], found, tf.zeros_like(found)), counts, table.group)
+    return summed(tf.where(is_here[..., tf.newaxis], found, tf.zeros_like(found)), counts, table.groupdef _checked_ids(ids: tf.Tensor, rows: int) -> tf.Tensor:
+    return checked(ids, rows, f"A lookup in a table with the rows 0 to {rows - 1}. Received ids beyond them:")
 
 
-def _checked(ids: tf.Tensor, rows: int) -> tf.Tensor:
-    """The ids, where all of them are rows of a table, as TensorFlow's own lookup expects on CPUs."""
+def checked(ids: tf.Tensor, size: int, said: str) -> tf.Tensor:
+    """The ids, where all of them are below a size and none is negative, as TensorFlow's own operations expect on CPUs.
+
+    Args:
+        said: What the error says before it names the others.
+    """
     if settings_of(tf.distribute.get_strategy()).on_gpus:
         return ids
-    is_row = tf.logical_and(ids >= 0, ids < rows)
-    said = [f"A lookup in a table with the rows 0 to {rows - 1}. Received ids beyond them:"]
-    check = tf.debugging.Assert(tf.reduce_all(is_row), [*said, tf.boolean_mask(ids, tf.logical_not(is_row))])
+    is_valid = tf.logical_and(ids >= 0, ids < size)
+    check = tf.debugging.Assert(tf.reduce_all(is_valid), [said, tf.boolean_mask(ids, tf.logical_not(is_valid))])
     with tf.control_dependencies([] if check is None else [check]):
         return tf.identity(ids)
