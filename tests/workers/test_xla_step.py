@@ -56,7 +56,7 @@ def jobs_in(folder: Path, module: str, names: Sequence[str], emulated: str, opti
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> OutcomeJobs:
-    return jobs_in(tmp_path_factory.mktemp("whole") / "alone", "tests.exactness", NAMES, "xla")
+    return jobs_in(tmp_path_factory.mktemp("whole") / "alone", "tests.workers.xla_rows", NAMES, "xla")
 
 
 @pytest.fixture(scope="module")
@@ -75,14 +75,15 @@ def test_numbers_of_one_device_that_is_compiled(
     alone: OutcomeJobs, together: dict[tuple[str, ...], OutcomeJobs],
 ) -> None:  # fmt: skip
     (one,) = alone.outcomes(1, samples)
-    if "raised" in one[name]:
+    expected = {part: numbers for part, numbers in one[name].items() if part != SAID}
+    if "raised" in expected:
         pytest.skip("XLA cannot compile it on one device")
     for index, worker in enumerate(together[options].outcomes(workers, samples)):
         assert name in worker, f"worker {index} did not come to it"
         assert "raised" not in worker[name], worker[name]["raised"]
         said = " ".join(worker[name].pop(SAID, ()))
         assert name not in WHOLE or (options and name != "plain") or "compiles the step" in said, said
-        assert_same_case(name, one[name], worker[name], f"worker {index}: {name}")
+        assert_same_case(name, expected, worker[name], f"worker {index}: {name}")
 
 
 @pytest.mark.bound(300)
