@@ -5,7 +5,7 @@ A change that no test notices is a mutant that survives: a test is missing, or t
     pip install "cosmic-ray>=8.7,<9"
     python tools/try_mutants.py tfdist/order
     python tools/try_mutants.py tfdist/order --again                     # those that survived, after tests were added
-    python tools/try_mutants.py tfdist/keras_repairs/loop/log_values.py --tests tests/devices/test_step_logs.py
+    python tools/try_mutants.py tfdist/keras_repairs/loop/step_logs.py --tests tests/devices/test_step_logs.py
 
 It works on a copy of the working tree, one process at a time. Results are kept in build/mutants.
 """

@@ -17,7 +17,7 @@ from tests.exactness.table import classifier, numbers
 from tests.helpers.marks import slow
 from tests.helpers.mirrored import mirrored
 from tfdist import on_chief
-from tfdist.keras_repairs.optimizer.accumulator_reduction import checkpoint_frequency_digest
+from tfdist.keras_repairs.optimizer.gradient_accumulation import checkpoint_frequency_digest
 
 pytestmark = pytest.mark.usefixtures("repaired", "float64")
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfdist.keras_repairs.inputs.dataset_determinism import why_not_deterministic
+from tfdist.keras_repairs.inputs.data_position import why_not_deterministic
 
 Make = Callable[[], tf.data.Dataset]
 

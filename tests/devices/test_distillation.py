@@ -16,7 +16,7 @@ from tests.helpers.mirrored import mirrored
 from tfdist.config import load_config
 from tfdist.config.load import load_parts
 from tfdist.keras_repairs.distillation.soft_targets import Softening, SoftTargets
-from tfdist.keras_repairs.model_checks.user_overrides import is_overridden, is_users_step
+from tfdist.keras_repairs.model_checks.model_facts import is_overridden, is_users_step
 from tfdist.training.config_objects.objects import check_parts, checked_objects
 
 CONFIG = """\

@@ -13,7 +13,7 @@ from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 
-from tfdist.keras_repairs.inputs import full_read_warnings
+from tfdist.keras_repairs.inputs import host_drawing
 from tfdist.runtime.batches.host_feed.host_feed import HostFeed
 from tfdist.runtime.strategy_settings import settings_of
 
@@ -59,10 +59,10 @@ def warned(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
 
     def says(adapter: Any, dataset: Any, workers: int = 2, index: int = 0, *, once: bool = False) -> list[str]:
         said: list[str] = []
-        monkeypatch.setattr(full_read_warnings, "warn_once", said.append)
-        monkeypatch.setattr(full_read_warnings, "worker_count", lambda _: workers)
-        monkeypatch.setattr(full_read_warnings, "local_replicas", lambda _: range(index, index + 1))
-        full_read_warnings.warn_of_whole_reading(adapter, dataset, tf.distribute.get_strategy(), once=once)
+        monkeypatch.setattr(host_drawing, "warn_once", said.append)
+        monkeypatch.setattr(host_drawing, "worker_count", lambda _: workers)
+        monkeypatch.setattr(host_drawing, "local_replicas", lambda _: range(index, index + 1))
+        host_drawing.warn_of_whole_reading(adapter, dataset, tf.distribute.get_strategy(), once=once)
         return said
 
     return says
@@ -100,7 +100,7 @@ def test_python_batches(warned: Callable[..., list[str]]) -> None:
 def test_large_arrays(
     warned: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch, limit: int, count: int
 ) -> None:
-    monkeypatch.setattr(full_read_warnings, "MUCH", limit)
+    monkeypatch.setattr(host_drawing, "MUCH", limit)
     adapter = ArrayDataAdapter(np.zeros((4, 2), np.float32), np.zeros((4, 2), np.float32), batch_size=2)
     said = warned(adapter, adapter.get_tf_dataset())
     assert len(said) == count and all("mmap_mode='r'" in text for text in said)

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 
 from tests.helpers.small_training import datasets
-from tfdist.keras_repairs.files.hdf5_disk_file import errors_at_the_end
+from tfdist.keras_repairs.files.hdf5_files import errors_at_the_end
 
 _FULL = """
 import errno, importlib, sys
@@ -20,7 +20,7 @@ import h5py, numpy as np
 from tests.helpers.disks import files_of_at_most
 # Without what the package imports.
 from importlib.util import module_from_spec, spec_from_file_location
-spec = spec_from_file_location("disk_file", "tfdist/keras_repairs/files/hdf5_disk_file.py")
+spec = spec_from_file_location("disk_file", "tfdist/keras_repairs/files/hdf5_files.py")
 module = module_from_spec(spec)
 spec.loader.exec_module(module)
 

@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 import pytest
 
-from tfdist.keras_repairs.files.hdf5_memory_file import MemoryFile
+from tfdist.keras_repairs.files.hdf5_files import MemoryFile
 from tfdist.rundir.direct_io import ALIGNMENT
 
 

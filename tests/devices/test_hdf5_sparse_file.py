@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 import pytest
 
-from tfdist.keras_repairs.files.hdf5_sparse_file import SparseFile
+from tfdist.keras_repairs.files.hdf5_files import SparseFile
 
 
 def fill(file: io.BytesIO, zeros: int) -> None:

@@ -19,7 +19,7 @@ from tests.exactness.table import classifier, numbers
 from tests.helpers.mirrored import mirrored
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.warn_once import point_out_once, say_once
-from tfdist.keras_repairs.model_checks import keras_distribution
+from tfdist.keras_repairs.model_checks import refusals
 from tfdist.keras_repairs.model_checks.described_layouts import findings_of
 from tfdist.keras_repairs.sharded_parameters import model_parallel as model_parallel_module
 from tfdist.keras_repairs.sharded_parameters.tensor_layouts import TensorParallel
@@ -114,7 +114,7 @@ def test_a_distribution_of_its_own_is_refused() -> None:
 def test_a_batch_that_may_be_a_share_of_the_worker_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     fit_under(DataParallel(auto_shard_dataset=False), in_dataset)
     fit_under(DataParallel(auto_shard_dataset=False), method="train_on_batch")
-    monkeypatch.setattr(keras_distribution, "worker_count", lambda strategy: 2)
+    monkeypatch.setattr(refusals, "worker_count", lambda strategy: 2)
     fit_under(DataParallel(auto_shard_dataset=False))  # Workers compare arrays.
     with pytest.raises(UnsupportedError, match="DataParallel has auto_shard_dataset=False, and a batch is given"):
         fit_under(DataParallel(auto_shard_dataset=False), method="train_on_batch")

@@ -15,7 +15,7 @@ import pytest
 from keras.src.saving import saving_lib
 
 from tfdist import keras_repairs
-from tfdist.keras_repairs.files import hdf5_disk_file
+from tfdist.keras_repairs.files import hdf5_files
 
 INDEX = "sharded.weights.json"
 SHARD_GIGABYTES = 2e-7
@@ -118,11 +118,11 @@ def test_no_file_of_hdf5_is_written_that_loses_an_error(
     monkeypatch.setattr(saving_lib, "is_memory_sufficient", lambda model: False)
     opened = []
 
-    class Noted(hdf5_disk_file.DiskFile):
+    class Noted(hdf5_files.DiskFile):
         def __init__(self, path: str, mode: str) -> None:
             super().__init__(path, mode)
             opened.append(path)
 
-    monkeypatch.setattr(hdf5_disk_file, "DiskFile", Noted)
+    monkeypatch.setattr(hdf5_files, "DiskFile", Noted)
     model_of(1).save_weights(tmp_path / name) if "weights" in name else model_of(1).save(tmp_path / name)
     assert len(opened) == 1 and (tmp_path / name).exists()

@@ -16,7 +16,7 @@ from tests.helpers.attentive_model import CLASSES, LENGTH, WORDS, attentive_mode
 from tests.helpers.marks import slow
 from tests.helpers.mirrored import mirrored
 from tfdist.errors import UsageError
-from tfdist.keras_repairs.model_checks.model_layers import layers_of
+from tfdist.keras_repairs.model_checks.model_facts import layers_of
 from tfdist.training import quantization_aware_callback
 from tfdist.training.config_objects.objects import make_callbacks
 from tfdist.training.config_objects.problems import Problems

@@ -19,9 +19,8 @@ from tests.helpers.marks import slow
 from tests.helpers.mirrored import mirrored, strictly
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.coupling import traced_calls as traced_draws
-from tfdist.keras_repairs.random_numbers import batch_size, loops_and_branches
-from tfdist.keras_repairs.random_numbers.draw_replay import recording_draws, replaying_draws
-from tfdist.keras_repairs.random_numbers.draw_scope import DrawLog
+from tfdist.keras_repairs.random_numbers import draw_sizes, loops_and_branches
+from tfdist.keras_repairs.random_numbers.draw_scope import DrawLog, recording_draws, replaying_draws
 from tfdist.runtime.strategy_settings import settings_of
 
 pytestmark = pytest.mark.usefixtures("repaired")
@@ -69,11 +68,11 @@ def test_the_origin_of_a_size_decides(function: Callable[[Any, Any], Any]) -> No
 
 def test_a_size_that_is_lost_in_a_step_of_one_size_stays_a_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
     """As that of what MixUp returns: to compare it with the number of rows ended the trace."""
-    monkeypatch.setattr(batch_size, "current_step", lambda: SimpleNamespace(share=SimpleNamespace(static_rows=4)))
+    monkeypatch.setattr(draw_sizes, "current_step", lambda: SimpleNamespace(share=SimpleNamespace(static_rows=4)))
 
     @tf.function(input_signature=[tf.TensorSpec((None, 3))])
     def lost(x: tf.Tensor) -> tf.Tensor:
-        assert isinstance(keras.ops.shape(tf.ensure_shape(x, (4, 3)))[0], batch_size.BatchSize)
+        assert isinstance(keras.ops.shape(tf.ensure_shape(x, (4, 3)))[0], draw_sizes.BatchSize)
         return keras.ops.shape(x)[0]
 
     assert int(lost(tf.ones((4, 3)))) == 4

@@ -19,7 +19,7 @@ from tests.exactness.table import FLOAT64, ONLY_TRAINED, Case, fitted, numbers, 
 from tests.helpers.marks import slow
 from tests.helpers.mirrored import mirrored
 from tfdist import keras_repairs
-from tfdist.keras_repairs.recomputation import copied_operations
+from tfdist.keras_repairs import recomputation
 
 Values = list[np.ndarray]
 
@@ -101,7 +101,7 @@ def gradients() -> tuple[Values, dict[str, int]]:
 
 
 def without_copies(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copied_operations, "_let_read", lambda *_: None)
+    monkeypatch.setattr(recomputation, "_let_read", lambda *_: None)
 
 
 def test_the_backward_pass_reads_nothing_that_was_computed_inside(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tests.exactness.recomputed_features import Scaled
 from tfdist import keras_repairs
-from tfdist.keras_repairs.recomputation import copied_operations
+from tfdist.keras_repairs import recomputation
 from tfdist.keras_repairs.sharded_parameters import second_gathers
 from tfdist.keras_repairs.sharded_parameters.cut_variable import cut_variable
 from tfdist.runtime.strategy_settings import settings_of
@@ -76,7 +76,7 @@ def test_weights_that_were_read_before_a_call_are_put_together_again_for_it() ->
 
 def test_what_a_copy_waits_for_does_not_read_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where copies read a weight of the forward pass that is put together again after sums that need the copies."""
-    monkeypatch.setattr(copied_operations.second_gathers, "read_of", lambda tensor: None)
+    monkeypatch.setattr(recomputation.second_gathers, "read_of", lambda tensor: None)
     assert not never_run(traced())
     monkeypatch.setattr(second_gathers, "needed_by", lambda graph, operations, begin: set())
     assert never_run(traced())

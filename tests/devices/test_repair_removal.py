@@ -26,7 +26,7 @@ from tests.helpers.marks import slow
 from tests.helpers.mirrored import mirrored
 from tfdist.keras_repairs.random_numbers import python_draws
 from tfdist.keras_repairs.registry import repairs
-from tfdist.keras_repairs.writes.write_operations import TAKING, WRITING
+from tfdist.keras_repairs.writes.write_functions import TAKING, WRITING
 
 SLOW = bool(os.environ.get("TFDIST_SLOW_TESTS"))
 SAMPLES = 65

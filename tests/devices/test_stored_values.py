@@ -13,8 +13,8 @@ import pytest
 import tensorflow as tf
 from keras.src.saving import saving_lib
 
-from tfdist.keras_repairs.files.arrays import late_arrays
-from tfdist.keras_repairs.files.arrays.stored_values import read_shard, stored_value
+from tfdist.keras_repairs.base import stored_values
+from tfdist.keras_repairs.base.stored_values import read_shard, stored_value
 from tfdist.keras_repairs.files.shard_copy import ids_of_alike
 from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
 from tfdist.keras_repairs.sharded_parameters import cut_variable
@@ -86,7 +86,7 @@ def test_values_of_a_store_are_read_later(tmp_path: Path) -> None:
 @pytest.fixture
 def late(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers hold parts of tables."""
-    monkeypatch.setattr(late_arrays, "worker_count", lambda strategy: 2)
+    monkeypatch.setattr(stored_values, "worker_count", lambda strategy: 2)
     monkeypatch.setattr(settings_of(tf.distribute.get_strategy()), "has_tables", True)
 
 
@@ -97,11 +97,11 @@ def test_layers_load_large_values_late_and_as_they_are(tmp_path: Path) -> None:
 
     one, other = model(), model()
     one.save_weights(tmp_path / "a.weights.h5")
-    with late_arrays.late_values():
+    with stored_values.late_values():
         other.load_weights(tmp_path / "a.weights.h5")
         store = saving_lib.H5IOStore(tmp_path / "a.weights.h5", mode="r")
         large, small = (store.get(f"layers/{name}")["0"] for name in ("doubling", "dense"))
-        assert isinstance(large, late_arrays.LateArray) and isinstance(small, np.ndarray)
+        assert isinstance(large, stored_values.LateArray) and isinstance(small, np.ndarray)
         np.testing.assert_array_equal(large[3:5], one.layers[0].kernel.numpy()[3:5])
         assert large[-1, -1] == large.T[-1, -1] and len(large) == 40 and large.sum() == np.asarray(large).sum()
         store.close()
@@ -131,10 +131,10 @@ def test_a_weight_in_parts_takes_its_part(worker: int, shape: tuple[int, ...], t
     with h5py.File(tmp_path / "a.h5", "w") as file:
         whole = np.arange(cut.size, dtype=np.float64).reshape(shape)
         file["a"], file["b"] = whole, whole[1:]
-        variable.assign(late_arrays.LateArray(file["a"]))
+        variable.assign(stored_values.LateArray(file["a"]))
         assert part.numpy().reshape(-1).tolist() == whole.reshape(-1)[slice(*cut.span(worker))].tolist()
         with pytest.raises(ValueError, match="must match"):
-            variable.assign(late_arrays.LateArray(file["b"]))
+            variable.assign(stored_values.LateArray(file["b"]))
 
 
 def test_a_table_takes_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,8 +142,8 @@ def test_a_table_takes_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     whole = np.arange(32000, dtype=np.float32).reshape(4000, 8)
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["a"] = whole
-        monkeypatch.setattr(late_arrays.LateArray, "__array__", None)  # nobody reads all of it
-        table.assign(late_arrays.LateArray(file["a"]))
+        monkeypatch.setattr(stored_values.LateArray, "__array__", None)  # nobody reads all of it
+        table.assign(stored_values.LateArray(file["a"]))
     np.testing.assert_array_equal(table.rows, whole[1333:2666])
 
 

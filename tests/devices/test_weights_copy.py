@@ -16,7 +16,7 @@ from keras.src.saving import saving_lib
 from tests.helpers.marks import slow
 from tests.helpers.mirrored import mirrored
 from tests.helpers.small_training import batches, compiled, datasets, sequential
-from tfdist.keras_repairs.files.hdf5_memory_file import MemoryFile
+from tfdist.keras_repairs.files.hdf5_files import MemoryFile
 from tfdist.keras_repairs.files.weights_copy import WeightsCopy
 
 pytestmark = pytest.mark.usefixtures("repaired")

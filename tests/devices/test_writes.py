@@ -19,7 +19,7 @@ from tests.helpers.marks import slow
 from tests.helpers.mirrored import mirrored
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.coupling.trials.trial_scope import in_trial
-from tfdist.keras_repairs.writes.write_operations import TAKING, WRITING, Operation, taking, writing
+from tfdist.keras_repairs.writes.write_functions import TAKING, WRITING, Operation, taking, writing
 
 pytestmark = pytest.mark.usefixtures("repaired")
 

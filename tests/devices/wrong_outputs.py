@@ -12,7 +12,7 @@ from tests.devices.repair_removal import take_out
 from tests.devices.wrong_sharings import Function, Patch, is_last, shared, wrong
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, replica_count
 from tfdist.keras_repairs.base.step_records import BatchShare
-from tfdist.keras_repairs.forward import activity_terms, batch_moments, loss_reduction, metrics
+from tfdist.keras_repairs.forward import added_losses, batch_moments, loss_reduction, metrics
 from tfdist.keras_repairs.forward.metric_additivity import Merge, Verdict
 from tfdist.keras_repairs.loop import predictions
 
@@ -76,7 +76,7 @@ def added_loss_left_out(patch: Patch) -> None:
 
 @wrong("rich")
 def activity_counted_by_each_replica(patch: Patch) -> None:
-    shared(patch, activity_terms, "_mean_of", lambda _, layer, term, output: term * replica_count())
+    shared(patch, added_losses, "_mean_of", lambda _, layer, term, output: term * replica_count())
 
 
 @wrong("rich")

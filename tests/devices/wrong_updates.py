@@ -12,10 +12,10 @@ from tensorflow.python.distribute import values
 
 from tests.devices.repair_removal import take_out
 from tests.devices.wrong_sharings import Function, Patch, is_first, is_last, shared, wrong
+from tfdist.keras_repairs import gradient_sums
 from tfdist.keras_repairs.base import replica_copies
 from tfdist.keras_repairs.base.replica_step import replica_count, replica_id
 from tfdist.keras_repairs.forward import batch_moments
-from tfdist.keras_repairs.gradients import gradient_sums
 from tfdist.keras_repairs.optimizer import gradient_accumulation, gradient_reduction
 from tfdist.keras_repairs.random_numbers import draws
 from tfdist.keras_repairs.random_numbers.draw_sizes import DrawSlice

@@ -33,7 +33,7 @@ VARIANTS = "tests/unit/verify/replicas/test_variants.py"
 TAKEN = {
     "data/pipeline.py::replica_batches": "tests/workers/test_xla_step.py::test_batches_of_all_kinds_of_data",
     "keras_repairs/base/strategy_reductions.py::repaired": CALLS,
-    "keras_repairs/base/variables/variables_in_steps.py::run": XLA_STEP,
+    "keras_repairs/base/variables.py::run": XLA_STEP,
     "keras_repairs/coupling/gather_rows.py::dense_rows": XLA_STEP,
     "keras_repairs/coupling/gathered_batch.py::_places": XLA_STEP,
     "keras_repairs/inputs/data_adapters.py::distribute": XLA_STEP,
@@ -89,7 +89,7 @@ DECIDES_NOTHING = {
     "cluster/slurm.py::_repeats": "reads a variable of Slurm's",
     "doctor/machine/tensorflow_checks.py::_nccl": "tells NCCL's version",
     "doctor/machine/tensorflow_checks.py::check_tensorflow": "tells what TensorFlow finds",
-    "keras_repairs/forward/kernels/strided_convolutions.py::_jumps": "leaves a gradient on GPUs to their library",
+    "keras_repairs/forward/strided_convolutions.py::_jumps": "leaves a gradient on GPUs to their library",
     "keras_repairs/sharded_parameters/gathered_reads.py::gradient": "sums that are put off, not those of a strategy",
     "launch/environment.py::choose_cores_here": "which cores a worker has",
     "launch/environment.py::choose_kernels_here": "which kernels computations on CPUs have",

@@ -15,12 +15,13 @@ their subject; in the order of a step:
 - `random_numbers/`: a replica's rows of what one replica would draw
 - `forward/`: layers, losses and metrics of a replica's piece of the batch
 - `distillation/`: a teacher's part of the loss of a `fit`
+- `gradient_sums`: gradients as the replicas sum them, whatever cuts or updates their variables
 - `optimizer/`: gradients reduced once, accumulated, and applied by each replica
 - `sharding/`: what workers have shards of, in words that do not say how
 - `sharded_optimizer/`: optimizers of which each worker holds a shard
 - `sharded_parameters/`: weights of which each worker holds a shard, put together where they are read
 - `tensor_parallel/`: layers that compute with slices of their weights
-- `recomputation/`: activations that are computed again in the backward pass
+- `recomputation`: activations that are computed again in the backward pass
 - `sharded_embeddings/`: embedding tables of which each worker has some rows
 - `writes/`: what a step writes besides what it returns, once and of the global batch
 - `callbacks/`: which run where, and how all workers follow the chief's decisions
@@ -33,7 +34,7 @@ from tfdist.keras_repairs import keras_versions
 
 with keras_versions.importing():
     from tfdist.keras_repairs.coupling.declarations import DeclaredFunction, DeclaredLoss
-    from tfdist.keras_repairs.coupling.gathered_layers import GatheredLayer
+    from tfdist.keras_repairs.coupling.global_batch import GatheredLayer
     from tfdist.keras_repairs.forward.gathering import GatheredMetric
     from tfdist.keras_repairs.install import install
     from tfdist.keras_repairs.sharded_embeddings.lazy_adam import LazyAdam

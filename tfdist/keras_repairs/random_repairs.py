@@ -21,7 +21,7 @@ from tensorflow.python.ops import (
 )
 
 from tfdist.keras_repairs.random_numbers import (
-    batch_size,
+    draw_sizes,
     draws,
     generator_draws,
     loops_and_branches,
@@ -48,7 +48,7 @@ def _of_keras_random() -> tuple[Repair, ...]:
     of_shape = ("uniform", "normal", "truncated_normal", "randint", "gamma", "beta", "binomial")
     return (
         Repair(seed_generator.SeedGenerator, "next", seeds.next_seed),
-        Repair(core, "shape", batch_size.shape, (backend, tensorflow_backend)),
+        Repair(core, "shape", draw_sizes.shape, (backend, tensorflow_backend)),
         *(Repair(random_module, name, draws.of_shape) for name in of_shape),
         Repair(random_module, "dropout", draws.dropout),
         Repair(random_module, "categorical", draws.categorical),

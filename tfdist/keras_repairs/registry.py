@@ -37,36 +37,27 @@ from tensorflow.python.framework.func_graph import FuncGraph
 from tensorflow.python.ops import gen_nn_ops, logging_ops, nn_impl_distribute, script_ops, summary_ops_v2
 from tensorflow.python.saved_model import load, save
 
-from tfdist.keras_repairs.base import (
-    clear_session,
-    global_devices,
-    global_seeds,
-    strategy_reductions,
-    thread_attributes,
-)
-from tfdist.keras_repairs.base.variables import initial_values, variable_conversions
+from tfdist.keras_repairs import recomputation
+from tfdist.keras_repairs.base import global_devices, global_seeds, strategy_reductions, thread_attributes, variables
 from tfdist.keras_repairs.callbacks import backup_and_restore, callback_list
-from tfdist.keras_repairs.coupling import hinge_labels, layer_calls, loss_treatment, model_calls
+from tfdist.keras_repairs.coupling import layer_calls, loss_treatment, model_calls
 from tfdist.keras_repairs.coupling import traced_calls as traced_draws
 from tfdist.keras_repairs.coupling.trials import kept_tensors
 from tfdist.keras_repairs.coupling.trials.steps import step_capture
-from tfdist.keras_repairs.files import checkpoint_objects, downloads, loaded_functions, model_saving
+from tfdist.keras_repairs.files import checkpoint_objects, downloads, model_saving
 from tfdist.keras_repairs.forward import (
-    activity_terms,
     added_losses,
     batch_normalization,
-    custom_loop_losses,
     loss_reduction,
     metrics,
+    strided_convolutions,
     xla,
 )
-from tfdist.keras_repairs.forward.kernels import strided_convolutions
 from tfdist.keras_repairs.inputs import array_shuffle, class_weights, epoch_iterator, symbolic_build
 from tfdist.keras_repairs.loop import (
     compilation,
     decorated_functions,
     fit_listeners,
-    metric_reads,
     on_batch,
     predictions,
     step_logs,
@@ -74,24 +65,20 @@ from tfdist.keras_repairs.loop import (
 )
 from tfdist.keras_repairs.model_checks import own_loops
 from tfdist.keras_repairs.optimizer import (
-    accumulator_reduction,
     averages,
     clipping,
-    first_averages,
     gradient_accumulation,
     gradient_reduction,
-    update_steps,
     variable_updates,
 )
 from tfdist.keras_repairs.random_repairs import of_random_numbers
-from tfdist.keras_repairs.recomputation import copied_operations, recomputed_calls
 from tfdist.keras_repairs.repair import Function, Repair, RepairHooks
 from tfdist.keras_repairs.sharded_embeddings import embedding_layers
 from tfdist.keras_repairs.sharded_optimizer import slot_making
 from tfdist.keras_repairs.sharded_parameters import cut_variable, layer_scopes, second_gathers, summed_gradients
 from tfdist.keras_repairs.sharding import loaded_state
 from tfdist.keras_repairs.tensor_parallel import created_operations, products, vocabulary_rules
-from tfdist.keras_repairs.writes import write_functions, write_operations
+from tfdist.keras_repairs.writes import write_functions
 
 try:
     from keras.src.export.saved_model_export_archive import SavedModelExportArchive
@@ -141,7 +128,7 @@ def _of_data(hooks: RepairHooks) -> tuple[Repair, ...]:
         Repair(
             global_state,
             "clear_session",
-            clear_session.clear_session,
+            thread_attributes.clear_session,
             (keras.utils, keras.backend),
         ),
         Repair(mirrored_run, "_call_for_each_replica", thread_attributes.call_for_each_replica),
@@ -171,7 +158,7 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
     """Repairs of layers, losses and metrics."""
     return (
         Repair(layer_module.Layer, "__call__", _layer_call),
-        Repair(core, "remat", recomputed_calls.remat),
+        Repair(core, "remat", recomputation.remat),
         Repair(backend_distribution, "list_devices", global_devices.list_devices),
         Repair(backend_distribution, "get_device_count", global_devices.get_device_count),
         Repair(backend_distribution, "num_processes", global_devices.num_processes),
@@ -190,22 +177,22 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
         Repair(
             losses_module,
             "convert_binary_labels_to_hinge",
-            hinge_labels.convert_binary_labels,
+            loss_treatment.convert_binary_labels,
         ),
         Repair(
             nn_impl_distribute,
             "compute_average_loss",
-            custom_loop_losses.compute_average_loss,
+            loss_reduction.compute_average_loss,
             _TF_NN,
         ),
         Repair(
             nn_impl_distribute,
             "scale_regularization_loss",
-            custom_loop_losses.scale_regularization_loss,
+            loss_reduction.scale_regularization_loss,
             _TF_NN,
         ),
         *(
-            Repair(counting, "num_replicas_in_sync", custom_loop_losses.num_replicas_in_sync, is_checked=False)
+            Repair(counting, "num_replicas_in_sync", loss_reduction.num_replicas_in_sync, is_checked=False)
             for counting in (distribute_lib.StrategyBase, distribute_lib.ReplicaContextBase)
         ),
         Repair(reduction_metrics.Mean, "update_state", metrics.of_scalar),
@@ -235,28 +222,28 @@ def _of_variables() -> tuple[Repair, ...]:
     variable, collectives = values.DistributedVariable, cross_device_ops.CollectiveAllReduce
     initial_value = "_get_variable_creator_initial_value"
     return (
-        Repair(CollectiveAllReduceExtended, initial_value, initial_values.variable_creator_initial_value),
+        Repair(CollectiveAllReduceExtended, initial_value, variables.variable_creator_initial_value),
         Repair(collectives, "_all_reduce", strategy_reductions.all_reduce),
         Repair(collectives, "_all_reduce_per_replica_values", strategy_reductions.all_reduce_per_replica_values),
         *(
-            Repair(variable, f"__{convert.__name__}__", variable_conversions.converting(convert))
+            Repair(variable, f"__{convert.__name__}__", variables.converting(convert))
             for convert in (int, float, complex)
         ),
-        Repair(variable, "__array__", variable_conversions.array),
-        Repair(variable, "__bool__", variable_conversions.truth),
+        Repair(variable, "__array__", variables.array),
+        Repair(variable, "__bool__", variables.truth),
         *(
             Repair(kind, name, variable_updates.own_assign, is_checked=False)
             for kind in (variable, values.SyncOnReadVariable)
             for name in ("assign", "assign_add", "assign_sub")
         ),
-        Repair(values.SyncOnReadVariable, "_get", metric_reads.noted),
-        Repair(values.SyncOnReadVariable, "value", metric_reads.noted),
+        Repair(values.SyncOnReadVariable, "_get", step_logs.noted),
+        Repair(values.SyncOnReadVariable, "value", step_logs.noted),
     )
 
 
 def _layer_call(original: Function) -> Function:
     coupled = model_calls.call(layer_calls.call(traced_draws.call(original)))
-    return layer_scopes.call(xla.call(activity_terms.call(coupled)))
+    return layer_scopes.call(xla.call(added_losses.call(coupled)))
 
 
 def _of_gradients(hooks: RepairHooks) -> tuple[Repair, ...]:
@@ -286,9 +273,9 @@ def _of_gradients(hooks: RepairHooks) -> tuple[Repair, ...]:
         Repair(optimizer, "assign_add", variable_updates.assign),
         Repair(optimizer, "assign_sub", variable_updates.assign),
         Repair(optimizer, "_backend_update_step", variable_updates.update_step),
-        *(Repair(kind, "build", first_averages.build) for kind in first_averages.SCHEDULE_FREE),
-        Repair(keras.optimizers.SGD, "update_step", update_steps.sgd),
-        Repair(keras.optimizers.Adagrad, "update_step", update_steps.adagrad),
+        *(Repair(kind, "build", averages.build) for kind in averages.SCHEDULE_FREE),
+        Repair(keras.optimizers.SGD, "update_step", variable_updates.sgd),
+        Repair(keras.optimizers.Adagrad, "update_step", variable_updates.adagrad),
         Repair(optimizer, "_apply_weight_decay", variable_updates.as_without_strategy),
         Repair(optimizer, _OVERWRITE, _overwrite),
         Repair(optimizer, _ACCUMULATE, variable_updates.as_without_strategy),
@@ -296,7 +283,7 @@ def _of_gradients(hooks: RepairHooks) -> tuple[Repair, ...]:
 
 
 def _gradient(original: Function) -> Function:
-    passed = second_gathers.gradient(copied_operations.gradient(step_capture.gradient(original)))
+    passed = second_gathers.gradient(recomputation.gradient(step_capture.gradient(original)))
     return gradient_reduction.sums_at_tape(summed_gradients.gradient(passed))
 
 
@@ -341,8 +328,8 @@ def _of_writes() -> tuple[Repair, ...]:
         *(
             Repair(operation.owner, operation.name, make(operation), operation.also, is_checked=False)
             for make, operations in (
-                (write_operations.writing, write_operations.WRITING),
-                (write_operations.taking, write_operations.TAKING),
+                (write_functions.writing, write_functions.WRITING),
+                (write_functions.taking, write_functions.TAKING),
             )
             for operation in operations
         ),
@@ -354,10 +341,10 @@ def _of_files(hooks: RepairHooks) -> tuple[Repair, ...]:
     writer = functools.partial(model_saving.writer, listener=hooks.listener)
 
     def load_own_variables(original: Function) -> Function:
-        return accumulator_reduction.load_own_variables(loaded_state.load_own_variables(original))
+        return gradient_accumulation.load_own_variables(loaded_state.load_own_variables(original))
 
     def set_weights(original: Function) -> Function:
-        return accumulator_reduction.set_weights(loaded_state.set_weights(original))
+        return gradient_accumulation.set_weights(loaded_state.set_weights(original))
 
     return (
         Repair(saving_lib, "save_model", writer),
@@ -373,5 +360,5 @@ def _of_files(hooks: RepairHooks) -> tuple[Repair, ...]:
         Repair(base_optimizer.BaseOptimizer, "set_weights", set_weights),
         Repair(saving_api, "load_model", model_saving.reader, (keras.saving, keras.models)),
         Repair(saving_api, "load_weights", model_saving.reader, (keras.saving,)),
-        Repair(load._WrapperFunction, "_call_flat", loaded_functions.call_flat),
+        Repair(load._WrapperFunction, "_call_flat", checkpoint_objects.call_flat),
     )

@@ -40,9 +40,9 @@ from tensorflow.python.ops import nn_impl, nn_ops, random_ops, random_ops_util, 
 
 from tfdist.keras_repairs.base import spare_generators, tensor_attributes
 from tfdist.keras_repairs.callbacks import backup_and_restore, callback_list, chief_decisions
-from tfdist.keras_repairs.coupling import coupled_losses
+from tfdist.keras_repairs.coupling import loss_treatment
 from tfdist.keras_repairs.coupling.trials import replica_trial
-from tfdist.keras_repairs.files import weights_walk
+from tfdist.keras_repairs.files import weights_copy
 from tfdist.keras_repairs.forward import (
     batch_moments,
     batch_normalization,
@@ -55,7 +55,7 @@ from tfdist.keras_repairs.inputs import data_adapters, epoch_iterator, symbolic_
 from tfdist.keras_repairs.keras_function import KerasFunction
 from tfdist.keras_repairs.loop import decorated_functions, step_logs, trainer
 from tfdist.keras_repairs.optimizer import gradient_accumulation, gradient_reduction, variable_updates
-from tfdist.keras_repairs.optimizer.first_averages import SCHEDULE_FREE
+from tfdist.keras_repairs.optimizer.averages import SCHEDULE_FREE
 from tfdist.keras_repairs.random_numbers import draws, stateless_draws, unseeded_draws
 from tfdist.keras_repairs.sharded_optimizer import cut_kinds, slot_making
 from tfdist.keras_repairs.sharded_optimizer.cut_kinds import KNOWN
@@ -171,8 +171,8 @@ def _for_losses() -> tuple[Reliance, ...]:
         *_of(loss_reduction, loss_module, "apply_mask", "reduce_values"),
         *_of(loss_reduction, compile_utils.CompileLoss, "__call__", "call"),
         *_of(loss_reduction, layer_module.Layer, "losses", "_get_regularization_losses"),
-        *_of(coupled_losses, losses_module.LossFunctionWrapper, "call"),
-        *_of(coupled_losses, losses_module, "dice", "tversky"),
+        *_of(loss_treatment, losses_module.LossFunctionWrapper, "call"),
+        *_of(loss_treatment, losses_module, "dice", "tversky"),
         *_of(tensor_attributes, nn, "_get_logits"),
         *_of(vocabulary_rules, nn, "_get_logits"),
         *_of(tensor_attributes, activations, "softmax", "sigmoid"),
@@ -285,6 +285,6 @@ def _for_callbacks_and_files() -> tuple[Reliance, ...]:
         *_of(chief_decisions, keras.callbacks.EarlyStopping, "on_train_end"),
         *_of(callback_list, keras.callbacks.ModelCheckpoint, "_should_save_model"),
         *_of(backup_and_restore, keras.callbacks.BackupAndRestore, "_load_model"),
-        *_of(weights_walk, base_optimizer.BaseOptimizer, "save_own_variables"),
-        *_of(weights_walk, saving_lib, "_save_state"),
+        *_of(weights_copy, base_optimizer.BaseOptimizer, "save_own_variables"),
+        *_of(weights_copy, saving_lib, "_save_state"),
     )

@@ -16,7 +16,7 @@ import keras
 
 from tfdist.config.field_errors import nearest
 from tfdist.errors import UsageError
-from tfdist.keras_repairs.model_checks.model_layers import layers_of
+from tfdist.keras_repairs.model_checks.model_facts import layers_of
 from tfdist.text import safe_repr
 
 CONVOLUTIONS = (keras.layers.Conv1D, keras.layers.Conv2D, keras.layers.Conv3D)

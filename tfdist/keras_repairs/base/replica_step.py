@@ -115,7 +115,7 @@ class ReplicaScope:
         assigns_own_copy: Whether assignments go to the replica's copies of variables alone.
         counts_once: Whether what is summed over the replicas counts once, as all compute the same.
         graph_of_global_batch_step: Where the replicas run a whole step, of which the first one's gradients count; see
-            `alike_gradients`.
+            `gradient_sums`.
         writes_of_all: Whether it writes what is that of the global batch on every replica.
     """
 

@@ -13,6 +13,7 @@ import copy
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
+from unittest import mock
 
 import tensorflow as tf
 from keras.src.backend.common import global_state
@@ -21,6 +22,24 @@ from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base import global_seeds, tensorflow_seeds
 from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.replica_step import REPLICA_SCOPE, TraceAgain
+
+
+def clear_session(original: Function) -> Function:
+    """Repairs `keras.backend.clear_session`: under a strategy TensorFlow's default graph stays.
+
+    Keras replaces that graph, in which TensorFlow keeps the strategy in force even when it executes eagerly. A model
+    built afterwards would have no strategy: every worker would silently train its own, on all data. Eager execution
+    puts nothing else into the graph.
+    """
+
+    def repaired(*args: Any, **kwargs: Any) -> Any:
+        if not tf.distribute.has_strategy():
+            return original(*args, **kwargs)
+        with mock.patch.object(tf.compat.v1, "reset_default_graph"):
+            return original(*args, **kwargs)
+
+    return repaired
+
 
 Function = Callable[..., Any]
 Attributes = Mapping[str, Any]

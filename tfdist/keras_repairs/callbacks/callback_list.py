@@ -1,9 +1,12 @@
-"""The list of callbacks of a `fit`, `evaluate` or `predict`: who runs where, what is agreed on, what comes along."""
+"""The list of callbacks of a `fit`, `evaluate` or `predict`: who runs where, what is agreed on, what comes along.
+
+Without the check a training would end at its first epoch, or, worse, `listdir` would take a bucket for an empty folder.
+"""
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import keras
@@ -12,16 +15,47 @@ import tensorflow as tf
 
 from tfdist.errors import UnsupportedError, UsageError
 from tfdist.keras_repairs.base.fit_state import fit_state
-from tfdist.keras_repairs.callbacks.batch_hooks import any_watches
-from tfdist.keras_repairs.callbacks.callback_paths import check_paths
-from tfdist.keras_repairs.callbacks.callback_placement import runs_here
+from tfdist.keras_repairs.callbacks.callback_placement import any_watches, runs_here
 from tfdist.keras_repairs.callbacks.chief_decisions import ChiefDecisions, DecisionPoints
 from tfdist.keras_repairs.loop.fit_listeners import CallbackProgress, FitListener
-from tfdist.keras_repairs.optimizer import accumulator_reduction
+from tfdist.keras_repairs.optimizer import gradient_accumulation
 from tfdist.keras_repairs.sharding.full_state import take_part
 from tfdist.runtime.collectives.decisions import all_gather
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.workers import worker_count, worker_rank
+from tfdist.url_schemes import OF_TENSORFLOW, scheme_of
+
+_ATTRIBUTES = {
+    keras.callbacks.ModelCheckpoint: "filepath",
+    keras.callbacks.BackupAndRestore: "backup_dir",
+    keras.callbacks.CSVLogger: "filename",
+    keras.callbacks.TensorBoard: "log_dir",
+}
+_INSTEAD = {
+    keras.callbacks.ModelCheckpoint: "tfdist keeps the best checkpoint in a bucket: checkpoint.best and "
+    "checkpoint.directory in a config; or save the model there after fit: model.save('s3://BUCKET/model.keras')",
+    keras.callbacks.BackupAndRestore: "tfdist's own checkpoints go there: checkpoint.directory in a config",
+}
+
+
+def check_paths(callbacks: Iterable[Any]) -> None:
+    """Refuses callbacks that write where TensorFlow cannot.
+
+    Raises:
+        UsageError: One does; the text names it and what to do instead.
+    """
+    for callback in callbacks:
+        for kind, attribute in _ATTRIBUTES.items():
+            path = str(getattr(callback, attribute, "")) if isinstance(callback, kind) else ""
+            scheme = scheme_of(path)
+            if scheme is None or scheme in OF_TENSORFLOW:
+                continue
+            instead = _INSTEAD.get(kind, "Write it here, and copy it there when the run has ended")
+            raise UsageError(
+                f"keras.callbacks.{kind.__name__} writes by TensorFlow's file systems, which do not know {scheme}://. "
+                f"Expected a path of this machine, or gs://. Received: {path}. {instead}."
+            )
+
 
 Function = Callable[..., Any]
 ExtraCallbacks = Callable[[Sequence[Any] | None], Sequence[keras.callbacks.Callback]]
@@ -75,8 +109,8 @@ def callback_list_init(
             callback.set_model(model)
             callback.set_params(self.params)
             self.callbacks.append(callback)
-        if accumulator_reduction.is_needed(model):
-            self.callbacks.insert(0, accumulator_reduction.AccumulatorReduction())
+        if gradient_accumulation.is_needed(model):
+            self.callbacks.insert(0, gradient_accumulation.AccumulatorReduction())
             self.callbacks[0].set_model(model)
         state = fit_state(model)
         state.test_logs = watch.test_logs
@@ -95,7 +129,7 @@ def save_checkpoint(original: Function) -> Function:
     def repaired(self: Any, epoch: int, batch: int | None, logs: Any) -> None:
         strategy = self.model.distribute_strategy
         if batch is not None:
-            accumulator_reduction.reduce_before_checkpoint(self.model)
+            gradient_accumulation.reduce_before_checkpoint(self.model)
         if worker_count(strategy) == 1 or worker_rank(strategy) == 0:
             original(self, epoch, batch, logs)
             return
@@ -114,7 +148,7 @@ def _shared(
         return list(given), watch, True
     _check_orbax(given, strategy)
     kept = [callback for callback in given if runs_here(callback, is_chief=worker_rank(strategy) == 0)]
-    frequencies = accumulator_reduction.checkpoint_frequency_digest(kept)
+    frequencies = gradient_accumulation.checkpoint_frequency_digest(kept)
     own = [*watch.to_row(), frequencies, _lacks_tensorboard(given)]
     rows: list[list[int]] = all_gather(np.array(own, np.int32), strategy).tolist()
     *_, chief_lacks_tensorboard = rows[0]
@@ -153,7 +187,7 @@ def _check_orbax(given: Sequence[Any], strategy: tf.distribute.Strategy) -> None
 
 def _check_savers(kept: Sequence[Any], strategy: tf.distribute.Strategy) -> None:
     """Checks that all workers come to every checkpoint, where they hold parts of what is saved."""
-    own = accumulator_reduction.checkpoint_frequency_digest(kept, with_epochs=True)
+    own = gradient_accumulation.checkpoint_frequency_digest(kept, with_epochs=True)
     if len(set(all_gather(np.int32(own), strategy).tolist())) > 1:
         raise UsageError(
             "With --shard every worker has a part of what ModelCheckpoint and BackupAndRestore save, and all workers "

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfdist.keras_repairs.base.model_optimizers import optimizers_of
-from tfdist.keras_repairs.callbacks.batch_hooks import (
+from tfdist.keras_repairs.callbacks.callback_placement import (
     any_may_stop,
     any_reads_logs_periodically,
     any_reads_test_logs,

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tfdist.errors import UsageError
 from tfdist.keras_repairs.base.replica_step import current_step
-from tfdist.keras_repairs.coupling.collected_losses import marked_as_mean
+from tfdist.keras_repairs.coupling.call_scope import marked_as_mean
 from tfdist.keras_repairs.coupling.declarations import Declared, DeclaredFunction, DeclaredLoss
 from tfdist.keras_repairs.coupling.trials.replica_trial import is_in_replica_trial
 from tfdist.keras_repairs.coupling.trials.trial_scope import share_on_trial

@@ -14,9 +14,9 @@ from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.loss_scope import Kind
 from tfdist.keras_repairs.base.replica_step import TraceAgain, current_step, this_step
 from tfdist.keras_repairs.base.warn_once import say_once, warn_once
-from tfdist.keras_repairs.coupling import collected_losses
+from tfdist.keras_repairs.coupling import call_scope
 from tfdist.keras_repairs.coupling.declaring import summed_over_replicas
-from tfdist.keras_repairs.coupling.global_batch_layers import call_with_all_rows
+from tfdist.keras_repairs.coupling.global_batch import call_with_all_rows
 from tfdist.keras_repairs.coupling.shown_of_layers import shown_of
 from tfdist.keras_repairs.coupling.trials.call_verdict import CallVerdict
 from tfdist.keras_repairs.coupling.trials.layer_trial import try_out
@@ -138,4 +138,4 @@ def mark_losses(layer: Any, kinds: tuple[Kind, ...]) -> None:
     for place, kind in enumerate(kinds, start=len(terms) - len(kinds)):
         if kind is not Kind.ROWS:
             total = keras.ops.sum(terms[place])
-            terms[place] = collected_losses.marked_as_mean(summed_over_replicas(total) if kind is Kind.SUM else total)
+            terms[place] = call_scope.marked_as_mean(summed_over_replicas(total) if kind is Kind.SUM else total)

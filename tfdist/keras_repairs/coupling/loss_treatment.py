@@ -7,18 +7,68 @@ from typing import Any
 
 import keras
 import tensorflow as tf
+from keras.src.losses.losses import LossFunctionWrapper
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.loss_scope import Kind, Treatment
-from tfdist.keras_repairs.base.replica_step import current_step, replica_count
+from tfdist.keras_repairs.base.replica_step import current_step, is_one_of_several, replica_count, sum_over_replicas
 from tfdist.keras_repairs.base.warn_once import say_once, warn_once
-from tfdist.keras_repairs.coupling.coupled_losses import couples_rows
 from tfdist.keras_repairs.coupling.declarations import Declared, DeclaredLoss, declared_of
 from tfdist.keras_repairs.coupling.trials.loss_trial import Verdict, try_out
 from tfdist.keras_repairs.distillation.soft_targets import SoftTargets
 from tfdist.keras_repairs.model_checks.refusals import reduces_itself
 from tfdist.runtime.strategy_settings import settings_of
+
+_RANKING = (keras.losses.circle,)
+"""Functions that compare the rows of a batch with one another."""
+
+_RATIOS = (keras.losses.dice, keras.losses.tversky)
+"""Functions that divide sums over `axis`, by default over everything; the others' is by default the last."""
+
+
+def couples_rows(loss: Any, y_pred: Any) -> bool:
+    """Returns whether `loss` is one of Keras's that takes a sample's value by the other samples of its batch.
+
+    Besides those that always do, it is any whose axis is that of the samples, as the last one is of predictions with no
+    other.
+
+    Args:
+        loss: A loss object, Keras's or not.
+        y_pred: What it is called with: a tensor or a structure of tensors.
+    """
+    if getattr(type(loss), "call", None) is not LossFunctionWrapper.call:
+        return False
+    if loss.fn in _RANKING:
+        return True
+    if not getattr(loss.fn, "__module__", "").startswith("keras.src.losses."):
+        return False
+    axis = loss._fn_kwargs.get("axis", None if loss.fn in _RATIOS else -1)
+    ranks = [len(tensor.shape) for tensor in keras.tree.flatten(y_pred)]
+    return axis is None or any(one in (0, -rank) for one in keras.tree.flatten(axis) for rank in ranks)
+
+
+Function = Callable[..., Any]
+
+
+def convert_binary_labels(original: Function) -> Function:
+    """Repairs `keras.src.losses.losses.convert_binary_labels_to_hinge`: a replica asks the labels of all replicas.
+
+    One that holds no other labels than 0 and 1, of some that others hold, would make -1 of its zeros.
+    """
+
+    def repaired(y_true: Any) -> tf.Tensor:
+        if not is_one_of_several():
+            return original(y_true)
+        labels = tf.convert_to_tensor(y_true)
+        others = tf.math.count_nonzero((labels != 0) & (labels != 1), dtype=tf.int32)
+        step = current_step()
+        # The row of a replica without samples has a label, too, which counts nowhere.
+        others = others if step is None else step.share.of_samples(others)
+        return tf.where(sum_over_replicas(others) == 0, 2 * labels - 1, labels)
+
+    return repaired
+
 
 _VERDICTS: AttachedValue[dict[str, Verdict]] = AttachedValue("loss_verdicts")
 """The verdicts of trials of a loss, by the shapes and dtypes that it was called with."""

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from tfdist.keras_repairs.base.replica_step import current_step
 from tfdist.keras_repairs.base.warn_once import warn_once
-from tfdist.keras_repairs.coupling.global_batch_layers import call_with_all_rows
+from tfdist.keras_repairs.coupling.global_batch import call_with_all_rows
 from tfdist.keras_repairs.coupling.layer_calls import is_for_training, mark_losses
 from tfdist.keras_repairs.coupling.shown_of_layers import shown_of
 from tfdist.keras_repairs.coupling.trials.call_verdict import CallVerdict

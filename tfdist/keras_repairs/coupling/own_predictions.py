@@ -12,12 +12,12 @@ from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.batch_rows import has_rows
 from tfdist.keras_repairs.base.replica_step import alone, this_step
 from tfdist.keras_repairs.base.warn_once import warn_once
-from tfdist.keras_repairs.coupling.global_batch_layers import call_with_all_rows
+from tfdist.keras_repairs.coupling.global_batch import call_with_all_rows
 from tfdist.keras_repairs.coupling.output_rows import traced_outputs
 from tfdist.keras_repairs.coupling.own_steps import kind_of, refusal
 from tfdist.keras_repairs.coupling.trials.steps.prediction_trial import try_out
 from tfdist.keras_repairs.coupling.trials.steps.step_verdict import Cause, StepVerdict
-from tfdist.keras_repairs.model_checks.model_layers import unbuilt_parts
+from tfdist.keras_repairs.model_checks.model_facts import unbuilt_parts
 from tfdist.runtime import random_state
 from tfdist.runtime.strategy_settings import settings_of
 

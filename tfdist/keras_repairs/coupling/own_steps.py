@@ -15,7 +15,7 @@ from tfdist.keras_repairs.base.step_records import KnownOfStep, Mode
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.coupling.trials.steps.step_trial import try_out
 from tfdist.keras_repairs.coupling.trials.steps.step_verdict import Cause, StepVerdict
-from tfdist.keras_repairs.model_checks.model_layers import unbuilt_parts
+from tfdist.keras_repairs.model_checks.model_facts import unbuilt_parts
 from tfdist.keras_repairs.sharding.shards import cuts_parameters
 from tfdist.runtime.strategy_settings import settings_of
 

@@ -3,12 +3,16 @@
 Between workers a variable that is made is every worker's, with the chief's value, and a metric's is summed over all of
 them where it is read: a worker that saves alone would wait for the others. What saving makes is its own here, such as
 the number of a checkpoint, and a metric is saved as it begins.
+
+Under a strategy TensorFlow makes the variables of what it loads distributed, and gives its functions placeholders for
+them outside of the replicas, which fail when they run: it expects them to be called by the layers of a model alone. A
+script that looks at what it has exported calls them as on one device.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -21,6 +25,26 @@ from tfdist.keras_repairs.optimizer.variable_updates import is_of_metric
 from tfdist.keras_repairs.sharding.optimizer_policy import is_sharded
 from tfdist.keras_repairs.sharding.shards import shard_of
 from tfdist.runtime.workers import local_variables, worker_count
+
+
+def call_flat(original: Function) -> Function:
+    """Repairs `_WrapperFunction._call_flat`: outside of the replicas, variables are those of the first one here."""
+
+    def repaired(self: Any, args: Sequence[Any], captured_inputs: Sequence[Any]) -> Any:
+        if tf.distribute.in_cross_replica_context():
+            captured_inputs = [_handle(captured) for captured in captured_inputs]
+        return original(self, args, captured_inputs)
+
+    return repaired
+
+
+def _handle(captured: Any) -> Any:
+    """The resource of a variable that is the same on every replica; anything else as it is."""
+    is_distributed = isinstance(captured, tf.distribute.DistributedValues) and isinstance(captured, tf.Variable)
+    if not is_distributed or captured.synchronization == tf.VariableSynchronization.ON_READ:
+        return captured
+    return captured._primary.handle
+
 
 Function = Callable[..., Any]
 

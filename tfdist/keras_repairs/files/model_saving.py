@@ -27,8 +27,8 @@ from keras.src.utils import io_utils
 
 from tfdist.errors import UnsupportedError, UsageError
 from tfdist.keras_repairs.base.diverted_files import diverted_files
-from tfdist.keras_repairs.files.arrays.late_arrays import late_values
-from tfdist.keras_repairs.files.hdf5_disk_file import errors_at_the_end
+from tfdist.keras_repairs.base.stored_values import late_values
+from tfdist.keras_repairs.files.hdf5_files import errors_at_the_end
 from tfdist.keras_repairs.loop.fit_listeners import FitListener
 from tfdist.keras_repairs.sharding.full_state import full_on_demand, full_state, take_part
 from tfdist.keras_repairs.sharding.optimizer_policy import shards_of

@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.model_optimizers import optimizers_of
-from tfdist.keras_repairs.files.hdf5_memory_file import aligned_memory
-from tfdist.keras_repairs.files.hdf5_sparse_file import SparseFile
-from tfdist.keras_repairs.files.weights_walk import (
+from tfdist.keras_repairs.files.hdf5_files import SparseFile, aligned_memory
+from tfdist.keras_repairs.files.weights_copy import (
     Group,
     WeightsWalk,
     array_of,

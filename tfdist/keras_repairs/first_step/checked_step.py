@@ -26,7 +26,7 @@ from tfdist.keras_repairs.first_step.rounding_bounds import Finding
 from tfdist.keras_repairs.first_step.step_check import CannotBeMadeError, StepCheck, without_advice
 from tfdist.keras_repairs.first_step.variable_values import VariableValues
 from tfdist.keras_repairs.inputs.epoch_iterator import FetchedBatch
-from tfdist.keras_repairs.model_checks.user_overrides import is_users_step
+from tfdist.keras_repairs.model_checks.model_facts import is_users_step
 from tfdist.keras_repairs.optimizer.gradient_accumulation import inner_of
 from tfdist.keras_repairs.optimizer.gradient_reduction import build_optimizer
 from tfdist.keras_repairs.sharding.optimizer_policy import is_sharded

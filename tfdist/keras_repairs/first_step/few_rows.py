@@ -10,7 +10,7 @@ import tensorflow as tf
 from tfdist.keras_repairs.base import batch_rows
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, replica_step
 from tfdist.keras_repairs.base.step_records import BatchShare
-from tfdist.keras_repairs.coupling.global_batch_steps import rows_of_all_replicas
+from tfdist.keras_repairs.coupling.global_batch import rows_of_all_replicas
 from tfdist.keras_repairs.inputs.data_adapters import given
 from tfdist.keras_repairs.inputs.epoch_iterator import FetchedBatch
 from tfdist.order.batch_split import bounds

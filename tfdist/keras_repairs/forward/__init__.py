@@ -2,13 +2,12 @@
 
 - `batch_normalization`, over `batch_moments`, of slices `sliced_moments`: statistics of the global batch
 - `xla`, `xla_loops`: the forward and backward pass compiled with XLA
-- `kernels`: what TensorFlow's libraries do not compute right
-- `added_losses`, `activity_terms`, `loss_reduction`: each replica's summand of the loss of the global batch;
-  `custom_loop_losses`: the functions by which loops written by hand divide their losses
+- `strided_convolutions`: a gradient with which oneDNN overwrites memory where rows are odd
+- `added_losses`, of activity regularizers, too, and `loss_reduction`, also by the functions by which loops written by
+  hand divide their losses: each replica's summand of the loss of the global batch
 - `metrics`, `metric_additivity`, `metric_draws`: metrics that are sums over samples, and how that is found out;
-  `metric_scope`: what is known where a metric's code runs
+  `metric_scope`: what is known where a metric's code runs, and which of its arguments are rows
 - `log_origins`: what a step logs, told by what it is computed from
 - `metric_results`: results of metrics in a step, over all replicas where the step computes with them
-- `global_batch_metrics`: metrics that are not, on the rows of all replicas; `metric_arguments`: what of their arguments
-  are rows; `gathering`: `tfdist.gathered`
+- `global_batch_metrics`: metrics that are not, on the rows of all replicas; `gathering`: `tfdist.gathered`
 """

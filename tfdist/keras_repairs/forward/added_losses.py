@@ -1,7 +1,10 @@
-"""Repairs of `add_loss` and activity regularizers: each replica keeps its own losses.
+"""Repairs of `add_loss` and activity regularizers: each replica keeps its own losses, or all rows are gathered.
 
 Keras keeps them in a list of the layer, which the replicas of one process share. Replicas are traced in turn, and the
 turn passes at every collective: one replica would clear or read what another one added.
+
+Keras's own are sums over the rows of a batch. One of the user's may be a mean, or compare the rows with one another, as
+a penalty on the covariance of features does. Since 3.14 Keras divides the result by the rows of the output.
 """
 
 from __future__ import annotations
@@ -10,10 +13,24 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
+import tensorflow as tf
+from keras import ops
 
-from tfdist.keras_repairs.base.replica_step import current_step
-from tfdist.keras_repairs.coupling.call_scope import Losses
-from tfdist.keras_repairs.coupling.collected_losses import collected
+from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.base.keras_differences import DIFFERENCES
+from tfdist.keras_repairs.base.loss_scope import Kind
+from tfdist.keras_repairs.base.replica_step import alone, current_step, sum_over_replicas, this_step
+from tfdist.keras_repairs.base.warn_once import say_once, warn_once
+from tfdist.keras_repairs.coupling import call_scope
+from tfdist.keras_repairs.coupling.call_scope import Losses, collected
+from tfdist.keras_repairs.coupling.declaring import summed_over_replicas
+from tfdist.keras_repairs.coupling.gathered_batch import gathered_for_scalar
+from tfdist.keras_repairs.coupling.shown_of_layers import shown_of
+from tfdist.keras_repairs.coupling.trials.loss_trial import Verdict, try_out
+from tfdist.keras_repairs.coupling.trials.made_up_inputs import is_of_samples
+from tfdist.keras_repairs.coupling.trials.recorded_layers import current_recording
+from tfdist.keras_repairs.coupling.trials.trial_scope import share_on_trial
+from tfdist.runtime.strategy_settings import settings_of
 from tfdist.text import safe_repr
 
 Function = Callable[..., Any]
@@ -69,3 +86,107 @@ def _losses() -> Losses | None:
     """Returns where losses are kept now, if it is not in the layers."""
     losses, step = collected(), current_step()
     return step.noted.added_losses if losses is None and step is not None else losses
+
+
+_SUMS = (keras.regularizers.L1, keras.regularizers.L2, keras.regularizers.L1L2)
+"""Keras's regularizers that are sums over the rows."""
+
+
+class _OfActivity(keras.losses.Loss):
+    """A regularizer as a loss of predictions alone."""
+
+    def __init__(self, regularizer: Function, dtype: str) -> None:
+        super().__init__(dtype=dtype)
+        self.regularizer = regularizer
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        return self.regularizer(y_pred)
+
+
+def call(original: Function) -> Function:
+    """Repairs `Layer.__call__`: the last terms that it adds are those of the activity regularizer, one an output."""
+
+    def repaired(self: Any, *args: Any, **kwargs: Any) -> Any:
+        outputs = original(self, *args, **kwargs)
+        if getattr(self, "activity_regularizer", None) is not None and _is_of_some_rows():
+            _share_out(self, [output for output in keras.tree.flatten(outputs) if ops.is_tensor(output)])
+        return outputs
+
+    return repaired
+
+
+def _is_of_some_rows() -> bool:
+    """Returns whether the layer has a part of the batch alone; the trial of a layer finds out by itself what its terms
+    are."""
+    return current_recording() is None and (current_step() is not None or share_on_trial() < 1)
+
+
+def _share_out(layer: Any, outputs: list[tf.Tensor]) -> None:
+    """Has the terms of the outputs, which a layer has just added, be means over the samples."""
+    terms = terms_of(layer)
+    for place, output in enumerate(outputs, start=len(terms) - len(outputs)):
+        # Those of a layer that was tried out, or has the rows of all replicas, are marked already.
+        if not call_scope.is_mean(terms[place]):
+            terms[place] = call_scope.marked_as_mean(_mean_of(layer, terms[place], output))
+
+
+def _mean_of(layer: Any, term: tf.Tensor, output: tf.Tensor) -> tf.Tensor:
+    """A replica's value of a term, whose mean over the replicas, weighted by their samples, is that of one device."""
+    kind = _kind_of(layer, output)
+    if kind is Kind.SUM:
+        return term if DIFFERENCES.activity_is_of_a_row else summed_over_replicas(ops.sum(term))
+    if kind is Kind.MEAN:
+        return term * _share_of_rows(output, term.dtype) if DIFFERENCES.activity_is_of_a_row else term
+    rows = gathered_for_scalar(output, dtype=output.dtype)
+    with alone():
+        value = layer.activity_regularizer(rows)
+    return ops.divide_no_nan(value, _rows_of(rows, value.dtype)) if DIFFERENCES.activity_is_of_a_row else value
+
+
+def _kind_of(layer: Any, output: tf.Tensor) -> Kind | None:
+    """Returns what a regularizer gives; None where it has to be gathered."""
+    if type(layer.activity_regularizer) in _SUMS:
+        return Kind.SUM
+    if current_step() is None:
+        # The trial of a layer around this one looks at its own terms alone.
+        return Kind.SUM
+    if not settings_of(tf.distribute.get_strategy()).gather:
+        warn_once(
+            f"gather: off. The activity regularizer of {layer.name!r} is not tried out, and taken for a sum over the "
+            "samples. If it is anything else, N replicas do not give the numbers of one."
+        )
+        return Kind.SUM
+    if not output.shape.rank or not is_of_samples(output):
+        raise UnsupportedError(
+            f"The activity regularizer of {layer.name!r} is called with a tensor of shape {tuple(output.shape)}, whose "
+            "first dimension is not that of the samples, so it cannot be told what replicas can share of it. Expected "
+            "an output with a row for each sample. Or run on one device (`tfdist train` without --workers, --nproc "
+            "and --logical-devices)."
+        )
+    verdict = _verdict(layer, output)
+    if verdict.kind is None:
+        say_once(
+            f"the activity regularizer of {layer.name!r} is taken of the samples of all replicas, gathered in each "
+            f"step: {verdict.reason}."
+        )
+    return verdict.kind
+
+
+def _verdict(layer: Any, output: tf.Tensor) -> Verdict:
+    verdicts = shown_of(layer).activity
+    regularizer = layer.activity_regularizer
+    kind = str((id(regularizer), output.shape[1:], output.dtype))
+    if kind not in verdicts:
+        dtype = "float64" if output.dtype == tf.float64 else "float32"
+        verdicts[kind] = try_out(_OfActivity(regularizer, dtype), output, output)
+    return verdicts[kind]
+
+
+def _share_of_rows(output: tf.Tensor, dtype: Any) -> tf.Tensor:
+    """The rows of an output, as a part of those that all replicas have."""
+    rows = this_step().share.of_samples(_rows_of(output, dtype))
+    return ops.divide_no_nan(rows, sum_over_replicas(rows))
+
+
+def _rows_of(output: tf.Tensor, dtype: Any) -> tf.Tensor:
+    return ops.cast(ops.shape(output)[0], dtype)

@@ -20,7 +20,7 @@ from tfdist.keras_repairs.forward.batch_moments import has_samples, of_global_ba
 from tfdist.keras_repairs.forward.sliced_moments import of_slices, slice_of_features
 from tfdist.keras_repairs.forward.xla import MeetingInXla
 from tfdist.keras_repairs.model_checks import refusals
-from tfdist.keras_repairs.model_checks.batch_norm_choice import is_synchronized
+from tfdist.keras_repairs.model_checks.model_facts import is_synchronized
 from tfdist.text import safe_str
 
 Function = Callable[..., Any]

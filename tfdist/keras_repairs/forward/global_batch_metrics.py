@@ -16,7 +16,7 @@ import tensorflow as tf
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.replica_step import alone, current_step
 from tfdist.keras_repairs.coupling.gather_rows import all_rows
-from tfdist.keras_repairs.forward.metric_arguments import Kind, kinds_of
+from tfdist.keras_repairs.forward.metric_scope import Kind, kinds_of
 from tfdist.runtime.collectives.decisions import all_gather
 from tfdist.runtime.transport import replica_sums
 from tfdist.runtime.workers import worker_count

@@ -17,9 +17,9 @@ import numpy as np
 import tensorflow as tf
 from keras.src import backend
 
-from tfdist.keras_repairs.coupling.trials.made_up_labels import IGNORED, holds
+from tfdist.keras_repairs.coupling.trials.made_up_inputs import IGNORED, holds
 from tfdist.keras_repairs.coupling.trials.split_comparison import FREE_SIZE
-from tfdist.keras_repairs.forward.metric_arguments import Kind, kinds_of
+from tfdist.keras_repairs.forward.metric_scope import Kind, kinds_of
 
 WEIGHT = "sample_weight"
 

@@ -31,9 +31,8 @@ from tfdist.keras_repairs.coupling.trials.likeness import likeness_of
 from tfdist.keras_repairs.coupling.trials.steps.step_capture import capture_reading, without_readings
 from tfdist.keras_repairs.forward.global_batch_metrics import keep_full_state, update_on_global_batch
 from tfdist.keras_repairs.forward.metric_additivity import Merge, Verdict, try_out
-from tfdist.keras_repairs.forward.metric_arguments import is_written_down, likeness_of_arguments
 from tfdist.keras_repairs.forward.metric_results import noted, updating
-from tfdist.keras_repairs.forward.metric_scope import METRIC_SCOPE
+from tfdist.keras_repairs.forward.metric_scope import METRIC_SCOPE, is_written_down, likeness_of_arguments
 
 Function = Callable[..., Any]
 

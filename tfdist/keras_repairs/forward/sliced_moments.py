@@ -19,7 +19,7 @@ from tfdist.keras_repairs.forward.batch_moments import (
     merged,
     moments_of_rows,
 )
-from tfdist.keras_repairs.gradients.gradient_sums import differentiated_once
+from tfdist.keras_repairs.gradient_sums import differentiated_once
 from tfdist.keras_repairs.tensor_parallel.sliced_tensors import SlicedRows, note_of_global_batch, sliced_of
 from tfdist.runtime.transport.row_exchange import gather_rows
 

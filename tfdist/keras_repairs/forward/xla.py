@@ -27,7 +27,7 @@ from tfdist.keras_repairs.base import global_seeds, tensorflow_seeds
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, replica_step
 from tfdist.keras_repairs.base.tensor_attributes import ACTIVATIONS
 from tfdist.keras_repairs.base.warn_once import warn_once
-from tfdist.keras_repairs.coupling.collected_losses import is_mean, marked_as_mean
+from tfdist.keras_repairs.coupling.call_scope import is_mean, marked_as_mean
 from tfdist.keras_repairs.coupling.gathered_batch import NeedsAllRows
 from tfdist.keras_repairs.forward import xla_loops
 from tfdist.keras_repairs.sharded_embeddings.table_variable import tables_of

@@ -14,8 +14,7 @@ from keras.src.trainers.epoch_iterator import EpochIterator
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.batch_rows import rows
 from tfdist.keras_repairs.inputs.data_adapters import distribute, leaves_rows_open, smallest_batch
-from tfdist.keras_repairs.inputs.full_read_warnings import warn_of_whole_reading
-from tfdist.keras_repairs.inputs.host_drawing import is_drawn_once
+from tfdist.keras_repairs.inputs.host_drawing import is_drawn_once, warn_of_whole_reading
 from tfdist.keras_repairs.inputs.own_shares import OwnShares, are_own_shares
 from tfdist.runtime.batches.dataset_description import (
     Even,

@@ -1,24 +1,148 @@
-"""Decides which data one worker of a host draws for all of its workers, and which each worker draws for itself."""
+"""Decides which data one worker of a host draws for all of its workers, and which each worker draws for itself.
+
+The numbers are exact, so nothing is refused; but where the data is large or slow to read, more workers do not help, and
+`tfdist.data` does.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 
-from tfdist.keras_repairs.base.warn_once import say_once
-from tfdist.keras_repairs.inputs.full_read_warnings import parts_of
-from tfdist.keras_repairs.inputs.same_data_check import check_same_data
+from tfdist.errors import DataError
+from tfdist.keras_repairs.base.warn_once import say_once, warn_once
 from tfdist.runtime import random_state
 from tfdist.runtime.batches.host_feed.batch_notes import MOST_ARRAYS
 from tfdist.runtime.batches.host_feed.host_feed import HostFeed
+from tfdist.runtime.collectives.decisions import gather_objects
 from tfdist.runtime.strategy_settings import settings_of
+from tfdist.runtime.workers import local_replicas, worker_count
+from tfdist.text import format_bytes
+
+MUCH = 256 << 20
+"""Bytes of arrays in every worker's memory from which on it warns."""
+
+_FILES = ("TFRecordDataset", "TextLineDataset", "FixedLengthRecordDataset", "CsvDataset", "SqlDataset", "ReadFile")
+
+
+def warn_of_whole_reading(adapter: Any, dataset: Any, strategy: tf.distribute.Strategy, *, once: bool = False) -> None:
+    """Warns once, on the chief of several workers, where it is expensive that each of them reads everything.
+
+    Args:
+        adapter: Keras's adapter of the data.
+        dataset: What it gives.
+        strategy: The strategy in force.
+        once: Whether one worker of each host reads for all of it.
+    """
+    workers = worker_count(strategy)
+    feed = settings_of(strategy).feed
+    if local_replicas(strategy)[0] != 0 or workers == 1:
+        return
+    readers = f"{workers} workers"
+    if once and feed is not None:
+        if len(feed.workers) == workers:
+            return
+        readers = "hosts"
+    if isinstance(adapter, ArrayDataAdapter):
+        size = sum(int(getattr(array, "nbytes", 0)) for array in keras.tree.flatten(adapter._inputs))
+        if size > MUCH:
+            warn_once(
+                f"Each of the {workers} workers holds all {format_bytes(size)} of the arrays in memory and takes "
+                "its rows of them, which is exact. tfdist.data.arrays(numpy.load(file, mmap_mode='r'), ...) leaves "
+                "them on the disk, where each worker reads its own rows alone."
+            )
+    elif not isinstance(adapter, TFDatasetAdapter):
+        _warn(readers, "runs all of the Python code that makes the batches")
+    elif isinstance(dataset, tf.data.Dataset):
+        names = set(parts_of(dataset))
+        if any(name.startswith(_FILES) for name in names):
+            _warn(readers, "reads and parses all files of this tf.data.Dataset")
+        elif any("PyFunc" in name for name in names):
+            _warn(readers, "runs all of the Python code in this tf.data.Dataset")
+
+
+def _warn(readers: str, what: str) -> None:
+    warn_once(
+        f"Each of the {readers} {what} and keeps its rows of every global batch: exact, but no faster than on "
+        "one worker. Where training waits for its data, use tfdist.data (tfrecords, csv, text, images, arrays), with "
+        "which a worker reads its own samples alone."
+    )
+
+
+def parts_of(dataset: tf.data.Dataset) -> Iterator[str]:
+    """The classes of a dataset's stages, and the operations of the functions in them."""
+    todo = [dataset]
+    while todo:
+        stage = todo.pop()
+        yield type(stage).__name__
+        for function in stage._functions():
+            graph = function.function.graph.as_graph_def()
+            yield from (node.op for node in graph.node)
+            yield from (node.op for inner in graph.library.function for node in inner.node_def)
+        todo.extend(stage._inputs())
+
+
+_ROWS = 64
+"""Rows of each array that are compared, spread over its length: enough to see another order or another split."""
+
+
+def check_same_data(adapter: Any, strategy: tf.distribute.Strategy, shared: str = "") -> bool:
+    """Compares what the workers give to `fit`, `evaluate` or `predict`.
+
+    Args:
+        adapter: Keras's adapter of the data. Of arrays some rows are compared, of anything else its size.
+        strategy: The strategy in force.
+        shared: The batches, in words, where one worker of this host could draw them for all of it; else empty.
+
+    Returns:
+        Whether all workers of this host say the same of batches that one of them could draw.
+
+    Raises:
+        DataError: On every worker, when two differ.
+    """
+    if worker_count(strategy) == 1:
+        return False
+    everything = gather_objects({"data": _description(adapter), "shared": shared}, strategy)
+    said = [each["data"] for each in everything]
+    for index, description in enumerate(said):
+        for what, value in description.items():
+            if value != said[0].get(what):
+                raise DataError(
+                    f"The workers were given different data: {what} {value} on worker {index}, {said[0].get(what)} on "
+                    "the chief. Expected the same data in the same order on every worker, which takes its rows of it. "
+                    "Seed whatever the script draws its data or its order with, or share it with tfdist.broadcast()."
+                )
+    feed = settings_of(strategy).feed
+    return bool(shared) and feed is not None and all(everything[each]["shared"] == shared for each in feed.workers)
+
+
+def _description(adapter: Any) -> dict[str, Any]:
+    description: dict[str, Any] = {"number of batches": adapter.num_batches}
+    if isinstance(adapter, ArrayDataAdapter):
+        arrays = [leaf for leaf in keras.tree.flatten(adapter._inputs) if hasattr(leaf, "shape")]
+        description["shapes of the arrays"] = [list(map(str, array.shape)) for array in arrays]
+        description["checksums of some rows"] = [_checksum(array) for array in arrays]
+    return description
+
+
+def _checksum(array: Any) -> int | None:
+    if not isinstance(array, np.ndarray | tf.Tensor) or len(array.shape) == 0:
+        return None
+    sample = np.zeros(0)
+    if len(array):
+        rows = np.unique(np.linspace(0, len(array) - 1, _ROWS, dtype=np.int64))
+        sample = np.stack([np.asarray(array[int(row)]) for row in rows])
+    return zlib.crc32(repr(sample.tolist()).encode() if sample.dtype == object else sample.tobytes())
+
 
 _CHEAP = frozenset(
     {

@@ -17,8 +17,8 @@ from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.inputs.epoch_iterator import whole_batches
 from tfdist.keras_repairs.model_checks import refusals
 from tfdist.keras_repairs.model_checks.described_layouts import warn_of_layouts
-from tfdist.keras_repairs.model_checks.user_overrides import is_overridden
-from tfdist.keras_repairs.optimizer.first_averages import is_to_be_built_first, warn_of_plain_keras
+from tfdist.keras_repairs.model_checks.model_facts import is_overridden
+from tfdist.keras_repairs.optimizer.averages import is_to_be_built_first, warn_of_plain_keras
 from tfdist.keras_repairs.random_numbers.seeds import not_advancing
 from tfdist.runtime.batches.distribute import ReplicaBatch
 from tfdist.runtime.strategy_settings import settings_of

@@ -5,8 +5,7 @@
 - `compilation`: whether XLA compiles a model's steps; `xla_step`: a step that it compiles with its sums
 - `decorated_functions`: steps, and functions in them, that are decorated with `tf.function`
 - `step_sizes`: steps that are traced for batches of any size
-- `step_logs`: the logs of steps of one's own; `log_values`, `metric_reads`: those that are no results
-  of metrics
+- `step_logs`: the logs of steps of one's own, also those that are no results of metrics
 - `batch_logs`: the logs of batches over all replicas, where callbacks and progress bars are given them
 - `unknown_size`: says where plain Keras counts a step too many
 - `on_batch`, `predictions`: single batches; what `predict` returns on several replicas

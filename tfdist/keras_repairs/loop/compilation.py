@@ -17,7 +17,7 @@ import tensorflow as tf
 from keras.src.trainers import trainer as base_trainer
 
 from tfdist.keras_repairs.base.warn_once import warn_once
-from tfdist.keras_repairs.model_checks.batch_norm_choice import synchronized_layers
+from tfdist.keras_repairs.model_checks.model_facts import synchronized_layers
 from tfdist.keras_repairs.sharding.shards import cuts_parameters
 from tfdist.runtime.strategy_settings import settings_of
 

@@ -14,7 +14,7 @@ from tfdist.keras_repairs.base.batch_rows import cut, has_rows, rows, without_st
 from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, alone, this_step
 from tfdist.keras_repairs.coupling.gather_rows import all_rows
-from tfdist.keras_repairs.coupling.global_batch_steps import on_global_batch_where
+from tfdist.keras_repairs.coupling.global_batch import on_global_batch_where
 from tfdist.keras_repairs.coupling.output_rows import axes_of_rows
 from tfdist.keras_repairs.loop.fit_listeners import FitListener, notifying
 from tfdist.runtime import random_state

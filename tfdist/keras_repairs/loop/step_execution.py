@@ -17,7 +17,7 @@ from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator, FetchedBat
 from tfdist.keras_repairs.loop.fit_listeners import FitListener, TrainerMethod, run_notifying
 from tfdist.keras_repairs.loop.multi_step_execution import MultiStepExecutor
 from tfdist.keras_repairs.loop.xla_step import XlaStep, XlaSteps, may_be_compiled
-from tfdist.keras_repairs.model_checks.model_layers import unbuilt_parts
+from tfdist.keras_repairs.model_checks.model_facts import unbuilt_parts
 from tfdist.runtime.batches.distribute import ReplicaBatch
 from tfdist.runtime.collectives.decisions import all_reduce
 

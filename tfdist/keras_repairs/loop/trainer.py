@@ -19,7 +19,7 @@ from tfdist.keras_repairs.base.model_optimizers import optimizers_of
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, replica_step
 from tfdist.keras_repairs.base.step_records import BatchShare, Mode, StepTrace
 from tfdist.keras_repairs.base.warn_once import warn_once
-from tfdist.keras_repairs.coupling.global_batch_steps import on_global_batch_where, rows_of_global_batch_where
+from tfdist.keras_repairs.coupling.global_batch import on_global_batch_where, rows_of_global_batch_where
 from tfdist.keras_repairs.coupling.own_predictions import eager_predictions, exact_predictions
 from tfdist.keras_repairs.coupling.own_steps import tried_out
 from tfdist.keras_repairs.coupling.trials.kept_tensors import KeptTensors, in_step_of
@@ -41,9 +41,8 @@ from tfdist.keras_repairs.loop.step_sizes import StepSizes
 from tfdist.keras_repairs.loop.unknown_size import saying_unknown_size
 from tfdist.keras_repairs.loop.xla_step import may_be_compiled
 from tfdist.keras_repairs.model_checks.described_layouts import warn_of_layouts
-from tfdist.keras_repairs.model_checks.model_layers import unbuilt_parts
+from tfdist.keras_repairs.model_checks.model_facts import is_overridden, is_users_step, unbuilt_parts
 from tfdist.keras_repairs.model_checks.refusals import check_reductions, meeting_in_a_branch
-from tfdist.keras_repairs.model_checks.user_overrides import is_overridden, is_users_step
 from tfdist.keras_repairs.optimizer.gradient_reduction import build_optimizer
 from tfdist.keras_repairs.random_numbers.seeded_draws import check_seeds_are_used
 from tfdist.keras_repairs.random_numbers.seeds import check_same_seeds

@@ -12,7 +12,7 @@ import tensorflow as tf
 from keras.src.layers.convolutional.base_conv import BaseConv
 
 from tfdist.keras_repairs.base.warn_once import point_out_once
-from tfdist.keras_repairs.model_checks.model_layers import layers_of, unbuilt_parts
+from tfdist.keras_repairs.model_checks.model_facts import layers_of, unbuilt_parts
 from tfdist.keras_repairs.model_checks.sent_rows import LayerCall, sent_rows
 from tfdist.keras_repairs.sharded_parameters.model_parallel import model_parallel
 from tfdist.keras_repairs.sharded_parameters.tensor_layouts import TensorParallel

@@ -1,4 +1,4 @@
-"""Facts of a model that explain why several replicas, XLA or another precision give other numbers than one replica."""
+"""Facts of a model: its layers, which of its steps are the user's own, and what explains other numbers."""
 
 from __future__ import annotations
 
@@ -6,8 +6,73 @@ from collections.abc import Iterator
 from typing import Any
 
 import keras
+import tensorflow as tf
 
-from tfdist.keras_repairs.model_checks.batch_norm_choice import unsynchronized_layers
+from tfdist.keras_repairs.distillation.distilled_loss import is_distilled
+from tfdist.runtime.strategy_settings import settings_of
+
+
+def is_synchronized(layer: keras.layers.BatchNormalization) -> bool:
+    """Returns whether the statistics of `layer` are those of the global batch: it asks for them itself, or the run
+    does."""
+    return bool(layer.synchronized) or settings_of(tf.distribute.get_strategy()).batch_norm == "synchronized"
+
+
+def synchronized_layers(model: Any) -> list[Any]:
+    """The layers of `model` in which the replicas meet while it trains; a frozen one keeps the statistics it has."""
+    return [layer for layer in _trained(model) if is_synchronized(layer)]
+
+
+def unsynchronized_layers(model: Any) -> list[Any]:
+    """The layers of `model` whose statistics are each replica's own while it trains."""
+    return [layer for layer in _trained(model) if not is_synchronized(layer)]
+
+
+def _trained(model: Any) -> list[Any]:
+    layers = model._flatten_layers()
+    return [layer for layer in layers if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable]
+
+
+_KERAS = "keras.src."
+_DISTILLATION = "keras.src.distillation."
+
+
+def is_users_step(model: Any, step: str) -> bool:
+    """Returns whether `step` ("train_step" or "test_step") of `model`, or the loss in it, is the user's own code.
+
+    Keras's Distiller counts as a user's: its loss takes means over a replica's samples, too.
+    """
+    return any(is_overridden(model, name) for name in (step, "compute_loss"))
+
+
+def is_overridden(model: Any, name: str) -> bool:
+    """Returns whether `model` has a method `name` that is neither Keras's nor that of `distill`, which counts as
+    Keras's."""
+    if name in vars(model) and not is_distilled(vars(model)[name]):
+        return True
+    owner = next(cls for cls in type(model).__mro__ if name in cls.__dict__)
+    return not owner.__module__.startswith(_KERAS) or owner.__module__.startswith(_DISTILLATION)
+
+
+def layers_of(model: keras.Model) -> list[keras.layers.Layer]:
+    """Every layer below a model once, in the order in which it keeps them; the model itself is none of them."""
+    found: dict[int, keras.layers.Layer] = {}
+    for layer in model._flatten_layers(include_self=False):
+        found.setdefault(id(layer), layer)
+    return list(found.values())
+
+
+def unbuilt_parts(model: Any, *, with_metrics: bool = False) -> list[Any]:
+    """The layers of a model that are not built yet: a step that calls them builds them.
+
+    Args:
+        model: A compiled model. Without a `call`, where its steps call its parts, it is none of them itself.
+        with_metrics: Whether to include metrics without variables.
+    """
+    layers = model._flatten_layers(include_self=type(model).call is not keras.Model.call)
+    metrics = [metric for metric in model.metrics if not metric.variables] if with_metrics else []
+    return [*(layer for layer in layers if not layer.built), *metrics]
+
 
 _STRENGTHS = ("rate", "dropout", "recurrent_dropout", "stddev")
 """Attributes that say how strong a layer's noise is: a layer where all of them are 0 has none."""

@@ -2,10 +2,10 @@
 
 - `gradient_reduction`: gradients summed over the replicas, before they are clipped
 - `given_gradients`: gradients that a script applies outside of the replicas
-- `gradient_accumulation`: summed over batches first; `accumulator_reduction`: what of that is saved and loaded
-- `variable_updates`, `update_steps`: each replica updates its own copy; `first_averages`: what a copy begins with
+- `gradient_accumulation`: summed over batches first, and what of that is saved and loaded
+- `variable_updates`: each replica updates its own copy
 - `apply_scope`: what holds while gradients are applied
 - `sharded_step`: the same where each worker has a shard of the optimizer
-- `clipping` by norms of the full gradients, `averages` of weights
+- `clipping` by norms of the full gradients, `averages` of weights, and what they begin with
 - `masked_updates`: updates of variables of which a mask leaves a part alone
 """

@@ -19,13 +19,12 @@ from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base import replica_copies
 from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.replica_step import current_step, global_batch_step, is_one_of_several, replica_count
-from tfdist.keras_repairs.base.variables.variables_in_steps import outside_of_replicas
+from tfdist.keras_repairs.base.variables import outside_of_replicas
 from tfdist.keras_repairs.coupling.trials.steps.step_capture import captures_update
-from tfdist.keras_repairs.gradients.alike_gradients import alike
-from tfdist.keras_repairs.gradients.gradient_sums import reduce_gradients, weighted
+from tfdist.keras_repairs.gradient_sums import alike, reduce_gradients, weighted
 from tfdist.keras_repairs.optimizer import given_gradients, gradient_accumulation, sharded_step
 from tfdist.keras_repairs.optimizer.apply_scope import APPLY_SCOPE
-from tfdist.keras_repairs.optimizer.first_averages import warn_of_plain_keras
+from tfdist.keras_repairs.optimizer.averages import warn_of_plain_keras
 from tfdist.keras_repairs.sharding.optimizer_policy import is_sharded
 from tfdist.keras_repairs.sharding.shards import Shard, shard_of
 from tfdist.runtime.strategy_settings import settings_of

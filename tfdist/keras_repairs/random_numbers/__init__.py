@@ -4,13 +4,12 @@ All replicas draw with the same seeds. A draw with a size of the batch takes the
 draw of a fixed shape is the same on every replica.
 
 - `seeds`: the seed of a draw, the same on every replica; `loops_and_branches`: where it could not be
-- `batch_size`: sizes that are plain numbers, marked as those of the batch by `keras.ops.shape`
-- `draw_sizes`: which size of a draw is that of the batch; `draw_slice`: a replica's slice of one
-- `draw_scope`: what a draw knows of the code that it is in
-- `philox_rows`: rows of a draw, by the counter of the generator
+- `draw_sizes`: which size of a draw is that of the batch, also where `keras.ops.shape` gives a plain number
+- `draw_slice`: a replica's slice of a draw, by the counter of the generator
+- `draw_scope`: what a draw knows of the code that it is in; draws that are recorded on a whole batch and replayed on
+  its slices, where code is tried out
 - `draws`: the functions of `keras.random`; `stateless_draws`: the operations below them, and below
   `tf.random.stateless_*`
-- `draw_replay`: draws that are recorded on a whole batch and replayed on its slices, where code is tried out
 - `unseeded_draws`, `seeded_draws`: `tf.random.normal` and its kin, of which no particular numbers are expected, or
   those of a script's seeds
 - `generator_draws`: a `tf.random.Generator`

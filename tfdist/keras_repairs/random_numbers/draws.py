@@ -15,9 +15,8 @@ from keras.src import backend
 
 from tfdist.keras_repairs.base.replica_step import current_step
 from tfdist.keras_repairs.coupling.traced_calls import is_noting
-from tfdist.keras_repairs.random_numbers import draw_replay
-from tfdist.keras_repairs.random_numbers.batch_size import BatchSize
-from tfdist.keras_repairs.random_numbers.draw_sizes import note_draw, sizes_of, slice_of_draw
+from tfdist.keras_repairs.random_numbers import draw_scope
+from tfdist.keras_repairs.random_numbers.draw_sizes import BatchSize, note_draw, sizes_of, slice_of_draw
 from tfdist.keras_repairs.random_numbers.draw_slice import Size
 from tfdist.keras_repairs.random_numbers.stateless_draws import drawing, shuffled
 
@@ -79,7 +78,7 @@ def shuffle(original: Function) -> Function:
 def _drawing(shape: Any, *, is_of_rows: bool = False) -> contextlib.AbstractContextManager[None]:
     """The operations inside draw this replica's slice of a shape, as code gives it; see `slice_of_draw`."""
     step = current_step()
-    if draw_replay.replaces_draws():
+    if draw_scope.replaces_draws():
         return contextlib.nullcontext()
     if step is not None:
         return drawing(slice_of_draw(sizes_of(shape), step, _OF_KERAS, is_of_rows=is_of_rows))

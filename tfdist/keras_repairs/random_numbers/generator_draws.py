@@ -17,7 +17,7 @@ from tfdist.keras_repairs.base import tensorflow_seeds
 from tfdist.keras_repairs.base.replica_copies import own_copy
 from tfdist.keras_repairs.base.replica_step import current_step, is_alone, is_tried_out
 from tfdist.keras_repairs.coupling.traced_calls import is_noting
-from tfdist.keras_repairs.random_numbers import draw_replay
+from tfdist.keras_repairs.random_numbers import draw_scope
 from tfdist.keras_repairs.random_numbers.draw_sizes import sizes_of, slice_of_draw
 from tfdist.keras_repairs.random_numbers.stateless_draws import drawing, slice_drawn
 
@@ -72,7 +72,7 @@ def _is_in_step() -> bool:
     """Returns whether the code that runs is that of a step, and not tried out: there its draws are recorded and
     replayed."""
     is_step = current_step() is not None or is_alone()
-    return is_step and not (draw_replay.replaces_draws() or is_noting() or is_tried_out())
+    return is_step and not (draw_scope.replaces_draws() or is_noting() or is_tried_out())
 
 
 def _skipped(generator: Any, drawn: tf.Tensor) -> tf.Tensor:

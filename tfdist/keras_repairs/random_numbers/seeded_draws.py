@@ -21,9 +21,9 @@ from tfdist.keras_repairs.base import tensorflow_seeds
 from tfdist.keras_repairs.base.draw_streams import ReplicaStreams
 from tfdist.keras_repairs.base.replica_step import current_step, is_alone, is_compiled_alone, is_tried_out
 from tfdist.keras_repairs.coupling.traced_calls import is_noting
-from tfdist.keras_repairs.random_numbers import draw_replay, philox_rows
+from tfdist.keras_repairs.random_numbers import draw_scope
 from tfdist.keras_repairs.random_numbers.draw_sizes import sizes_of, slice_of_draw
-from tfdist.keras_repairs.random_numbers.draw_slice import DrawSlice, Size, as_shape
+from tfdist.keras_repairs.random_numbers.draw_slice import PHILOX, DrawSlice, Size, as_shape
 from tfdist.keras_repairs.random_numbers.stateless_draws import drawing, shuffled
 
 _OF_TENSORFLOW = "tf.random"
@@ -149,20 +149,20 @@ def _of_shape(draw: Draw) -> Callable[..., tf.Tensor]:
 
 
 def _normal(shape: Any, stream: Stream, dtype: Any) -> tf.Tensor:
-    return stateless.stateless_random_normal_v2(shape, stream.key, stream.counter, philox_rows.PHILOX, dtype)
+    return stateless.stateless_random_normal_v2(shape, stream.key, stream.counter, PHILOX, dtype)
 
 
 def _uniform(shape: Any, stream: Stream, dtype: Any) -> tf.Tensor:
-    return stateless.stateless_random_uniform_v2(shape, stream.key, stream.counter, philox_rows.PHILOX, dtype)
+    return stateless.stateless_random_uniform_v2(shape, stream.key, stream.counter, PHILOX, dtype)
 
 
 def _truncated_normal(shape: Any, stream: Stream, dtype: Any) -> tf.Tensor:
-    return stateless.stateless_truncated_normal_v2(shape, stream.key, stream.counter, philox_rows.PHILOX, dtype)
+    return stateless.stateless_truncated_normal_v2(shape, stream.key, stream.counter, PHILOX, dtype)
 
 
 def _integers(shape: Any, stream: Stream, minval: Any, maxval: Any) -> tf.Tensor:
     key, counter = stream.key, stream.counter
-    return stateless.stateless_random_uniform_int_v2(shape, key, counter, philox_rows.PHILOX, minval, maxval)
+    return stateless.stateless_random_uniform_int_v2(shape, key, counter, PHILOX, minval, maxval)
 
 
 def gamma(stream: Stream, shape: Any, alpha: Any) -> tf.Tensor:
@@ -178,7 +178,7 @@ def gamma(stream: Stream, shape: Any, alpha: Any) -> tf.Tensor:
     alphas = tf.broadcast_to(tf.reshape(alpha, [*alpha.shape, *([1] * len(sizes))]), shape_of_all)
     with drawing(None):
         key, counter = stream.key, stream.counter
-        drawn = stateless.stateless_random_gamma_v3(shape_of_all, key, counter, philox_rows.PHILOX, alphas)
+        drawn = stateless.stateless_random_gamma_v3(shape_of_all, key, counter, PHILOX, alphas)
     stream.advance(_RESERVED * tf.reduce_prod(shape_of_all))
     rank = first + len(sizes)
     drawn = tf.transpose(drawn, [*range(first, rank), *range(first)])
@@ -201,7 +201,7 @@ def _order(stream: Stream, rows: tf.Tensor) -> tf.Tensor:
     swaps = tf.maximum(rows - 1, 0)
     with drawing(None):
         numbers = stateless.stateless_random_uniform_full_int_v2(
-            swaps[tf.newaxis], stream.key, stream.counter, philox_rows.PHILOX, tf.uint32
+            swaps[tf.newaxis], stream.key, stream.counter, PHILOX, tf.uint32
         )
     stream.advance((swaps + 3) // 4)
     chosen = tf.range(swaps) + tf.cast(numbers, tf.int64) % (rows - tf.range(swaps))
@@ -243,7 +243,7 @@ def get_seed(original: Callable[[int | None], Seeds], imposed_seed: int | None) 
         if op_seed is None and (is_imposed or seeds == (None, None)):
             of_replica = tensorflow_seeds.seeds_of_replica()
             return seeds if of_replica is None else of_replica.next_fixed()
-        if draw_replay.replaces_draws() or is_noting() or is_tried_out():
+        if draw_scope.replaces_draws() or is_noting() or is_tried_out():
             return seeds
         return _seeds_of_script(op_seed, seeds)
 

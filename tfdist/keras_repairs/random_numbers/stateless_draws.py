@@ -19,10 +19,18 @@ from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.replica_step import current_step, is_compiled_alone
 from tfdist.keras_repairs.coupling.gathered_batch import gathered_for_rows
 from tfdist.keras_repairs.coupling.traced_calls import is_noting
-from tfdist.keras_repairs.random_numbers import draw_replay, philox_rows
+from tfdist.keras_repairs.random_numbers import draw_scope
 from tfdist.keras_repairs.random_numbers.draw_scope import DRAW_SCOPE, Decision
 from tfdist.keras_repairs.random_numbers.draw_sizes import check_for_xla, note_draw, sizes_of, slice_of_draw
-from tfdist.keras_repairs.random_numbers.draw_slice import DrawSlice, Size, as_shape
+from tfdist.keras_repairs.random_numbers.draw_slice import (
+    PHILOX,
+    DrawSlice,
+    Size,
+    as_shape,
+    counters_of_truncated_normal,
+    lies_in_one_piece,
+    philox_rows,
+)
 
 Function = Callable[..., Any]
 Whole = Callable[[], tf.Tensor]
@@ -56,10 +64,10 @@ def numbers(original: Function) -> Function:
 
     def repaired(shape: Any, key: Any, counter: Any, alg: Any, dtype: Any = tf.float32, name: Any = None) -> tf.Tensor:
         def rows(draw_slice: DrawSlice) -> tf.Tensor:
-            if not philox_rows.lies_in_one_piece(draw_slice, alg) or (is_normal and draw_slice.within_xla):
+            if not lies_in_one_piece(draw_slice, alg) or (is_normal and draw_slice.within_xla):
                 return draw_slice.cut(original(draw_slice.whole, key, counter, alg, dtype))
-            return philox_rows.rows(
-                lambda sizes, begin: original(sizes, key, begin, philox_rows.PHILOX, dtype),
+            return philox_rows(
+                lambda sizes, begin: original(sizes, key, begin, PHILOX, dtype),
                 draw_slice,
                 counter,
                 tf.as_dtype(dtype),
@@ -75,14 +83,14 @@ def truncated_normal(original: Function) -> Function:
 
     def repaired(shape: Any, key: Any, counter: Any, alg: Any, dtype: Any = tf.float32, name: Any = None) -> tf.Tensor:
         def rows(draw_slice: DrawSlice) -> tf.Tensor:
-            if not philox_rows.lies_in_one_piece(draw_slice, alg):
+            if not lies_in_one_piece(draw_slice, alg):
                 return draw_slice.cut(original(draw_slice.whole, key, counter, alg, dtype))
-            return philox_rows.rows(
-                lambda sizes, begin: original(sizes, key, begin, philox_rows.PHILOX, dtype),
+            return philox_rows(
+                lambda sizes, begin: original(sizes, key, begin, PHILOX, dtype),
                 draw_slice,
                 counter,
                 tf.as_dtype(dtype),
-                philox_rows.counters_of_truncated_normal(draw_slice, tf.as_dtype(dtype)),
+                counters_of_truncated_normal(draw_slice, tf.as_dtype(dtype)),
             )
 
         return _drawn(shape, lambda: original(shape, key, counter, alg, dtype, name), rows)
@@ -95,10 +103,10 @@ def integers(original: Function) -> Function:
 
     def repaired(shape: Any, key: Any, counter: Any, alg: Any, minval: Any, maxval: Any, name: Any = None) -> tf.Tensor:
         def rows(draw_slice: DrawSlice) -> tf.Tensor:
-            if not philox_rows.lies_in_one_piece(draw_slice, alg):
+            if not lies_in_one_piece(draw_slice, alg):
                 return draw_slice.cut(original(draw_slice.whole, key, counter, alg, minval, maxval))
-            return philox_rows.rows(
-                lambda sizes, begin: original(sizes, key, begin, philox_rows.PHILOX, minval, maxval),
+            return philox_rows(
+                lambda sizes, begin: original(sizes, key, begin, PHILOX, minval, maxval),
                 draw_slice,
                 counter,
                 tf.convert_to_tensor(minval).dtype,
@@ -190,7 +198,7 @@ def shuffled(shape: Any, value: tf.Tensor, shuffle: Callable[[tf.Tensor], tf.Ten
             return batch.own_rows(lambda all_rows: _by_xla(lambda: shuffle(all_rows)))
 
     def whole() -> tf.Tensor:
-        with drawing(None), draw_replay.ignoring_draws():
+        with drawing(None), draw_scope.ignoring_draws():
             return shuffle(value)
 
     return _drawn(shape, whole, rows, gathers=True)
@@ -212,9 +220,9 @@ def _drawn(shape: Any, whole: Whole, rows: Rows, *, gathers: bool = False) -> tf
     step = current_step()
     if step is None and is_noting() and decision is None:
         note_draw(shape, _OF_TENSORFLOW)
-    if draw_replay.replaces_draws():
-        replayed = draw_replay.replayed([int(size) for size in sizes_of(shape)])
-        return draw_replay.record(whole()) if replayed is None else replayed
+    if draw_scope.replaces_draws():
+        replayed = draw_scope.replayed([int(size) for size in sizes_of(shape)])
+        return draw_scope.record(whole()) if replayed is None else replayed
     if step is None:
         # What is tried out runs eagerly.
         if not is_compiled_alone() or not tf.inside_function():

@@ -19,7 +19,7 @@ from keras.src import backend
 from tfdist.keras_repairs.base import tensorflow_seeds
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, is_alone, replica_id
 from tfdist.keras_repairs.coupling.traced_calls import is_noting
-from tfdist.keras_repairs.random_numbers import draw_replay, seeded_draws
+from tfdist.keras_repairs.random_numbers import draw_scope, seeded_draws
 from tfdist.keras_repairs.random_numbers.draw_sizes import has_row_for_each_sample, note_rows_of_draw, sizes_of
 from tfdist.keras_repairs.random_numbers.draw_slice import Size, as_shape
 from tfdist.keras_repairs.random_numbers.loops_and_branches import is_decided_by_batch
@@ -54,7 +54,7 @@ def unseeded(original: Function, drawing_of: Drawing) -> Function:
     """Repairs an operation of `tf.random`."""
 
     def repaired(*args: Any, seed: Any = 0, seed2: Any = 0, name: Any = None, **kwargs: Any) -> tf.Tensor:
-        if draw_replay.replaces_draws():
+        if draw_scope.replaces_draws():
             return drawing_of.tried(original, *args, **kwargs)
         if isinstance(seed2, seeded_draws.SeedOfScript):
             return _drawn_with_seed(drawing_of, original.__name__, seed, seed2)(*args, **kwargs)
@@ -96,9 +96,9 @@ def _own(seed: int | None) -> int:
 
 def _one_number(original: Function, shape: Any, *args: Any, **kwargs: Any) -> tf.Tensor:
     """A draw whose numbers are all the same, recorded on the batch and replayed on its parts."""
-    one = draw_replay.replayed([])
+    one = draw_scope.replayed([])
     if one is None:
-        one = draw_replay.record(original(tf.constant([], tf.int32), *args, **kwargs))
+        one = draw_scope.record(original(tf.constant([], tf.int32), *args, **kwargs))
     return tf.fill(shape, one)
 
 

@@ -3,7 +3,7 @@
 The initial values of a worker's rows of a table: the numbers that one device gives them.
 
 Numbers of Keras's random initializers are made for these rows alone: each number of a draw is a function of the seed
-and of its place (see `philox_rows`). Any other initializer makes the whole table, on each worker for a moment.
+and of its place (see `draw_slice`). Any other initializer makes the whole table, on each worker for a moment.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfdist.errors import UnsupportedError, UsageError
-from tfdist.keras_repairs.base.variables.variables_in_steps import outside_of_replicas
+from tfdist.keras_repairs.base.variables import outside_of_replicas
 from tfdist.keras_repairs.random_numbers.draw_slice import DrawSlice
 from tfdist.keras_repairs.random_numbers.stateless_draws import drawing_rows
 from tfdist.keras_repairs.sharding.shards import FlatShard

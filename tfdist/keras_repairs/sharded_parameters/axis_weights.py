@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from tfdist.keras_repairs.gradients.gradient_sums import differentiated_once
+from tfdist.keras_repairs.gradient_sums import differentiated_once
 from tfdist.keras_repairs.sharded_parameters.flat_weights import full_slices, summed_slices
 from tfdist.keras_repairs.sharded_parameters.gathered_reads import read, shard_of_sum
 from tfdist.keras_repairs.sharded_parameters.parameter_shard import Gradient, ParameterShard

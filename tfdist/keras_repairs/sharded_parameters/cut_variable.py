@@ -16,8 +16,8 @@ import tensorflow as tf
 from keras.src.backend.common import stateless_scope, variables
 
 from tfdist.keras_repairs.base.attached_value import AttachedValue
-from tfdist.keras_repairs.base.variables.variables_in_steps import outside_of_replicas
-from tfdist.keras_repairs.files.arrays.late_arrays import LateArray
+from tfdist.keras_repairs.base.stored_values import LateArray
+from tfdist.keras_repairs.base.variables import outside_of_replicas
 from tfdist.keras_repairs.sharded_parameters.flat_weights import FlatParameterShard
 from tfdist.keras_repairs.sharded_parameters.gathered_reads import read
 from tfdist.keras_repairs.sharded_parameters.model_parallel import laid_out, lay_out, model_parallel

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tensorflow.python.eager import record
 
 from tfdist.keras_repairs.base.replica_step import is_alone
-from tfdist.keras_repairs.gradients.gradient_sums import weighted
+from tfdist.keras_repairs.gradient_sums import weighted
 from tfdist.keras_repairs.sharded_parameters.full_reads import FullRead, last_read, note_read
 from tfdist.keras_repairs.sharded_parameters.layer_scopes import LayerScope, reading_scope
 from tfdist.keras_repairs.sharded_parameters.parameter_shard import Gradient, ParameterShard

@@ -14,7 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfdist.keras_repairs.gradients.gradient_sums import differentiated_once
+from tfdist.keras_repairs.gradient_sums import differentiated_once
 from tfdist.keras_repairs.sharded_parameters.axis_weights import (
     AxisParameterShard,
     BlockParameterShard,

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from tfdist.keras_repairs.files.arrays.stored_values import read_shard
+from tfdist.keras_repairs.base.stored_values import read_shard
 from tfdist.runtime.collectives.array_all_gather import all_gather_array
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport.shard_collectives import cut_shard

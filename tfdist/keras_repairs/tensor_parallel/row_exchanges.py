@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from tfdist.keras_repairs.base.replica_step import current_step
-from tfdist.keras_repairs.gradients.gradient_sums import differentiated_once
+from tfdist.keras_repairs.gradient_sums import differentiated_once
 from tfdist.runtime.transport.row_exchange import exchange_rows, gather_rows
 from tfdist.sharding.mesh import ShardGroup
 

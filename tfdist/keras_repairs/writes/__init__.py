@@ -4,6 +4,6 @@ One device writes once a step, what it computes of the global batch; and nothing
 
 - `global_values`: what replicas write, made that of the global batch
 - `writing_replica`: which replica writes it
-- `write_operations`: the operations of TensorFlow that write, and those that take something away
-- `write_functions`: functions of TensorFlow that come down to these, or to calls of Python
+- `write_functions`: the operations of TensorFlow that write or take something away, and functions that come down to
+  these or to calls of Python
 """

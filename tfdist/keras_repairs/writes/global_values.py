@@ -12,7 +12,7 @@ from tfdist.keras_repairs.base.replica_step import UnclearSizeError, this_step
 from tfdist.keras_repairs.coupling.gather_rows import all_rows
 from tfdist.keras_repairs.forward.global_batch_metrics import adds_up
 from tfdist.keras_repairs.forward.log_origins import is_number_of_samples, origin_of
-from tfdist.keras_repairs.random_numbers.batch_size import BatchSize
+from tfdist.keras_repairs.random_numbers.draw_sizes import BatchSize
 from tfdist.runtime.transport import replica_sums
 
 _INSTEAD = (

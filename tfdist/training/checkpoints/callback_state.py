@@ -17,7 +17,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfdist.keras_repairs.callbacks.library_callbacks import only_writes
+from tfdist.keras_repairs.callbacks.callback_placement import only_writes
 
 NAMES = "kept_attributes"
 """The attribute in which a callback of the user's own names those of its state."""

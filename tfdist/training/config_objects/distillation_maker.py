@@ -19,7 +19,7 @@ from tfdist.config.field_errors import FieldError, dotted, shown
 from tfdist.errors import DataError, UsageError
 from tfdist.keras_repairs.distillation.distilled_loss import Distillation, SoftTerm, distill
 from tfdist.keras_repairs.distillation.soft_targets import Kind, Softening, SoftTargets
-from tfdist.keras_repairs.model_checks.user_overrides import is_overridden
+from tfdist.keras_repairs.model_checks.model_facts import is_overridden
 from tfdist.training.config_objects.object_maker import snake_case
 from tfdist.training.config_objects.problems import Problems
 from tfdist.training.config_objects.sample_shapes import misfit_of

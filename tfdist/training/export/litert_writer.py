@@ -21,7 +21,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.model_checks.model_layers import layers_of
+from tfdist.keras_repairs.model_checks.model_facts import layers_of
 from tfdist.rundir.temp_names import temporary_folder
 from tfdist.text import safe_str
 from tfdist.training.artifacts.artifact_runtimes import SIGNATURE, litert_interpreter

@@ -10,7 +10,7 @@ import keras
 
 from tfdist.config.field_errors import nearest
 from tfdist.errors import UsageError
-from tfdist.keras_repairs.model_checks.model_layers import layers_of
+from tfdist.keras_repairs.model_checks.model_facts import layers_of
 from tfdist.text import safe_repr
 from tfdist.training.pruning.sparsity import CHANNELS, Structure
 

@@ -21,9 +21,9 @@ from tfdist.config import RunConfig
 from tfdist.data.format_registry import sample_specs
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.model_checks.described_layouts import with_layouts
-from tfdist.keras_repairs.model_checks.model_layers import layers_of
+from tfdist.keras_repairs.model_checks.model_facts import layers_of
 from tfdist.keras_repairs.model_checks.sent_rows import LayerCall, noted_calls
-from tfdist.keras_repairs.recomputation.copied_operations import recomputed_calls_of
+from tfdist.keras_repairs.recomputation import recomputed_calls_of
 from tfdist.keras_repairs.sharded_embeddings.embedding_layers import is_sharded_by
 from tfdist.keras_repairs.sharded_optimizer.cut_kinds import kind_of
 from tfdist.keras_repairs.sharded_optimizer.state_sizes import slots_of, tensor_size

@@ -5,8 +5,9 @@
 - `kept_tensors`: what they hold of a step, which each replica has for itself
 - `split_comparison`: what a batch gives, compared with what its parts give; `noted_writes`: what the code writes
   besides, where nothing is written, and what replicas can share out of it
-- `made_up_labels`, `loss_trial`: losses
-- `ways_of_calling`, `made_up_inputs`: calls of layers and models; `call_verdict`: what a trial shows of one
+- `loss_trial`: losses
+- `ways_of_calling`, `made_up_inputs`: calls of layers and models, and their labels; `call_verdict`: what a trial shows
+  of one
 - `recorded_layers`, `layer_trial`: layers, and those within them
 - `replica_trial`: code as on one replica and as on two that are emulated
 - `model_trial`: models; `steps/`: the user's steps

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from tfdist.keras_repairs.coupling import collected_losses
+from tfdist.keras_repairs.coupling import call_scope
 from tfdist.keras_repairs.coupling.trials.call_verdict import (
     CallResults,
     CallVerdict,
@@ -61,7 +61,7 @@ def _results(
     with (
         kept.restored(),
         keras.StatelessScope() as scope,
-        collected_losses.collecting() as losses,
+        call_scope.collecting() as losses,
         recording.of(part),
         noting_writes() as writes,
     ):

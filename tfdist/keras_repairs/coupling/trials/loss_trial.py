@@ -11,7 +11,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfdist.keras_repairs.base.loss_scope import Kind
-from tfdist.keras_repairs.coupling.trials import made_up_labels
+from tfdist.keras_repairs.coupling.trials import made_up_inputs
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState, value_of
 from tfdist.keras_repairs.coupling.trials.noted_writes import noting_writes, unshared_write
 from tfdist.keras_repairs.coupling.trials.split_comparison import (
@@ -60,12 +60,12 @@ def try_out(loss: keras.losses.Loss, y_true: Any, y_pred: Any) -> Verdict:
 
 def _verdict(loss: keras.losses.Loss, y_true: Any, y_pred: Any) -> Verdict:
     possible, failure, kept = set(Kind), "", KeptState(loss)
-    for draw in range(made_up_labels.DRAWS):
+    for draw in range(made_up_inputs.DRAWS):
         try:
-            possible &= _kinds(loss, kept, *made_up_labels.drawn(y_true, y_pred, draw))
+            possible &= _kinds(loss, kept, *made_up_inputs.drawn(y_true, y_pred, draw))
         except Exception as error:  # Whatever the user's code raises on values that are not its own.
             failure = f" ({type(error).__name__}: {safe_str(error)})".splitlines()[0]
-        if draw < made_up_labels.IGNORING_DRAWS:
+        if draw < made_up_inputs.IGNORING_DRAWS:
             possible &= _kinds_of_ignored_labels(loss, kept, y_true, y_pred, draw)
         if not possible:
             return Verdict(None, "what it gives for a batch is neither a mean nor a sum of what parts of it give")
@@ -79,9 +79,9 @@ def _kinds_of_ignored_labels(
 ) -> set[Kind]:
     """Returns what values may be where some labels are such as functions leave out, and the loss takes them."""
     possible = set(Kind)
-    true, pred = made_up_labels.drawn(y_true, y_pred, draw)
-    for label in made_up_labels.IGNORED:
-        ignoring = made_up_labels.ignoring(true, label)
+    true, pred = made_up_inputs.drawn(y_true, y_pred, draw)
+    for label in made_up_inputs.IGNORED:
+        ignoring = made_up_inputs.ignoring(true, label)
         if ignoring is None:
             continue
         try:

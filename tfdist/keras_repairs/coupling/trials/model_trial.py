@@ -13,7 +13,7 @@ import keras
 import numpy as np
 
 from tfdist.keras_repairs.base.replica_step import current_step
-from tfdist.keras_repairs.coupling import collected_losses
+from tfdist.keras_repairs.coupling import call_scope
 from tfdist.keras_repairs.coupling.trials.call_verdict import (
     CallResults,
     CallVerdict,
@@ -67,7 +67,7 @@ def _run(model: keras.Model, call: Function, inputs: Inputs) -> OneAndTwo[CallRe
         with noting_writes() as writes:
             outputs = call(*args, **kwargs)
         step = current_step()
-        added = (collected_losses.collected() or {}) if step is None else step.noted.added_losses
+        added = (call_scope.collected() or {}) if step is None else step.noted.added_losses
         terms = [np.asarray(term) for term in added.get(id(model), ())]
         return CallResults(output_values(outputs), scope.assigned_arrays(model.variables), terms, writes=writes)
 

@@ -20,14 +20,13 @@ from tfdist.keras_repairs.base import thread_attributes
 from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, as_replica
 from tfdist.keras_repairs.base.step_records import BatchShare, Mode, StepTrace
-from tfdist.keras_repairs.coupling import collected_losses
+from tfdist.keras_repairs.coupling import call_scope
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.coupling.trials.kept_tensors import KeptTensors
 from tfdist.keras_repairs.coupling.trials.split_comparison import UNEQUAL, Split
 from tfdist.keras_repairs.coupling.trials.trial_notes import TRIAL_SCOPE
 from tfdist.keras_repairs.coupling.trials.trial_scope import on_batch
-from tfdist.keras_repairs.random_numbers.draw_replay import recording_draws, replaying_draws
-from tfdist.keras_repairs.random_numbers.draw_scope import DrawLog
+from tfdist.keras_repairs.random_numbers.draw_scope import DrawLog, recording_draws, replaying_draws
 from tfdist.keras_repairs.sharded_parameters.cut_variable import is_cut_variable, read_whole
 from tfdist.runtime.transport.emulated_replicas import OwnState, run_emulated
 
@@ -136,7 +135,7 @@ def on_one_and_two(
             on_batch(split.rows),
             recording_draws(log),
             Assignments() as scope,
-            collected_losses.collecting(),
+            call_scope.collecting(),
         ):
             whole = function(slice(split.rows), scope)
         steps = [step_of_rows(part, users=users, mode=mode, total=split.rows) for part in split.parts]

@@ -15,8 +15,7 @@ from tfdist.keras_repairs.base.nested_gradients import is_of_unequal_shares
 from tfdist.keras_repairs.base.replica_step import current_step
 from tfdist.keras_repairs.base.step_records import Mode
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
-from tfdist.keras_repairs.coupling.trials.made_up_inputs import Inputs, Numbers, made_up
-from tfdist.keras_repairs.coupling.trials.made_up_labels import IGNORED
+from tfdist.keras_repairs.coupling.trials.made_up_inputs import IGNORED, Inputs, Numbers, made_up
 from tfdist.keras_repairs.coupling.trials.noted_writes import noting_writes
 from tfdist.keras_repairs.coupling.trials.replica_trial import Assignments, OneAndTwo, on_one_and_two
 from tfdist.keras_repairs.coupling.trials.split_comparison import EQUAL, OF_NETWORKS, UNEQUAL, Split, tolerance_of
