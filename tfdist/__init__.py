@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         WorkerFailedError,
     )
     from tfdist.keras_repairs.callbacks.callback_placement import on_chief, on_every_worker
-    from tfdist.keras_repairs.coupling.declaring import averaged, summed
+    from tfdist.keras_repairs.coupling.declarations import averaged, summed
     from tfdist.keras_repairs.forward.gathering import gathered
     from tfdist.keras_repairs.loop.predictions import predictions_on_chief
     from tfdist.notebook.notebook_launcher import notebook_launcher

@@ -20,8 +20,7 @@ from tests.exactness.layer_coupling_cases import Centered, CovarianceLoss, Exper
 from tests.exactness.table import numbers
 from tests.helpers.mirrored import mirrored
 from tfdist.keras_repairs.base.loss_scope import Kind
-from tfdist.keras_repairs.coupling.trials.call_verdict import CallVerdict
-from tfdist.keras_repairs.coupling.trials.layer_trial import try_out
+from tfdist.keras_repairs.coupling.trials.call_trial import CallVerdict, try_out_layer
 from tfdist.runtime.strategy_settings import settings_of
 
 pytestmark = pytest.mark.usefixtures("repaired")
@@ -123,7 +122,7 @@ def test_what_a_trial_finds(make: Any, expected: CallVerdict | str) -> None:
     layer.built = True
     before = [np.asarray(variable.value).tolist() for variable in layer.variables]
     call = keras.layers.Layer.__call__
-    verdict = try_out(layer, lambda *args, **kwargs: call(layer, *args, **kwargs), *called_with(layer))
+    verdict = try_out_layer(layer, lambda *args, **kwargs: call(layer, *args, **kwargs), *called_with(layer))
     assert [np.asarray(variable.value).tolist() for variable in layer.variables] == before
     assert not layer.losses
     if isinstance(expected, str):

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 import tfdist.data
-from tfdist.data.data_errors import data_error_in
+from tfdist.data.ops.record_parser import data_error_in
 from tfdist.errors import DataError
 
 

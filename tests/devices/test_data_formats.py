@@ -14,8 +14,8 @@ import tensorflow as tf
 
 import tfdist.data
 from tests.helpers.mirrored import mirrored
-from tfdist.data.data_errors import data_error_in
 from tfdist.data.formats.tfrecord_samples import ExampleSamples, ParsedRecordSamples
+from tfdist.data.ops.record_parser import data_error_in
 from tfdist.data.ops.sample_indices import SampleIndices
 from tfdist.data.random_access.tfrecord_reader import TFRecordReader
 from tfdist.errors import DataError, UsageError

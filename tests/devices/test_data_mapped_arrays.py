@@ -11,8 +11,8 @@ import pytest
 import tensorflow as tf
 
 import tfdist.data
-from tfdist.data.data_errors import data_error_in
 from tfdist.data.formats.array_samples import MappedSamples, array_source
+from tfdist.data.ops.record_parser import data_error_in
 from tfdist.errors import DataError
 
 

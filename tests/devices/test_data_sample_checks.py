@@ -12,8 +12,8 @@ import tensorflow as tf
 import tfdist.data
 from tfdist.config.data_sections import CsvSource
 from tfdist.data import from_config
-from tfdist.data.data_errors import data_error_in
 from tfdist.data.formats.array_samples import ArraySamples
+from tfdist.data.ops.record_parser import data_error_in
 from tfdist.data.pipeline import build
 from tfdist.errors import DataError, UsageError
 

@@ -16,7 +16,7 @@ import yaml
 from tfdist.config.data_sections import CsvSource, ImagesSource, NpzSource, SourceConfig, TextSource
 from tfdist.config.section import build
 from tfdist.data import from_config
-from tfdist.data.data_errors import data_error_in
+from tfdist.data.ops.record_parser import data_error_in
 from tfdist.data.tools import shard_job, shard_writer
 from tfdist.data.tools.process_pool import TaskProgress, TaskResult
 from tfdist.data.tools.shard_job import ShardJob, ShardRequest

@@ -23,7 +23,7 @@ from tests.exactness.table import numbers
 from tests.helpers.mirrored import checking, mirrored, strictly
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.coupling import layer_calls
-from tfdist.keras_repairs.coupling.trials.call_verdict import CallVerdict
+from tfdist.keras_repairs.coupling.trials.call_trial import CallVerdict
 from tfdist.keras_repairs.first_step import checked_step
 from tfdist.keras_repairs.first_step.checked_step import CheckedStep
 from tfdist.keras_repairs.first_step.rounding_bounds import Finding
@@ -283,7 +283,7 @@ def test_what_trials_overlook_is_found_in_fit_evaluate_and_predict(
         return [*made, model.evaluate(x, y, batch_size=16, verbose=0), model.predict(x, batch_size=16, verbose=0)]
 
     expected = trained()
-    monkeypatch.setattr(layer_calls, "try_out", lambda *args, **kwargs: CallVerdict())
+    monkeypatch.setattr(layer_calls, "try_out_layer", lambda *args, **kwargs: CallVerdict())
     with mirrored(3).scope(), checking(mirrored(3)), caplog.at_level(logging.WARNING, "tfdist"):
         assert_close(expected, trained())
     for step in ("train_step", "test_step", "predict_step"):

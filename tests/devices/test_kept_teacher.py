@@ -22,7 +22,7 @@ from tfdist.rundir.atomic_files import write_json
 from tfdist.training.config_objects.objects import check_parts, checked_objects
 from tfdist.training.config_objects.teachers import KeptTeacher
 from tfdist.training.inference.outputs.kept_outputs import MANIFEST_FILE, KeptOutputs, identity
-from tfdist.training.inference.outputs.output_columns import OutputColumn
+from tfdist.training.inference.outputs.output_formats import OutputColumn
 from tfdist.training.inference.outputs.tfrecord_output import shard_count, write_shards
 
 SAMPLES, BATCH = 29, 8

@@ -13,7 +13,7 @@ from keras import layers, ops
 from tests.exactness.comparison import assert_same
 from tests.exactness.table import numbers
 from tests.helpers.mirrored import mirrored
-from tfdist.keras_repairs.coupling.trials.ways_of_calling import way_of_calling
+from tfdist.keras_repairs.coupling.trials.made_up_inputs import way_of_calling
 
 pytestmark = pytest.mark.usefixtures("repaired", "float64")
 

@@ -19,7 +19,7 @@ from tests.helpers.marks import slow
 from tests.helpers.mirrored import mirrored, strictly
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.coupling import traced_calls as traced_draws
-from tfdist.keras_repairs.random_numbers import draw_sizes, loops_and_branches
+from tfdist.keras_repairs.random_numbers import draw_sizes, seeds
 from tfdist.keras_repairs.random_numbers.draw_scope import DrawLog, recording_draws, replaying_draws
 from tfdist.runtime.strategy_settings import settings_of
 
@@ -107,7 +107,7 @@ def test_draws_in_loops_and_branches_of_eager_steps_are_known_by_their_place(mon
     one = predicted(around_loops_and_branches, 1, rows=8, run_eagerly=True)
     np.testing.assert_allclose(predicted(around_loops_and_branches, 2, rows=8, run_eagerly=True), one, rtol=1e-5)
     # By their order alone one is taken for another.
-    monkeypatch.setattr(loops_and_branches, "parts_of_call", lambda kind: lambda part: contextlib.nullcontext())
+    monkeypatch.setattr(seeds, "parts_of_call", lambda kind: lambda part: contextlib.nullcontext())
     assert not np.allclose(predicted(around_loops_and_branches, 2, rows=8, run_eagerly=True), one, rtol=1e-3)
 
 

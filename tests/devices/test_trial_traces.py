@@ -15,8 +15,8 @@ from keras.src.losses.losses import LossFunctionWrapper
 
 from tests.helpers.mirrored import mirrored
 from tfdist.keras_repairs.base.loss_scope import Kind
+from tfdist.keras_repairs.coupling.trials.call_trial import try_out_layer as try_layer
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
-from tfdist.keras_repairs.coupling.trials.layer_trial import try_out as try_layer
 from tfdist.keras_repairs.coupling.trials.loss_trial import try_out as try_loss
 
 pytestmark = pytest.mark.usefixtures("repaired")

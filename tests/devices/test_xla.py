@@ -17,7 +17,7 @@ from tests.exactness.table import classifier, numbers
 from tests.helpers.marks import slow
 from tests.helpers.mirrored import mirrored
 from tfdist.keras_repairs.base.warn_once import warn_once
-from tfdist.keras_repairs.forward import xla_loops
+from tfdist.keras_repairs.forward import xla
 from tfdist.keras_repairs.loop import xla_step
 from tfdist.runtime.strategy_settings import settings_of
 
@@ -40,7 +40,7 @@ def test_a_compiled_loop_has_a_gradient() -> None:
     def gradients() -> Any:
         with tf.GradientTape() as tape:
             tape.watch([first, second])
-            result, mask, steps = xla_loops.call(compiled, [first, second], tf.constant(3), None)
+            result, mask, steps = xla.call_with_loops(compiled, [first, second], tf.constant(3), None)
             assert mask is None
         return result, steps[7], tape.gradient(result, [first, second])
 
@@ -59,7 +59,7 @@ def test_what_has_no_loop_is_called_as_it_is() -> None:
         return 2 * x
 
     compiled = tf.function(double, jit_compile=True, autograph=False)
-    assert float(xla_loops.call(compiled, tf.constant(2.0))) == 4
+    assert float(xla.call_with_loops(compiled, tf.constant(2.0))) == 4
     assert len(calls) == 1
 
 

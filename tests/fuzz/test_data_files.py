@@ -22,7 +22,7 @@ from tfdist.data.tools.shard_manifest import ShardManifest
 from tfdist.errors import DataError, UsageError
 from tfdist.training.inference.outputs.kept_outputs import MANIFEST_FILE as OUTPUTS_FILE
 from tfdist.training.inference.outputs.kept_outputs import KeptFile, KeptOutputs
-from tfdist.training.inference.outputs.output_columns import OutputColumn
+from tfdist.training.inference.outputs.output_formats import OutputColumn
 from tfdist.training.inference.prediction_store import MANIFEST_FILE, Part, PredictionManifest, PredictionStore
 
 ARRAYS = {"x_train": np.arange(12, dtype=np.float32).reshape(4, 3), "y_train": np.arange(4)}

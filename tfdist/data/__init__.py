@@ -1,11 +1,11 @@
 """Data for Keras `fit`: the same global batches for any number of workers and replicas.
 
 `datasets` has the public functions, one a format, whose `argument_checks` come first, and opens what a config
-describes, by the `format_registry`, which also plans it. Samples pass through the rooms in this order:
-`files` finds the files, `random_access` and `sequential` read their records, `formats` makes samples of them (a
-`sample_source`), `ops` batches, augments and checks them in tf.data. Once the workers agree on a source
-(`worker_consistency`, by `fingerprints`), `sample_feed` deals its samples to the replicas and `pipeline` makes what
-`fit` takes. `data_errors` are found again in what TensorFlow raises. `tools` is `tfdist data`.
+describes, by the `format_registry`, which also plans it. Samples pass through the rooms in this order: `files` finds
+the files, `random_access` and `sequential` read their records, `formats` makes samples of them (a `sample_source`),
+`ops` batches, augments and checks them in tf.data. Once the workers agree on a source (`worker_consistency`, by
+`fingerprints`), `sample_feed` deals its samples to the replicas and `pipeline` makes what `fit` takes. Data errors are
+found again in what TensorFlow raises. `tools` is `tfdist data`.
 
 The names load with their first use: modules that only read files work without TensorFlow.
 """
@@ -16,7 +16,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tfdist.data.data_errors import data_error_in
     from tfdist.data.datasets import (
         arrays,
         csv,
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
         webdataset,
     )
     from tfdist.data.formats.image_samples import ImageFeature
+    from tfdist.data.ops.record_parser import data_error_in
 
 __all__ = [
     "ImageFeature",
@@ -48,7 +48,7 @@ __all__ = [
 
 _MODULES = {
     "from_config": "datasets",
-    "data_error_in": "data_errors",
+    "data_error_in": "ops.record_parser",
     "ImageFeature": "formats.image_samples",
 }
 

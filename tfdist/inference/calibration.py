@@ -13,7 +13,7 @@ from tfdist.inference.data_choice import DataChoice, choose_data
 from tfdist.training.artifacts.artifact_formats import ArtifactFormat
 from tfdist.training.export.export_request import CalibrationRequest
 from tfdist.training.inference_request import BITS, GROUP_SIZE, KernelCalibration
-from tfdist.training.quantization.drop_budget import DropBudget
+from tfdist.training.quantization.layer_choice import DropBudget
 
 SAMPLES = 512
 

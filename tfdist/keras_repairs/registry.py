@@ -40,7 +40,7 @@ from tensorflow.python.saved_model import load, save
 from tfdist.keras_repairs import recomputation
 from tfdist.keras_repairs.base import global_devices, global_seeds, strategy_reductions, thread_attributes, variables
 from tfdist.keras_repairs.callbacks import backup_and_restore, callback_list
-from tfdist.keras_repairs.coupling import layer_calls, loss_treatment, model_calls
+from tfdist.keras_repairs.coupling import layer_calls, loss_treatment
 from tfdist.keras_repairs.coupling import traced_calls as traced_draws
 from tfdist.keras_repairs.coupling.trials import kept_tensors
 from tfdist.keras_repairs.coupling.trials.steps import step_capture
@@ -242,7 +242,7 @@ def _of_variables() -> tuple[Repair, ...]:
 
 
 def _layer_call(original: Function) -> Function:
-    coupled = model_calls.call(layer_calls.call(traced_draws.call(original)))
+    coupled = layer_calls.call_model(layer_calls.call(traced_draws.call(original)))
     return layer_scopes.call(xla.call(added_losses.call(coupled)))
 
 

@@ -10,11 +10,9 @@ import tfdist.checkpoint
 WITHOUT_TENSORFLOW = [
     "background_writer",
     "checkpoint_files",
-    "save_policy",
     "checkpoint_pruner",
-    "retention_policy",
+    "checkpoint_policies",
     "checkpoint_store",
-    "checkpoint_summary",
 ]
 
 

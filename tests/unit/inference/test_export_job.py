@@ -34,7 +34,7 @@ MODEL = ModelChoice("/models/a.keras", True, "a.keras")
 CALLER = """
 import sys
 from tests.unit.inference.test_export_job import export
-from tfdist.inference.export import export_job
+from tfdist.inference import export_job
 export_job.PROCESS_MODULE = "stand_in"
 export()
 """
@@ -50,7 +50,7 @@ def export(**options: Any) -> Any:
 def process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The module that stands in for the process, in the working directory."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{Path(__file__).parents[4]}")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{Path(__file__).parents[3]}")
     monkeypatch.setattr(export_job, "PROCESS_MODULE", "stand_in")
     return tmp_path / "stand_in.py"
 

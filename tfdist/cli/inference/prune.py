@@ -81,7 +81,7 @@ def prune(
     from tfdist.inference.output_choice import choose_pruned_output
     from tfdist.inference.pruning_table import render
     from tfdist.training.inference_request import PruningRequest
-    from tfdist.training.quantization.drop_budget import DropBudget
+    from tfdist.training.quantization.layer_choice import DropBudget
 
     asked = PruningChoice(structure, sparsity, epochs, layers, skip)
     if max_drop is not None:

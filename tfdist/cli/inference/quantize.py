@@ -91,7 +91,7 @@ def quantize(
     from tfdist.inference.output_choice import choose_quantized_output
     from tfdist.inference.quantization_table import render
     from tfdist.training.inference_request import QuantizationRequest, check_mode
-    from tfdist.training.quantization.drop_budget import DropBudget
+    from tfdist.training.quantization.layer_choice import DropBudget
 
     check_mode(mode)
     calibration = {name: options.pop(name) for name in OPTIONS}

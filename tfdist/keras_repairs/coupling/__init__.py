@@ -4,16 +4,15 @@ Every replica computes it on the rows of all replicas, as one replica would, and
 
 - `gather_rows`: the rows of all replicas on every replica; `gathered_batch`: the same with gradients, and each
   replica's own rows of what is computed; `output_rows`: which outputs have rows
-- `declarations`, `declaring`: what the user says of losses, functions and layers
+- `declarations`: what the user says of losses, functions and layers
 - `traced_calls`: what a trace for batches of any size shows of the draws, gathers and updates of a call; `call_scope`:
   what is known of the one that runs, and the losses that it adds
 - `trials/`: the user's losses, layers, models and steps, tried out on made-up values
 - `loss_treatment`: what follows of all that for a loss, which losses of Keras couple rows, and labels that are
   converted by what all of a batch are
-- `own_steps`: the user's `train_step` and its kin, shared out in the cheapest way that is exact
-- `own_predictions`: the user's `predict_step`, which is gathered if it couples rows
+- `own_steps`: the user's `train_step` and its kin, shared out in the cheapest way that is exact; `predict_step`, which
+  is gathered if it couples rows
 - `global_batch`: layers and steps that every replica runs whole, on the global batch
-- `model_calls`: models that do so between their layers
-- `layer_calls`: layers that are called with the rows of all replicas; `shown_of_layers`: what trials and traces of a
-  layer have shown
+- `layer_calls`: layers, and models that couple rows between their layers, are called with the rows of all replicas;
+  `shown_of_layers`: what trials and traces of a layer have shown
 """

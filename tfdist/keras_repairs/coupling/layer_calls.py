@@ -1,4 +1,8 @@
-"""Repair of the calls of layers: those that couple the rows of a batch are called with the rows of all replicas."""
+"""Repairs of the calls of layers and models: those that couple the rows of a batch get the rows of all replicas.
+
+What a model does with rows between its layers is tried out where a user's class has a `call` of its own, and where a
+functional model has operations of `keras.ops` between its layers, which are no layers.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +19,12 @@ from tfdist.keras_repairs.base.loss_scope import Kind
 from tfdist.keras_repairs.base.replica_step import TraceAgain, current_step, this_step
 from tfdist.keras_repairs.base.warn_once import say_once, warn_once
 from tfdist.keras_repairs.coupling import call_scope
-from tfdist.keras_repairs.coupling.declaring import summed_over_replicas
+from tfdist.keras_repairs.coupling.declarations import summed_over_replicas
 from tfdist.keras_repairs.coupling.global_batch import call_with_all_rows
 from tfdist.keras_repairs.coupling.shown_of_layers import shown_of
-from tfdist.keras_repairs.coupling.trials.call_verdict import CallVerdict
-from tfdist.keras_repairs.coupling.trials.layer_trial import try_out
+from tfdist.keras_repairs.coupling.trials.call_trial import CallVerdict, try_out_layer, try_out_model
+from tfdist.keras_repairs.coupling.trials.made_up_inputs import way_of_calling
 from tfdist.keras_repairs.coupling.trials.recorded_layers import current_recording, is_exact_by_itself
-from tfdist.keras_repairs.coupling.trials.ways_of_calling import way_of_calling
 from tfdist.runtime.strategy_settings import settings_of
 
 Function = Callable[..., Any]
@@ -118,7 +121,7 @@ def _verdict_of_trial(layer: Any, original: Function, args: tuple[Any, ...], kwa
     verdicts = shown_of(layer).as_layer
     way = way_of_calling(layer, args, kwargs, trains=is_for_training(kwargs))
     if way not in verdicts:
-        verdicts[way] = try_out(layer, functools.partial(original, layer), args, kwargs)
+        verdicts[way] = try_out_layer(layer, functools.partial(original, layer), args, kwargs)
     return verdicts[way]
 
 
@@ -139,3 +142,63 @@ def mark_losses(layer: Any, kinds: tuple[Kind, ...]) -> None:
         if kind is not Kind.ROWS:
             total = keras.ops.sum(terms[place])
             terms[place] = call_scope.marked_as_mean(summed_over_replicas(total) if kind is Kind.SUM else total)
+
+
+def call_model(original: Function) -> Function:
+    """Repairs `Layer.__call__` of models: those that couple rows are called with the rows of all replicas."""
+
+    def repaired(self: Any, *args: Any, **kwargs: Any) -> Any:
+        step = current_step()
+        is_shared = isinstance(self, keras.Model) and step is not None and not step.trace.builds
+        if not is_shared or not self.built or not _model_may_couple(self):
+            return original(self, *args, **kwargs)
+        if not settings_of(tf.distribute.get_strategy()).gather:
+            warn_once(
+                f"gather: off. The model {self.name!r} is not tried out: what its call takes by the other samples of "
+                "the batch is not that of one replica."
+            )
+            return original(self, *args, **kwargs)
+        run = functools.partial(original, self)
+        verdict = _model_verdict(self, run, args, kwargs)
+        if verdict.reason:
+            return call_with_all_rows(run, args, kwargs)
+        outputs = run(*args, **kwargs)
+        mark_losses(self, verdict.losses)
+        return outputs
+
+    return repaired
+
+
+def _model_may_couple(model: keras.Model) -> bool:
+    """Returns whether a model does anything between its layers that is not Keras's own, or moves the rows to another
+    axis."""
+    owner = next(kind for kind in type(model).__mro__ if "call" in vars(kind))
+    if not owner.__module__.startswith(("keras.src.", "tfdist.")):
+        return True
+    operations = getattr(model, "operations", ())
+    return any(not isinstance(operation, keras.Layer) or _moves_rows(operation) for operation in operations)
+
+
+def _moves_rows(layer: keras.Layer) -> bool:
+    """Returns whether a layer returns rows along another axis than the first, by which the next one may couple them."""
+    outputs = [tensor for node in layer._inbound_nodes for tensor in node.output_tensors]
+    return any(len(tensor.shape) > 1 and tensor.shape[0] is not None and None in tensor.shape for tensor in outputs)
+
+
+def _model_verdict(model: keras.Model, run: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallVerdict:
+    verdicts = shown_of(model).as_model
+    way = way_of_calling(model, args, kwargs, trains=is_for_training(kwargs))
+    if way not in verdicts:
+        verdicts[way] = try_out_model(model, run, args, kwargs)
+        _say(model, verdicts[way])
+    return verdicts[way]
+
+
+def _say(model: keras.Model, verdict: CallVerdict) -> None:
+    if verdict.reason:
+        warn_once(
+            f"the model {model.name!r} ({type(model).__qualname__}) is called with the samples of all replicas, "
+            f"gathered in each step, and every replica computes all of it: {verdict.reason}. Put the part of its call "
+            "that takes a sample by the others into tfdist.gathered(function)(tensors), or into a layer: then that "
+            "part alone is."
+        )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.coupling.call_scope import Draws
-from tfdist.keras_repairs.coupling.trials.call_verdict import CallVerdict
+from tfdist.keras_repairs.coupling.trials.call_trial import CallVerdict
 from tfdist.keras_repairs.coupling.trials.loss_trial import Verdict
 
 

@@ -21,8 +21,7 @@ from tfdist.keras_repairs.base.step_records import KnownUpdate
 from tfdist.keras_repairs.coupling.call_scope import CALL_SCOPE, Draws, Path, Place, TracedDraw
 from tfdist.keras_repairs.coupling.output_rows import traced_outputs
 from tfdist.keras_repairs.coupling.shown_of_layers import shown_of
-from tfdist.keras_repairs.coupling.trials.made_up_inputs import is_of_samples
-from tfdist.keras_repairs.coupling.trials.ways_of_calling import way_of_calling
+from tfdist.keras_repairs.coupling.trials.made_up_inputs import is_of_samples, way_of_calling
 from tfdist.runtime import random_state
 
 Function = Callable[..., Any]

@@ -23,7 +23,7 @@ from tfdist.keras_repairs.base.replica_step import alone, current_step, sum_over
 from tfdist.keras_repairs.base.warn_once import say_once, warn_once
 from tfdist.keras_repairs.coupling import call_scope
 from tfdist.keras_repairs.coupling.call_scope import Losses, collected
-from tfdist.keras_repairs.coupling.declaring import summed_over_replicas
+from tfdist.keras_repairs.coupling.declarations import summed_over_replicas
 from tfdist.keras_repairs.coupling.gathered_batch import gathered_for_scalar
 from tfdist.keras_repairs.coupling.shown_of_layers import shown_of
 from tfdist.keras_repairs.coupling.trials.loss_trial import Verdict, try_out

@@ -7,8 +7,7 @@ from typing import Any
 import keras
 
 from tfdist.keras_repairs.base.replica_step import is_one_of_several
-from tfdist.keras_repairs.coupling.declarations import Declared
-from tfdist.keras_repairs.coupling.declaring import declared
+from tfdist.keras_repairs.coupling.declarations import Declared, declared
 from tfdist.keras_repairs.coupling.global_batch import GatheredLayer
 from tfdist.keras_repairs.forward.global_batch_metrics import keep_full_state, update_on_global_batch
 from tfdist.keras_repairs.forward.metrics import declare_gathered

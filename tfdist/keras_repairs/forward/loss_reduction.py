@@ -43,8 +43,7 @@ from tfdist.keras_repairs.base.replica_step import (
 )
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.coupling.call_scope import is_mean
-from tfdist.keras_repairs.coupling.declarations import DeclaredLoss
-from tfdist.keras_repairs.coupling.declaring import summed
+from tfdist.keras_repairs.coupling.declarations import DeclaredLoss, summed
 from tfdist.keras_repairs.coupling.gathered_batch import gathered_for_rows, gathered_for_scalar
 from tfdist.keras_repairs.coupling.loss_treatment import is_of_keras, treatment_of
 from tfdist.runtime.strategy_settings import settings_of

@@ -21,7 +21,7 @@ from keras.src import backend
 from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.replica_step import alone, tried_out
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
-from tfdist.keras_repairs.coupling.trials.noted_writes import noting_writes
+from tfdist.keras_repairs.coupling.trials.trial_notes import noting_writes
 from tfdist.keras_repairs.forward.metric_draws import WEIGHT, CannotBeDrawn, Draw, Drawer
 from tfdist.keras_repairs.forward.metric_scope import METRIC_SCOPE, TrialPart
 from tfdist.text import safe_str

@@ -20,8 +20,7 @@ from tfdist.keras_repairs.base.replica_step import ReplicaStep, replica_step
 from tfdist.keras_repairs.base.step_records import BatchShare, Mode, StepTrace
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.coupling.global_batch import on_global_batch_where, rows_of_global_batch_where
-from tfdist.keras_repairs.coupling.own_predictions import eager_predictions, exact_predictions
-from tfdist.keras_repairs.coupling.own_steps import tried_out
+from tfdist.keras_repairs.coupling.own_steps import eager_predictions, exact_predictions, tried_out
 from tfdist.keras_repairs.coupling.trials.kept_tensors import KeptTensors, in_step_of
 from tfdist.keras_repairs.first_step.checked_step import CheckedStep, Sharing
 from tfdist.keras_repairs.inputs.data_adapters import given, replica_batch_of

@@ -17,7 +17,7 @@ import tensorflow as tf
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.replica_step import current_step, is_tried_out
 from tfdist.keras_repairs.base.warn_once import warn_once
-from tfdist.keras_repairs.coupling.trials.steps.loop_trial import CannotBeTried, LoopTrial
+from tfdist.keras_repairs.coupling.trials.steps.step_trial import CannotBeTried, LoopTrial
 
 Function = Callable[..., Any]
 

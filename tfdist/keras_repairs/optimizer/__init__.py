@@ -1,7 +1,7 @@
 """From each replica's gradients to the same update on all of them.
 
-- `gradient_reduction`: gradients summed over the replicas, before they are clipped
-- `given_gradients`: gradients that a script applies outside of the replicas
+- `gradient_reduction`: gradients summed over the replicas, before they are clipped, also those that a script applies
+  outside of the replicas
 - `gradient_accumulation`: summed over batches first, and what of that is saved and loaded
 - `variable_updates`: each replica updates its own copy
 - `apply_scope`: what holds while gradients are applied

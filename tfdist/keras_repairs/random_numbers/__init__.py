@@ -3,7 +3,7 @@
 All replicas draw with the same seeds. A draw with a size of the batch takes the rows that belong to the replica's; a
 draw of a fixed shape is the same on every replica.
 
-- `seeds`: the seed of a draw, the same on every replica; `loops_and_branches`: where it could not be
+- `seeds`: the seed of a draw, the same on every replica, and the loops and branches where it could not be
 - `draw_sizes`: which size of a draw is that of the batch, also where `keras.ops.shape` gives a plain number
 - `draw_slice`: a replica's slice of a draw, by the counter of the generator
 - `draw_scope`: what a draw knows of the code that it is in; draws that are recorded on a whole batch and replayed on

@@ -22,8 +22,7 @@ from tfdist.keras_repairs.coupling.traced_calls import is_noting
 from tfdist.keras_repairs.random_numbers import draw_scope, seeded_draws
 from tfdist.keras_repairs.random_numbers.draw_sizes import has_row_for_each_sample, note_rows_of_draw, sizes_of
 from tfdist.keras_repairs.random_numbers.draw_slice import Size, as_shape
-from tfdist.keras_repairs.random_numbers.loops_and_branches import is_decided_by_batch
-from tfdist.keras_repairs.random_numbers.seeds import FAR_APART
+from tfdist.keras_repairs.random_numbers.seeds import FAR_APART, is_decided_by_batch
 from tfdist.keras_repairs.random_numbers.stateless_draws import drawing
 
 Function = Callable[..., Any]

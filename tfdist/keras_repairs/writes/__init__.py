@@ -2,8 +2,7 @@
 
 One device writes once a step, what it computes of the global batch; and nothing where code is only tried out.
 
-- `global_values`: what replicas write, made that of the global batch
-- `writing_replica`: which replica writes it
+- `global_values`: what replicas write, made that of the global batch, and which replica writes it
 - `write_functions`: the operations of TensorFlow that write or take something away, and functions that come down to
   these or to calls of Python
 """

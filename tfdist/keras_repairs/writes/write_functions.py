@@ -11,9 +11,8 @@ from tensorflow.python.ops import gen_data_flow_ops, gen_io_ops, gen_logging_ops
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, global_batch_step, is_alone, is_tried_out
-from tfdist.keras_repairs.coupling.trials.noted_writes import note_write
-from tfdist.keras_repairs.writes.global_values import of_global_batch
-from tfdist.keras_repairs.writes.writing_replica import Where, has_part, nothing_written, of_all, writes
+from tfdist.keras_repairs.coupling.trials.trial_notes import note_write
+from tfdist.keras_repairs.writes.global_values import Where, has_part, nothing_written, of_all, of_global_batch, writes
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from tfdist.runtime.collectives.calls import Call
 from tfdist.runtime.collectives.contracts import Contract, disagreement, shown, without_shapes
 from tfdist.runtime.collectives.traced_progress import TracedProgress
 from tfdist.runtime.collectives.wire.engine import CollectiveEngine
-from tfdist.runtime.collectives.wire.lanes import Lane
+from tfdist.runtime.collectives.wire.groups import Lane
 from tfdist.runtime.collectives.wire.placement import ANYWHERE
 
 _LEAST_STEP = 256

@@ -21,9 +21,8 @@ from tfdist.runtime.collectives.values import Leaf, Values, accumulated, values_
 from tfdist.runtime.collectives.wire import groups, placement
 from tfdist.runtime.collectives.wire.engine import Channel, CollectiveEngine
 from tfdist.runtime.collectives.wire.engines import TensorFlowEngine
-from tfdist.runtime.collectives.wire.groups import Group
+from tfdist.runtime.collectives.wire.groups import Group, Lane, Lanes
 from tfdist.runtime.collectives.wire.known_rows import KnownRows
-from tfdist.runtime.collectives.wire.lanes import Lane, Lanes
 from tfdist.runtime.collectives.wire.transfers import flats_of, transfer
 from tfdist.runtime.collectives.wire.wire_dtypes import LARGEST_WORD, check_reducible
 from tfdist.runtime.workers import local_variables

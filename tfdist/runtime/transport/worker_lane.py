@@ -7,7 +7,7 @@ import functools
 import tensorflow as tf
 
 from tfdist.runtime.collectives.wire.engine import Channel
-from tfdist.runtime.collectives.wire.lanes import Lanes
+from tfdist.runtime.collectives.wire.groups import Lanes
 from tfdist.runtime.workers import worker_count, worker_rank
 
 

@@ -24,7 +24,7 @@ from tfdist.keras_repairs.files import training_state
 from tfdist.keras_repairs.inputs import data_position
 from tfdist.keras_repairs.inputs.data_position import FitData
 from tfdist.runtime import random_state
-from tfdist.training.checkpoints import csv_logger_files
+from tfdist.training.checkpoints import resume_files
 from tfdist.training.checkpoints.checkpoint_callback import CheckpointCallback, CheckpointSchedule, ContextFactory, Logs
 from tfdist.training.checkpoints.checkpoint_options import CheckpointOptions
 from tfdist.training.run_record_callback import RunRecordCallback
@@ -119,7 +119,7 @@ class FitCheckpointCallback(CheckpointCallback):
             super().on_train_begin(logs)
         else:
             self._resume(iterator, self._resumed)
-        self._log_sizes = csv_logger_files.sizes(self._given)
+        self._log_sizes = resume_files.sizes(self._given)
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
         if self._data is None:
@@ -155,7 +155,7 @@ class FitCheckpointCallback(CheckpointCallback):
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         if self._data is not None:
             self._steps_before += self._position.step
-            self._log_sizes = csv_logger_files.sizes(self._given)
+            self._log_sizes = resume_files.sizes(self._given)
             super().on_epoch_end(epoch, logs)
 
     def on_train_end(self, logs: Logs = None) -> None:
@@ -222,7 +222,7 @@ class FitCheckpointCallback(CheckpointCallback):
         if self._is_chief and next_epoch >= epochs:
             print(f"tfdist: fit {self.fit.number + 1} was done before; nothing to train", file=sys.stderr, flush=True)
         elif self._is_chief:
-            csv_logger_files.cut(self._given, saved.get("csv_logs", ()), next_epoch)
+            resume_files.cut(self._given, saved.get("csv_logs", ()), next_epoch)
 
     def _stateful_callbacks(self) -> list[Any]:
         history = getattr(self.model, "history", None)

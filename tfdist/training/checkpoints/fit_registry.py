@@ -26,11 +26,11 @@ from tfdist.errors import RunDirError, UsageError
 from tfdist.runtime.collectives.decisions import gather_objects
 from tfdist.runtime.devices import replica_kernels
 from tfdist.runtime.workers import worker_count, worker_rank
-from tfdist.training.checkpoints import csv_logger_files
+from tfdist.training.checkpoints import resume_files
 from tfdist.training.checkpoints.checkpoint_callback import ContextFactory
 from tfdist.training.checkpoints.checkpoint_options import CheckpointOptions, CheckpointRequest
 from tfdist.training.checkpoints.fit_checkpoint_callback import FitCheckpointCallback, RegisteredFit
-from tfdist.training.checkpoints.resume_log import change_of, note_resume, place_of, warn_of_other_kernels
+from tfdist.training.checkpoints.resume_files import change_of, note_resume, place_of, warn_of_other_kernels
 from tfdist.training.libraries import versions
 from tfdist.training.run_record_callback import RunRecordCallback
 from tfdist.training.supervision.activity_tracker import ActivityTracker
@@ -115,7 +115,7 @@ class FitRegistry:
         fit = self._next_fit(options)
         if fit.resumed is not None:
             self._report_resume(fit, fit.resumed)
-            self._appending = csv_logger_files.append(given)
+            self._appending = resume_files.append(given)
         record = kept if request is None else request.record
         self._current = FitCheckpointCallback(
             fit, given, record, self._base_summary(), self._strategy, self.note_training, self.note_end, self._saving

@@ -31,7 +31,7 @@ from tfdist.rundir.completion import completion_text, note_completion
 from tfdist.rundir.run_dir_creation import restore_run_dir
 from tfdist.runtime.devices import replica_kernels, used_memory
 from tfdist.runtime.strategy_settings import settings_of, waited_for_data
-from tfdist.training.checkpoints.resume_log import (
+from tfdist.training.checkpoints.resume_files import (
     note_resume,
     warn_of_another_teacher,
     warn_of_other_kernels,

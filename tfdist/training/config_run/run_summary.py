@@ -13,7 +13,7 @@ from tfdist.config import RunConfig
 from tfdist.config.data_sections import SourceConfig
 from tfdist.rundir.completion import trained_text
 from tfdist.text import format_count, format_duration
-from tfdist.training.checkpoints.resume_log import change_of, place_of
+from tfdist.training.checkpoints.resume_files import change_of, place_of
 from tfdist.training.config_run.epoch_progress import ProgressCallback
 from tfdist.training.config_run.input_report import InputWait, describe_input, remedy
 from tfdist.training.config_run.run_resume import RunStart

@@ -18,7 +18,7 @@ from tfdist.training.artifacts.output_comparison import OutputComparison, compar
 from tfdist.training.export.export_request import CalibrationRequest
 from tfdist.training.export.serving_function import ServingFunction, packed, safe_name
 from tfdist.training.inference.outputs.step_outputs import named_outputs, names_of
-from tfdist.training.quantization.drop_budget import DropBudget, choose_metric
+from tfdist.training.quantization.layer_choice import DropBudget, choose_metric
 
 
 @dataclass(frozen=True)

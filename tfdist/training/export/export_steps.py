@@ -38,8 +38,7 @@ from tfdist.training.export.artifact_judgement import (
 )
 from tfdist.training.export.export_request import ExportRequest
 from tfdist.training.export.litert_writer import float_layers, write_integers, write_litert
-from tfdist.training.export.onnx_writer import write_onnx
-from tfdist.training.export.openvino_writer import MODEL_FILE, write_openvino
+from tfdist.training.export.onnx_writer import write_onnx, write_tensorrt
 from tfdist.training.export.sample_inputs import (
     calibration_samples,
     filled,
@@ -48,9 +47,8 @@ from tfdist.training.export.sample_inputs import (
     made_inputs,
     sample_arrays,
 )
-from tfdist.training.export.saved_model_writer import write_saved_model, write_warmup
+from tfdist.training.export.saved_model_writer import MODEL_FILE, write_openvino, write_saved_model, write_warmup
 from tfdist.training.export.serving_function import ServingFunction, packed, serving_function
-from tfdist.training.export.tensorrt_writer import write_tensorrt
 from tfdist.training.export.unsupported_layers import refuse_python
 from tfdist.training.inference.outputs.step_outputs import arrays_of
 from tfdist.training.inference_request import InferenceRequest, Verb

@@ -1,4 +1,4 @@
-"""Writes a SavedModel, and the requests by which TensorFlow Serving warms it up.
+"""Writes a SavedModel, the requests by which TensorFlow Serving warms it up, and OpenVINO's files made of one.
 
 Serving runs them before it answers anybody, so that the first answer is as quick as the others. The messages are
 written here field by field, as their package, tensorflow-serving-api, is one more to be installed at TensorFlow's very
@@ -16,9 +16,11 @@ import keras
 import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
+from tfdist.rundir.temp_names import temporary_folder
 from tfdist.text import safe_str
 from tfdist.training.artifacts.artifact_runtimes import SIGNATURE, Arrays
 from tfdist.training.export.serving_function import ServingFunction
+from tfdist.training.export.unsupported_layers import kinds_in, lacking
 
 PLACE = Path("assets.extra") / "tf_serving_warmup_requests"
 """The path at which Serving looks for the requests in a SavedModel."""
@@ -84,3 +86,35 @@ def write_saved_model(serving: ServingFunction, folder: Path) -> None:
             f"TensorFlow does not write the model as a SavedModel: {' '.join(safe_str(error).split())} Expected that "
             "its layers hold their variables and tables as attributes."
         ) from error
+
+
+MODEL_FILE = "model.xml"
+
+_PATTERNS = (r"found for operations: ([\w, ]+)", r"failed for: ([\w, ]+)")
+
+
+def write_openvino(serving: ServingFunction, folder: Path) -> None:
+    """Writes the two files into a folder, with the weights in the types that the model has.
+
+    Raises:
+        UnsupportedError: OpenVINO lacks an operation, whose layer is named.
+    """
+    import openvino
+
+    with temporary_folder("openvino") as saved_model:
+        write_saved_model(serving, saved_model)
+        try:
+            converted = openvino.convert_model(str(saved_model))
+            openvino.save_model(converted, str(folder / MODEL_FILE), compress_to_fp16=False)
+        except Exception as error:  # its frontends raise classes of their own, and bare RuntimeErrors
+            raise _explained(error, serving) from error
+
+
+def _explained(error: Exception, serving: ServingFunction) -> UnsupportedError:
+    kinds = kinds_in(safe_str(error), _PATTERNS, serving)
+    if kinds:
+        return lacking("OpenVINO", kinds, serving)
+    return UnsupportedError(
+        f"OpenVINO does not convert the model: {' '.join(safe_str(error).split())[:600]} Expected layers that it has. "
+        "Choose another --format: savedmodel has what TensorFlow has."
+    )

@@ -28,8 +28,7 @@ from tfdist.runtime.collectives.decisions import broadcast
 from tfdist.text import format_count, format_countdown
 from tfdist.training.config_objects.sample_shapes import naming_misfits
 from tfdist.training.inference.outputs.kept_outputs import MANIFEST_FILE, KeptOutputs, identity
-from tfdist.training.inference.outputs.output_columns import OutputColumn, column_of
-from tfdist.training.inference.outputs.output_formats import output_format
+from tfdist.training.inference.outputs.output_formats import OutputColumn, column_of, output_format
 from tfdist.training.inference.outputs.step_outputs import arrays_of, gives, names_of
 from tfdist.training.inference.outputs.tfrecord_output import shard_count, write_shards
 from tfdist.training.inference.prediction_store import PredictionStore, parts_folder

@@ -20,7 +20,7 @@ from tfdist.errors import DataError, UsageError
 from tfdist.rundir import atomic_files
 from tfdist.rundir.regular_files import is_bare_name, open_regular, read_json
 from tfdist.rundir.temp_names import remove_all
-from tfdist.training.inference.outputs.output_columns import KINDS, OutputColumn, column_of
+from tfdist.training.inference.outputs.output_formats import KINDS, OutputColumn, column_of
 
 VERSION = 1
 

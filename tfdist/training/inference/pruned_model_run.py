@@ -24,7 +24,7 @@ from tfdist.training.inference_request import InferenceRequest, PruningRequest
 from tfdist.training.pruning.channel_removal import remove_channels
 from tfdist.training.pruning.prunable_layers import PrunableLayer, prunable_layers
 from tfdist.training.pruning.sparsity import CHANNELS, UNSTRUCTURED, Structure
-from tfdist.training.quantization.drop_budget import DropBudget, choose_metric
+from tfdist.training.quantization.layer_choice import DropBudget, choose_metric
 from tfdist.training.quantization.layer_quantization import weight_bytes
 from tfdist.training.quantization.model_evaluation import (
     SAMPLES,

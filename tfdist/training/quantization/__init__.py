@@ -4,5 +4,5 @@
 the strategy: `layer_quantization` knows which layers a mode covers, how one is quantized, and which of them a file can
 record, and `quantized_files` writes a file for any choice of them. A `calibrated_kernel` is rounded by samples, which
 all workers read into `input_moments`. All workers together measure each file by `model_evaluation`: what is measured is
-what will be shipped. `layer_choice` decides from what was measured which layers stay in float, by a `drop_budget`.
+what will be shipped. `layer_choice` decides from what was measured which layers stay in float, by a budget.
 """

@@ -1,11 +1,113 @@
-"""Choice of the layers that stay in float: by what each of them alone costs, then by what was measured."""
+"""Choice of the layers that stay in float, by a budget of how much worse a metric may become."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from typing import Self
 
-from tfdist.training.quantization.drop_budget import DropBudget, JudgedMetric
+from tfdist.config.metric_direction import Direction, direction
+from tfdist.errors import UsageError
+
+
+@dataclass(frozen=True)
+class DropBudget:
+    """The amount by which a metric may become worse.
+
+    Attributes:
+        amount: The drop, from 0: in the metric's own unit, or as a share of what the float model has.
+        is_share: Whether it is a share.
+
+    Raises:
+        UsageError: The amount is negative or not finite.
+    """
+
+    amount: float
+    is_share: bool
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.amount < math.inf:
+            raise UsageError(_expected(str(self.amount)))
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """Reads `0.5%` (of what the float model has) or `0.005` (in the metric's own unit).
+
+        Raises:
+            UsageError: It is neither.
+        """
+        number = text.strip().removesuffix("%")
+        try:
+            amount = float(number)
+        except ValueError:
+            raise UsageError(_expected(text)) from None
+        return cls(amount / 100, True) if text.strip().endswith("%") else cls(amount, False)
+
+    def allowed(self, before: float) -> float:
+        """The largest drop, where the float model has `before`."""
+        return self.amount * abs(before) if self.is_share else self.amount
+
+    def __str__(self) -> str:
+        return f"{self.amount * 100:g}%" if self.is_share else f"{self.amount:g}"
+
+
+def _expected(received: str) -> str:
+    return (
+        "--max-drop takes how much worse the metric may become: 0.5% of what the float model has, or 0.005 in the "
+        f"metric's own unit. Received: --max-drop {received}"
+    )
+
+
+@dataclass(frozen=True)
+class JudgedMetric:
+    """The metric by which a quantized model is judged.
+
+    Attributes:
+        name: As `evaluate` names it.
+        best: Whether its best value is the largest or the smallest.
+    """
+
+    name: str
+    best: Direction
+
+    def drop(self, before: float, after: float) -> float:
+        """Returns how much worse `after` is than `before`: below 0 where it is better, infinite where it is no
+        number."""
+        if math.isnan(after):
+            return math.inf
+        return before - after if self.best == "max" else after - before
+
+
+def choose_metric(asked: str | None, metrics: Mapping[str, float]) -> JudgedMetric:
+    """The metric to judge by: the one asked for, else the first one whose best value is the largest, else the loss.
+
+    Args:
+        asked: What the user has named.
+        metrics: What the float model has.
+
+    Raises:
+        UsageError: There is no such metric, its name does not say which values are better, or it is NaN.
+    """
+    known = ", ".join(metrics)
+    if asked is not None and asked not in metrics:
+        raise UsageError(f"--metric: the model has no such metric. Expected one of {known}. Received: {asked}")
+    rising = (name for name in metrics if direction(name) == "max")
+    name = asked or next(rising, "loss")
+    best = direction(name)
+    if best is None:
+        others = ", ".join(other for other in metrics if direction(other) is not None)
+        raise UsageError(
+            f"--metric {name}: its name does not say whether more or less of it is better. Expected one of {others}. "
+            f"Received: {name}"
+        )
+    if math.isnan(metrics[name]):
+        raise UsageError(
+            f"The {name} of the float model is NaN, so that nothing can be worse. Expected a trained model. Choose "
+            "another --checkpoint or another --metric."
+        )
+    return JudgedMetric(name, best)
+
 
 Metrics = Mapping[str, float]
 

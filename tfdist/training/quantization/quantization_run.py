@@ -29,9 +29,15 @@ from tfdist.runtime.collectives.chief_broadcast import text_from_chief
 from tfdist.runtime.workers import outside_strategy
 from tfdist.training.config_objects.sample_shapes import naming_misfits
 from tfdist.training.inference_request import InferenceRequest, KernelCalibration, QuantizationRequest
-from tfdist.training.quantization.drop_budget import DropBudget, JudgedMetric, choose_metric
 from tfdist.training.quantization.input_moments import measure_moments, run_through
-from tfdist.training.quantization.layer_choice import LayerChoice, Metrics, choose_layers
+from tfdist.training.quantization.layer_choice import (
+    DropBudget,
+    JudgedMetric,
+    LayerChoice,
+    Metrics,
+    choose_layers,
+    choose_metric,
+)
 from tfdist.training.quantization.layer_quantization import (
     CalibratedMethod,
     KerasMethod,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from tfdist.runtime.collectives.wire.lanes import Lane
+from tfdist.runtime.collectives.wire.groups import Lane
 
 
 def lane() -> Lane:

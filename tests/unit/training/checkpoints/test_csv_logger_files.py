@@ -9,7 +9,7 @@ from typing import Any
 import keras
 import pytest
 
-from tfdist.training.checkpoints import csv_logger_files
+from tfdist.training.checkpoints import resume_files
 
 
 def begun(file: Path, **options: Any) -> keras.callbacks.CSVLogger:
@@ -26,9 +26,9 @@ def write(logger: keras.callbacks.CSVLogger, *epochs: int) -> None:
 def gone_on(file: Path, kept: list[int | None], epoch: int, *epochs: int, **options: Any) -> str:
     """The file after another training has gone on with `epoch` and written rows of `epochs`."""
     logger = keras.callbacks.CSVLogger(file, **options)
-    csv_logger_files.append([logger])
+    resume_files.append([logger])
     logger.on_train_begin()
-    csv_logger_files.cut([logger], kept, epoch)
+    resume_files.cut([logger], kept, epoch)
     write(logger, *epochs)
     logger.on_train_end()
     return file.read_text()
@@ -52,7 +52,7 @@ def test_rows_of_epochs_that_are_trained_again_are_taken_off(
     file, epoch = tmp_path / "log.csv", len(before)
     logger = begun(file, separator=separator)
     write(logger, *before)
-    kept = csv_logger_files.sizes([keras.callbacks.History(), logger])
+    kept = resume_files.sizes([keras.callbacks.History(), logger])
     write(logger, *range(epoch, epoch + twice))
     logger.csv_file.write(torn)
     logger.on_train_end()
@@ -65,7 +65,7 @@ def test_rows_of_other_fits_stay(tmp_path: Path) -> None:
     file = tmp_path / "log.csv"
     first = whole(file, 0, 1, 2)
     second = begun(file, append=True)
-    kept = csv_logger_files.sizes([second])
+    kept = resume_files.sizes([second])
     write(second, 0)
     second.on_train_end()
     both = gone_on(file, kept, 0, 0, 1, append=True)
@@ -81,7 +81,7 @@ def test_what_is_of_anything_else_stays(tmp_path: Path, more: str) -> None:
     file = tmp_path / "log.csv"
     logger = begun(file)
     write(logger, 0, 1)
-    kept = csv_logger_files.sizes([logger])
+    kept = resume_files.sizes([logger])
     logger.csv_file.write(more)
     logger.on_train_end()
     text = file.read_text()
@@ -97,12 +97,12 @@ def test_where_nothing_is_known_nothing_goes(tmp_path: Path, kept: list[int | No
 
 def test_a_file_that_is_not_there_is_of_no_size(tmp_path: Path) -> None:
     absent = keras.callbacks.CSVLogger(tmp_path / "absent" / "log.csv")
-    assert csv_logger_files.sizes([absent, keras.callbacks.CSVLogger("gs://bucket/log.csv")]) == [None, None]
+    assert resume_files.sizes([absent, keras.callbacks.CSVLogger("gs://bucket/log.csv")]) == [None, None]
 
 
 def test_a_file_that_cannot_be_read_does_not_end_the_training(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "tfdist"):
-        csv_logger_files.cut([keras.callbacks.CSVLogger(tmp_path / "absent.csv")], [0], 4)
+        resume_files.cut([keras.callbacks.CSVLogger(tmp_path / "absent.csv")], [0], 4)
     assert "absent.csv may have the rows of epoch 5 twice" in caplog.text

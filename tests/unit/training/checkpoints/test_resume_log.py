@@ -14,8 +14,8 @@ import pytest
 
 from tfdist.checkpoint import CheckpointSummary
 from tfdist.rundir import RunDir
-from tfdist.training.checkpoints import resume_log
-from tfdist.training.checkpoints.resume_log import (
+from tfdist.training.checkpoints import resume_files
+from tfdist.training.checkpoints.resume_files import (
     change_of,
     note_resume,
     place_of,
@@ -74,7 +74,7 @@ def test_what_cannot_be_read_is_not_replaced(
         raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
 
     with monkeypatch.context() as patch, caplog.at_level(logging.WARNING, "tfdist"):
-        patch.setattr(resume_log, "open_regular", fail)
+        patch.setattr(resume_files, "open_regular", fail)
         note_resume(run, SUMMARY, workers=3, replicas=6, attempt=2)
     assert "misses a resume" in caplog.text
     assert run.resumes_file.read_text() == before

@@ -12,7 +12,7 @@ import pytest
 from tfdist.config.data_sections import NpzSource
 from tfdist.errors import DataError
 from tfdist.training.inference.outputs.kept_outputs import MANIFEST_FILE, KeptFile, KeptOutputs, identity
-from tfdist.training.inference.outputs.output_columns import OutputColumn
+from tfdist.training.inference.outputs.output_formats import OutputColumn
 
 COLUMNS = (OutputColumn("p", "float32", (3,)), OutputColumn("bins", "int32"), OutputColumn("words", "string", (2,)))
 KEPT = KeptOutputs(

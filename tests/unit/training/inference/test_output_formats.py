@@ -15,8 +15,7 @@ from tfdist.config.data_sections import FeatureConfig, TfrecordSource
 from tfdist.data.formats.csv_files import CsvReader
 from tfdist.data.random_access.parquet_reader import ParquetFeatures, ParquetReader
 from tfdist.errors import DataError, UsageError
-from tfdist.training.inference.outputs.output_columns import OutputColumn, column_of
-from tfdist.training.inference.outputs.output_formats import output_format
+from tfdist.training.inference.outputs.output_formats import OutputColumn, column_of, output_format
 
 RNG = np.random.default_rng(1)
 SAMPLES = 13

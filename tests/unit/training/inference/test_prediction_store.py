@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tfdist.errors import DataError, RunDirError, UsageError
-from tfdist.training.inference.outputs.output_columns import OutputColumn
+from tfdist.training.inference.outputs.output_formats import OutputColumn
 from tfdist.training.inference.prediction_store import (
     MANIFEST_FILE,
     Part,

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from tfdist.errors import UsageError
-from tfdist.training.quantization.drop_budget import DropBudget, JudgedMetric, choose_metric
+from tfdist.training.quantization.layer_choice import DropBudget, JudgedMetric, choose_metric
 
 
 @pytest.mark.parametrize(

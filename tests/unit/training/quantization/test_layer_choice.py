@@ -6,8 +6,7 @@ from collections.abc import Mapping, Set
 
 import pytest
 
-from tfdist.training.quantization.drop_budget import DropBudget, JudgedMetric
-from tfdist.training.quantization.layer_choice import LayerChoice, choose_layers
+from tfdist.training.quantization.layer_choice import DropBudget, JudgedMetric, LayerChoice, choose_layers
 
 BEFORE = {"loss": 1.0, "accuracy": 0.9}
 ACCURACY = JudgedMetric("accuracy", "max")

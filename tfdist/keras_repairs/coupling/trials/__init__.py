@@ -1,14 +1,13 @@
 """The user's code, tried out on made-up values: does it couple the rows of a batch?
 
-- `trial_scope`: where code is tried out, and leaves no trace; `trial_notes`: what is noted of it
+- `trial_scope`: where code is tried out, and leaves no trace
 - `kept_state`: what the user's objects hold, as it was before; `likeness`: whether two of them are alike
 - `kept_tensors`: what they hold of a step, which each replica has for itself
-- `split_comparison`: what a batch gives, compared with what its parts give; `noted_writes`: what the code writes
-  besides, where nothing is written, and what replicas can share out of it
+- `split_comparison`: what a batch gives, compared with what its parts give; `trial_notes`: what is noted of the code,
+  and what it writes besides, where nothing is written
 - `loss_trial`: losses
-- `ways_of_calling`, `made_up_inputs`: calls of layers and models, and their labels; `call_verdict`: what a trial shows
-  of one
-- `recorded_layers`, `layer_trial`: layers, and those within them
+- `made_up_inputs`: in which ways layers and models are called, with which inputs and labels
+- `call_trial`: layers and models; `recorded_layers`: layers within these
 - `replica_trial`: code as on one replica and as on two that are emulated
-- `model_trial`: models; `steps/`: the user's steps
+- `steps/`: the user's steps
 """

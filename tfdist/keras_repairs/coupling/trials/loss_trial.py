@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from tfdist.keras_repairs.base.loss_scope import Kind
 from tfdist.keras_repairs.coupling.trials import made_up_inputs
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState, value_of
-from tfdist.keras_repairs.coupling.trials.noted_writes import noting_writes, unshared_write
 from tfdist.keras_repairs.coupling.trials.split_comparison import (
     PARTS,
     TOLERANCE,
@@ -21,7 +20,7 @@ from tfdist.keras_repairs.coupling.trials.split_comparison import (
     is_same,
     kinds,
 )
-from tfdist.keras_repairs.coupling.trials.trial_notes import Write
+from tfdist.keras_repairs.coupling.trials.trial_notes import Write, noting_writes, unshared_write
 from tfdist.keras_repairs.coupling.trials.trial_scope import in_trial, on_part
 from tfdist.text import safe_str
 

@@ -1,13 +1,21 @@
-"""Groups: the workers that take part in a collective, and the keys by which groups are told apart."""
+"""Groups: the workers that take part in a collective, order and keys of their calls, and what tells groups apart."""
 
 from __future__ import annotations
 
+import concurrent.futures
+import functools
 import operator
+import queue
+import threading
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import tensorflow as tf
 
 from tfdist.errors import UsageError
+from tfdist.runtime.collectives.wire.engine import Channel
 from tfdist.text import safe_repr
 
 EVERYONE = 742_000
@@ -119,3 +127,135 @@ def pair_key(sender: int, receiver: int, count: int) -> int:
 
 def _texts(workers: tuple[int, ...]) -> str:
     return ", ".join(map(str, workers))
+
+
+_T = TypeVar("_T")
+
+_FIRST_TRACED_KEY = 1 << 30
+"""Keys of traced calls lie above, those of eager ones below."""
+
+_STRIDE = 48_271
+"""Odd, so that calls that carry the same have keys of their own for each size."""
+
+
+class Lane:
+    """One worker's end of a group of workers.
+
+    Eager calls run in the order in which they are made, whether somebody waits for them or not: the main thread's in
+    the main thread as long as none is under way elsewhere, the others in a thread of the lane. So workers whose calls
+    come in the same order meet in the same ones.
+
+    Args:
+        workers: The group's.
+        worker: This one.
+        group_key: The group's key, which no other group has.
+    """
+
+    def __init__(self, workers: tuple[int, ...], worker: int, group_key: int) -> None:
+        self.workers = workers
+        self._place = workers.index(worker)
+        self._group_key = group_key
+        self._eager_keys: dict[Hashable, int] = {}
+        self._lock = threading.Lock()
+        self._last: concurrent.futures.Future[Any] | None = None
+
+    def eager_channel(self, carried: Hashable) -> Channel:
+        """The channel of an eager primitive: one for each that carries as much of the same.
+
+        Call it on all workers of the lane in the same order.
+        """
+        return self._channel(self._eager_keys.setdefault(carried, 1 + len(self._eager_keys)))
+
+    def traced_channel(self, carried: str, size: int | tf.Tensor) -> Channel:
+        """The channel of a traced primitive, by what it carries and its size, which may be known in the graph alone.
+
+        TensorFlow binds a key to one size. A key does not depend on what was traced before: a worker that traces a
+        function once more than the others, for inputs of its own, meets them all the same. TensorFlow runs the
+        collectives of a function one after another.
+        """
+        start = zlib.crc32(carried.encode()) % _FIRST_TRACED_KEY
+        if isinstance(size, int):
+            return self._channel(_FIRST_TRACED_KEY + (start + size * _STRIDE) % _FIRST_TRACED_KEY)
+        moving = (start + tf.cast(size, tf.int64) % _FIRST_TRACED_KEY * _STRIDE) % _FIRST_TRACED_KEY
+        return self._channel(tf.cast(_FIRST_TRACED_KEY + moving, tf.int32))
+
+    def _channel(self, key: int | tf.Tensor) -> Channel:
+        return Channel(self.workers, self._place, self._group_key, key)
+
+    @functools.cached_property
+    def _thread(self) -> LaneThread:
+        thread = LaneThread()
+        thread.start()
+        return thread
+
+    def run(self, work: Callable[[], _T]) -> _T:
+        """Runs a call and returns its result."""
+        if threading.current_thread() is threading.main_thread() and (self._last is None or self._last.done()):
+            with self._lock:
+                return work()
+        # The watchdog looks at main threads and lanes alone.
+        return self.submit(work).result()
+
+    def submit(self, work: Callable[[], _T]) -> concurrent.futures.Future[_T]:
+        """Runs a call in the lane's thread."""
+        future: concurrent.futures.Future[_T] = concurrent.futures.Future()
+        self._last = future
+        self._thread.calls.put(lambda: _settle(future, work, self._lock))
+        return future
+
+
+class Lanes:
+    """The lanes of one worker, made as they are needed.
+
+    Args:
+        worker: Its index.
+        workers: How many there are.
+    """
+
+    def __init__(self, worker: int, workers: int) -> None:
+        self._worker = worker
+        self._workers = workers
+        self._made: dict[int, Lane] = {}
+        self._lock = threading.Lock()
+
+    def of(self, workers: tuple[int, ...]) -> Lane:
+        """The lane of a group of workers, ascending."""
+        return self._lane(workers, group_key(workers, self._workers))
+
+    def between(self, sender: int, receiver: int) -> Lane:
+        """The lane from one worker to another; the other direction has its own, as their calls come in either order."""
+        ends = (min(sender, receiver), max(sender, receiver))
+        return self._lane(ends, pair_key(sender, receiver, self._workers))
+
+    def _lane(self, workers: tuple[int, ...], key: int) -> Lane:
+        with self._lock:
+            if key not in self._made:
+                self._made[key] = Lane(workers, self._worker, key)
+            return self._made[key]
+
+
+class LaneThread(threading.Thread):
+    """Runs the calls of one lane, one after another. The process's watchdog bounds how long each of them may take.
+
+    Attributes:
+        calls: What it is to run.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(name="tfdist-collectives", daemon=True)
+        self.calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+
+    def run(self) -> None:
+        """Runs calls until the process ends."""
+        while True:
+            self.calls.get()()
+
+
+def _settle(future: concurrent.futures.Future[_T], work: Callable[[], _T], lock: threading.Lock) -> None:
+    try:
+        with lock:
+            result = work()
+    except BaseException as error:
+        future.set_exception(error)
+    else:
+        future.set_result(result)

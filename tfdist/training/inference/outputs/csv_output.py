@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfdist.errors import DataError, UsageError
-from tfdist.training.inference.outputs.output_columns import INDEX, OutputColumn
-from tfdist.training.inference.outputs.output_formats import Blocks
+from tfdist.training.inference.outputs.output_formats import INDEX, Blocks, OutputColumn
 
 _MOST_COLUMNS = 100_000
 

@@ -11,7 +11,7 @@ from typing import Any, Self
 from tfdist.config.data_sections import FeatureConfig, SourceConfig, TfrecordSource
 from tfdist.errors import DataError
 from tfdist.rundir.regular_files import is_bare_name, read_json
-from tfdist.training.inference.outputs.output_columns import INDEX, KINDS, OutputColumn
+from tfdist.training.inference.outputs.output_formats import INDEX, KINDS, OutputColumn
 
 MANIFEST_FILE = "outputs.json"
 VERSION = 1

@@ -1,16 +1,62 @@
-"""The formats of predictions, by name."""
+"""The formats of predictions, by name, and the columns of a model's outputs in their files."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol, TypeAlias, cast
 
+import numpy as np
 from numpy.typing import NDArray
 
-from tfdist.training.inference.outputs.output_columns import OutputColumn
+INDEX = "index"
+"""The column with the number of each sample, from 0."""
+
+STRING = "string"
+"""The dtype of a column of texts, whose arrays have `bytes` as objects."""
+
+KINDS = frozenset(
+    ["bool", STRING, *(f"float{bits}" for bits in (16, 32, 64))]
+    + [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+)
+"""The types that a column can have."""
+
+
+@dataclass(frozen=True)
+class OutputColumn:
+    """One output.
+
+    Attributes:
+        name: Its name.
+        dtype: NumPy's name of its type, or `string`.
+        shape: Of a sample.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...] = ()
+
+    @property
+    def is_text(self) -> bool:
+        """True if its values are texts."""
+        return self.dtype == STRING
+
+    @property
+    def size(self) -> int:
+        """Values of a sample."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.dtype}{list(self.shape) if self.shape else ''}"
+
+
+def column_of(name: str, array: NDArray) -> OutputColumn:
+    """The column that an array of `arrays_of` belongs to."""
+    return OutputColumn(name, STRING if array.dtype.hasobject else array.dtype.name, array.shape[1:])
+
 
 Blocks: TypeAlias = Callable[[], Iterator[tuple[int, list[NDArray]]]]
 """Returns the first sample of each part and the arrays of its outputs, in the order of the samples, from the beginning;

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfdist.data.random_access.parquet_columns import load_pyarrow
-from tfdist.training.inference.outputs.output_columns import INDEX, OutputColumn
-from tfdist.training.inference.outputs.output_formats import Blocks
+from tfdist.training.inference.outputs.output_formats import INDEX, Blocks, OutputColumn
 
 _GROUP_BYTES = 32 << 20
 _GROUP_ROWS = 1 << 16

@@ -10,7 +10,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfdist.errors import UnsupportedError, UsageError
-from tfdist.training.inference.outputs.output_columns import INDEX, KINDS, column_of
+from tfdist.training.inference.outputs.output_formats import INDEX, KINDS, column_of
 
 
 def arrays_of(outputs: Any, names: Sequence[str], samples: int) -> dict[str, NDArray]:

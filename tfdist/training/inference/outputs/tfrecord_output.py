@@ -15,8 +15,7 @@ from tfdist.data.tools.shard_manifest import config_text
 from tfdist.data.tools.shard_writer import encode
 from tfdist.errors import UsageError
 from tfdist.training.inference.outputs.kept_outputs import KeptFile
-from tfdist.training.inference.outputs.output_columns import INDEX, OutputColumn
-from tfdist.training.inference.outputs.output_formats import Blocks
+from tfdist.training.inference.outputs.output_formats import INDEX, Blocks, OutputColumn
 
 
 def check(columns: Sequence[OutputColumn]) -> None:

@@ -2,6 +2,5 @@
 
 - `step_capture`: what a step would give to optimizers and metrics, of which nothing is applied
 - `step_verdict`: what a trial finds; `assigned_variables`, `step_comparison`: how it finds it
-- `step_trial`: steps of training and tests; `prediction_trial`: those of `predict`; `loop_trial`: what a loop of
-  the user's own runs on each replica
+- `step_trial`: steps of training, tests and `predict`, and what a loop of the user's own runs on each replica
 """

@@ -12,12 +12,11 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfdist.keras_repairs.base.step_records import KnownUpdate, Mode
-from tfdist.keras_repairs.coupling.trials.noted_writes import unshared_write
 from tfdist.keras_repairs.coupling.trials.replica_trial import OneAndTwo
 from tfdist.keras_repairs.coupling.trials.split_comparison import Split, is_same
 from tfdist.keras_repairs.coupling.trials.steps.assigned_variables import Assigned, of_assigned
 from tfdist.keras_repairs.coupling.trials.steps.step_verdict import Cause, StepVerdict
-from tfdist.keras_repairs.coupling.trials.trial_notes import Reading, Update, Write
+from tfdist.keras_repairs.coupling.trials.trial_notes import Reading, Update, Write, unshared_write
 
 _AS_IT_IS = Mode()
 

@@ -1,4 +1,4 @@
-"""Tries out the user's steps: are gradients, logs and metrics those of one replica, where two have a part each?"""
+"""Tries out steps and loops of the user's: are results those of one replica, where two have a part each?"""
 
 from __future__ import annotations
 
@@ -9,21 +9,187 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 from numpy.typing import NDArray
 
+from tfdist.keras_repairs.base.loss_scope import Kind
 from tfdist.keras_repairs.base.nested_gradients import is_of_unequal_shares
-from tfdist.keras_repairs.base.replica_step import current_step
+from tfdist.keras_repairs.base.replica_step import current_step, of_own_loop, replica_step
 from tfdist.keras_repairs.base.step_records import Mode
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.coupling.trials.made_up_inputs import IGNORED, Inputs, Numbers, made_up
-from tfdist.keras_repairs.coupling.trials.noted_writes import noting_writes
 from tfdist.keras_repairs.coupling.trials.replica_trial import Assignments, OneAndTwo, on_one_and_two
-from tfdist.keras_repairs.coupling.trials.split_comparison import EQUAL, OF_NETWORKS, UNEQUAL, Split, tolerance_of
-from tfdist.keras_repairs.coupling.trials.steps.assigned_variables import Before
+from tfdist.keras_repairs.coupling.trials.split_comparison import (
+    EQUAL,
+    OF_NETWORKS,
+    TOLERANCE,
+    UNEQUAL,
+    Split,
+    comparable,
+    is_of_own_rows,
+    kinds,
+    tolerance_of,
+)
+from tfdist.keras_repairs.coupling.trials.steps.assigned_variables import Assigned, Before, of_assigned
 from tfdist.keras_repairs.coupling.trials.steps.step_capture import capturing
-from tfdist.keras_repairs.coupling.trials.steps.step_comparison import StepResults, compared, known_updates
+from tfdist.keras_repairs.coupling.trials.steps.step_comparison import (
+    StepResults,
+    compared,
+    gradients_are_means,
+    known_updates,
+)
 from tfdist.keras_repairs.coupling.trials.steps.step_verdict import Cause, StepVerdict, failed
+from tfdist.keras_repairs.coupling.trials.trial_notes import Update, Write, noting_writes, unshared_write
 from tfdist.keras_repairs.coupling.trials.trial_scope import in_trial
+
+Function = Callable[..., Any]
+
+
+class CannotBeTried(Exception):
+    """Nothing was learned of a function."""
+
+
+class LoopTrial:
+    """A function that a loop runs on each replica, and what it can reach.
+
+    Args:
+        function: Called with a replica's piece of a batch.
+    """
+
+    def __init__(self, function: Function) -> None:
+        self._function = function
+        self._kept = KeptState(function)
+
+    @property
+    def is_built(self) -> bool:
+        """True if it makes no more variables, which must not happen in a trial, as far as can be seen."""
+        layers = [value for value in self._kept.values if isinstance(value, keras.layers.Layer)]
+        return bool(layers) and all(layer.built for layer in layers)
+
+    def optimizer_of_means(self, args: Any, kwargs: Any) -> str | None:
+        """The optimizer that gets gradients of a mean over a replica's own samples; None where none is known to.
+
+        They are added up, and add up to those of one device where replicas take sums, divided by what the global batch
+        has.
+
+        Args:
+            args: What the function is called with, of which structure, shapes and dtypes count.
+            kwargs: Likewise, by name.
+
+        Raises:
+            CannotBeTried: The function fails on made-up values, or nothing can be made up.
+        """
+        try:
+            draws = [made_up((args, kwargs), numbers) for numbers in (Numbers.PROPER, Numbers.LARGE)]
+        except ValueError as error:
+            raise CannotBeTried from error
+        return in_trial(lambda: self._verdict(draws))
+
+    def _verdict(self, draws: list[Inputs]) -> str | None:
+        failure: Exception | None = None
+        for inputs in draws:
+            try:
+                return self._of_means(inputs)
+            except Exception as error:  # Whatever the user's code raises on values that are not its own.
+                failure = error
+        raise CannotBeTried from failure
+
+    def _of_means(self, inputs: Inputs) -> str | None:
+        def updates(part: slice, _: Assignments) -> list[Update]:
+            args, kwargs = inputs.rows(part)
+            # A loop has no step: it scales its losses itself, as TensorFlow's guides have it.
+            with replica_step(None), of_own_loop(), capturing(1.0) as capture:
+                self._function(*args, **kwargs)
+            return capture.updates
+
+        results = on_one_and_two(updates, self._kept, users=False)
+        for whole, *parts in zip(results.whole, *results.parts, strict=True):
+            if gradients_are_means(whole, parts, OF_NETWORKS * TOLERANCE, UNEQUAL):
+                return whole.optimizer
+        return None
+
+
+Step = Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class _Results:
+    outputs: list[Any]
+    assigned: dict[int, Assigned]
+    updates: int
+    writes: list[Write]
+
+
+def try_out_prediction(model: keras.Model, step: Step, data: Any) -> StepVerdict:
+    """Runs a step on made-up rows as on one replica and as on two, and compares what it returns and assigns.
+
+    Nothing is applied or assigned.
+
+    Args:
+        model: A built model.
+        step: Its `predict_step`.
+        data: The data that it is called with, of which structure, shapes and dtypes count.
+    """
+    try:
+        draws = [made_up(data, numbers) for numbers in (Numbers.NORMAL, Numbers.PROPER)]
+    except ValueError as error:
+        return failed(error)
+    return in_trial(lambda: _prediction_verdict(model, step, draws))
+
+
+def _prediction_verdict(model: keras.Model, step: Step, draws: Sequence[Inputs]) -> StepVerdict:
+    found, failure = None, StepVerdict()
+    for inputs in draws:
+        try:
+            verdict = _compared(_run_predictions(model, step, inputs), OF_NETWORKS * tolerance_of(model))
+        except Exception as error:  # Whatever the user's code raises on values that are not its own.
+            failure = failed(error)
+            continue
+        if verdict.cause is not Cause.EXACT:
+            return verdict
+        found = verdict
+    return found or failure
+
+
+def _run_predictions(model: keras.Model, step: Step, inputs: Inputs) -> OneAndTwo[_Results]:
+    kept = KeptState(model, step)
+    before = Before(model, kept)
+
+    def results(part: slice, scope: Assignments) -> _Results:
+        with capturing(1.0) as capture, noting_writes() as writes:
+            outputs = tf.nest.flatten(step(inputs.rows(part)))
+        return _Results([comparable(leaf) for leaf in outputs], before.assigned(scope), len(capture.updates), writes)
+
+    return on_one_and_two(results, kept, users=False)
+
+
+def _compared(results: OneAndTwo[_Results], tolerance: float) -> StepVerdict:
+    whole, parts = results.whole, results.parts
+    if whole.updates:
+        return StepVerdict(Cause.COUPLED, "what an optimizer gets as gradients")
+    if any(len(part.outputs) != len(whole.outputs) for part in parts):
+        return StepVerdict(Cause.COUPLED, "how many tensors it returns")
+    found = of_assigned(whole.assigned, [part.assigned for part in parts], tolerance)
+    if found is not None:
+        return found
+    written = unshared_write(whole.writes, [part.writes for part in parts], tolerance)
+    if written is not None:
+        return StepVerdict(Cause.WRITTEN, f"what it writes by {written}")
+    are_exact, have_rows = True, True
+    for value, *of_parts in zip(whole.outputs, *(part.outputs for part in parts), strict=True):
+        is_exact = is_of_own_rows(value, of_parts, tolerance)
+        are_exact &= is_exact
+        if isinstance(value, np.ndarray):
+            have_rows &= Kind.ROWS in kinds(value, of_parts, tolerance) if is_exact else _has_rows(value, of_parts)
+    if not are_exact:
+        return StepVerdict(Cause.COUPLED, "what it returns for a sample", has_constants=not have_rows)
+    return StepVerdict(has_constants=not have_rows)
+
+
+def _has_rows(value: np.ndarray, of_parts: Sequence[Any]) -> bool:
+    """Returns whether a value that is computed from all rows has as many as they, whose parts have fewer."""
+    return value.ndim > 0 and all(len(part) < len(value) for part in of_parts)
+
 
 _LARGE_GRADIENTS = 1e4
 """Gradients so many times as large are beyond what any step clips them to."""
