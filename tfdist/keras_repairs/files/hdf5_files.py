@@ -22,8 +22,24 @@ from numpy.typing import NDArray
 from tfdist.rundir.direct_io import ALIGNMENT
 
 
-class MemoryFile(io.BytesIO):
-    """A new file. It is an `io.BytesIO` in type only, because Keras's store takes one or a path.
+class _FileInMemory(io.BytesIO):
+    """A new file. It is an `io.BytesIO` in type only, because Keras's store takes one or a path."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._size = 0
+        self._place = 0
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._place = {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self._size}[whence] + offset
+        return self._place
+
+    def tell(self) -> int:
+        return self._place
+
+
+class MemoryFile(_FileInMemory):
+    """A new file, all of whose bytes are in memory.
 
     This also keeps HDF5 away from disks: libhdf5 keeps what it could not write, tries again while it closes the file,
     and may end the process by a segmentation fault when that fails too (seen with a full disk).
@@ -35,20 +51,11 @@ class MemoryFile(io.BytesIO):
     def __init__(self, room: int) -> None:
         super().__init__()
         self._memory = aligned_memory(room)
-        self._size = 0
-        self._place = 0
 
     @property
     def content(self) -> NDArray[np.uint8]:
         """The whole file, as memory to read and write; valid until something is appended."""
         return self._memory[: self._size]
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        self._place = {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self._size}[whence] + offset
-        return self._place
-
-    def tell(self) -> int:
-        return self._place
 
     def write(self, content: Any) -> int:
         source = np.frombuffer(content, np.uint8)
@@ -97,14 +104,12 @@ _PAGE = 1 << 16
 """Bytes that are kept together, unless all of them are zeros."""
 
 
-class SparseFile(io.BytesIO):
-    """A new file. It is an `io.BytesIO` in type only: see `MemoryFile`, which has all of its bytes."""
+class SparseFile(_FileInMemory):
+    """A new file, of whose pages those are in memory that are not all zeros."""
 
     def __init__(self) -> None:
         super().__init__()
         self._pages: dict[int, NDArray[np.uint8]] = {}
-        self._size = 0
-        self._place = 0
 
     @property
     def size(self) -> int:
@@ -118,13 +123,6 @@ class SparseFile(io.BytesIO):
             if page in self._pages:
                 found[here] = self._pages[page][there]
         return found
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        self._place = {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self._size}[whence] + offset
-        return self._place
-
-    def tell(self) -> int:
-        return self._place
 
     def write(self, content: Any) -> int:
         source = np.frombuffer(content, np.uint8)

@@ -289,8 +289,17 @@ class CheckpointCallback(keras.callbacks.Callback):
             variables=variables_of(self.model, shape_of),
             logs=self._logs,
             metrics=metrics,
-            record=self._record(),
+            record=self._whole_record(),
         )
+
+    def _whole_record(self) -> Mapping[str, Any]:
+        """What a checkpoint holds besides weights, arrays and position; on the chief, once for each."""
+        return self._record()
+
+    @property
+    def _is_stopped(self) -> bool:
+        """True if a callback has ended the training with the epoch of this checkpoint."""
+        return bool(self.model.stop_training) and not self._position.step
 
     def _own_values(self) -> dict[str, np.ndarray]:
         """Further arrays of a checkpoint, by names of their own; those of the chief are written."""

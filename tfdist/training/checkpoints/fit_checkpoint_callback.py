@@ -87,9 +87,8 @@ class FitCheckpointCallback(CheckpointCallback):
         on_end: Callable[[str, int], None],
         saving: ContextFactory = contextlib.nullcontext,
     ) -> None:
-        super().__init__(
-            fit.checkpoints, fit.policy, base_summary, 0, self._fit_record, fit.resumed, strategy, saving, given
-        )
+        record = dict if record_callback is None else lambda: record_callback.state
+        super().__init__(fit.checkpoints, fit.policy, base_summary, 0, record, fit.resumed, strategy, saving, given)
         self.fit = fit
         self._record_callback = record_callback
         self._on_begin = on_begin
@@ -229,8 +228,7 @@ class FitCheckpointCallback(CheckpointCallback):
         is_given = any(callback is history for callback in self._given)
         return [*self._given, *([history] if isinstance(history, keras.callbacks.History) and not is_given else [])]
 
-    def _fit_record(self) -> dict[str, Any]:
-        """Returns what a checkpoint holds besides weights, arrays and position; on the chief, once for each."""
+    def _whole_record(self) -> Mapping[str, Any]:
         assert self._data is not None
         self._mark = secrets.token_hex(8)
         fit = {
@@ -238,14 +236,14 @@ class FitCheckpointCallback(CheckpointCallback):
             "mark": self._mark,
             "after": self.fit.after,
             "first_epoch": self._first_epoch,
-            "stopped": bool(self.model.stop_training) and not self._position.step,
+            "stopped": self._is_stopped,
             "data": {"kind": self._data.kind, **self._data.facts},
             "optimizers": training_state.optimizer_sizes(self.model),
             "callbacks": self._states,
             "csv_logs": self._log_sizes,
             "evaluations": self._evaluations,
         }
-        return {"fit": fit} | ({} if self._record_callback is None else self._record_callback.state)
+        return {"fit": fit, **super()._whole_record()}
 
 
 def check_same_data(there: Mapping[str, Any], data: FitData) -> None:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-import tensorflow as tf
-
-from tfdist.checkpoint import CheckpointManager, CheckpointSummary, RetentionPolicy, SavePolicy
+from tfdist.checkpoint import CheckpointManager, CheckpointSummary, RetentionPolicy
 from tfdist.checkpoint.checkpoint_manager import of_another_run
 from tfdist.config import RunConfig
 from tfdist.errors import RunDirError
@@ -20,7 +17,7 @@ from tfdist.order.epoch_span import EpochSpan
 from tfdist.order.position import START, Position
 from tfdist.rundir.completion import completed_epochs
 from tfdist.runtime.collectives.decisions import broadcast
-from tfdist.training.checkpoints.checkpoint_callback import CheckpointCallback, ContextFactory, Logs
+from tfdist.training.checkpoints.checkpoint_callback import CheckpointCallback, Logs
 from tfdist.training.checkpoints.checkpoint_options import is_restart, wanted_resume
 from tfdist.training.session.session import LaunchedSession
 from tfdist.training.session.session_description import announcer
@@ -29,33 +26,17 @@ _CALLBACKS, _STOPPED = "callbacks", "stopped"
 
 
 class RunCheckpointCallback(CheckpointCallback):
-    """Stands last among the callbacks of a run's `fit`, on every worker; see `CheckpointCallback` for the arguments."""
+    """Stands last among the callbacks of a run's `fit`, on every worker."""
 
     ignores_batches = True
-
-    def __init__(
-        self,
-        checkpoints: CheckpointManager,
-        policy: SavePolicy,
-        base_summary: CheckpointSummary,
-        steps: int,
-        record: Callable[[], Mapping[str, Any]],
-        resumed: CheckpointSummary | None,
-        strategy: tf.distribute.Strategy,
-        saving: ContextFactory = contextlib.nullcontext,
-        given: Sequence[Any] = (),
-    ) -> None:
-        super().__init__(checkpoints, policy, base_summary, steps, self._run_record, resumed, strategy, saving, given)
-        self._epochs_record = record
 
     def on_train_begin(self, logs: Logs = None) -> None:
         super().on_train_begin(logs)
         if self._resumed is not None:
             self._restore_callbacks(self._resumed.record.get(_CALLBACKS, {}))
 
-    def _run_record(self) -> dict[str, Any]:
-        is_stopped = bool(self.model.stop_training) and not self._position.step
-        return {**self._epochs_record(), _CALLBACKS: self._states, _STOPPED: is_stopped}
+    def _whole_record(self) -> Mapping[str, Any]:
+        return {**super()._whole_record(), _CALLBACKS: self._states, _STOPPED: self._is_stopped}
 
 
 def was_stopped(summary: CheckpointSummary | None) -> bool:
