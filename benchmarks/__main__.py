@@ -27,7 +27,7 @@ from benchmarks.gpu import command as gpu
 from benchmarks.model_sizes import SIZES
 from benchmarks.paired_commands import compare
 from benchmarks.scale import command as scale
-from tfdist.launch.worker import environment_defaults
+from tfdist.launch.worker import worker_variables
 
 _COMPARISONS = {
     "ddp": ddp.main,
@@ -81,7 +81,7 @@ def _compare_in_rounds(name: str, arguments: list[str]) -> int:
 def _compare_readers(folder: Path, pairs: int, peer: str | None) -> None:
     files = record_reading.write_files(folder)
     # With the settings that workers have.
-    env = ["env", *(f"{name}={value}" for name, value in environment_defaults.allocator_settings({}).items())]
+    env = ["env", *(f"{name}={value}" for name, value in worker_variables.allocator_settings({}).items())]
     ours, theirs = ([*env, *_reader("benchmarks.record_reading", reader, files)] for reader in ("tfdist", "tensorflow"))
     for options, what in (([], "records"), (["--parse"], "records with their features")):
         ratio = compare([*ours, *options], [*theirs, *options], pairs=pairs)

@@ -75,7 +75,7 @@ def _open(path: Path, middle: bool = False) -> Any:
     """Batches of the records in random order, from the first step or the middle one of an epoch."""
     from tfdist.data.formats.tfrecord_samples import ParsedRecordSamples
     from tfdist.data.pipeline import build
-    from tfdist.order.position import Position
+    from tfdist.order.epoch_span import Position
     from tfdist.runtime.batches.dataset_description import take_partial_epoch
 
     source = ParsedRecordSamples(str(path), lambda record: record)

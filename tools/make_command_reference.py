@@ -16,10 +16,10 @@ sys.path.insert(0, str(ROOT))
 import click  # noqa: E402
 
 from tfdist.cli.help.help_sections import HELP, OPTIONS  # noqa: E402
-from tfdist.cli.launch.train_arguments import train_options  # noqa: E402
+from tfdist.cli.launch.launch_verb import train_options  # noqa: E402
 from tfdist.cli.main import HEADINGS, VERBS  # noqa: E402
 from tfdist.cli.main import main as tfdist  # noqa: E402
-from tfdist.cli.manifest.manifest_group import passed_options  # noqa: E402
+from tfdist.cli.manifest import passed_options  # noqa: E402
 from tfdist.cli.verb import Verb  # noqa: E402
 
 PAGE = ROOT / "docs" / "commands.md"

@@ -20,7 +20,7 @@ from benchmarks.comparison.torch_python import TorchPython
 from benchmarks.workers.loop_spec import LoopSpec
 from tfdist.cluster.discover import discover
 from tfdist.cluster.tf_config import tf_config_json
-from tfdist.launch.worker import environment_defaults
+from tfdist.launch.worker import worker_variables
 from tfdist.net.port_reservation import PortReservation, reserve_ports
 
 KERNELS = {"onednn": "1", "eigen": "0"}
@@ -146,7 +146,7 @@ def _apart(
     task: Task, folder: Path, kernels: Mapping[str, str], *, in_step: bool = False
 ) -> Iterator[list[Command]]:
     program = (sys.executable, "-m", "benchmarks.workers.tensorflow_loop")
-    memory = environment_defaults.allocator_settings({})
+    memory = worker_variables.allocator_settings({})
     yield _loops(task, folder, program, lambda _: {**_QUIET, **memory, **kernels}, apart=True, in_step=in_step)
 
 

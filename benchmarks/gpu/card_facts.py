@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.comparison.host_facts import host_facts
-from tfdist.doctor.machine.nvidia_smi import NvidiaDriver, ask
+from tfdist.doctor.machine.machine_facts import NvidiaDriver, ask
 from tfdist.doctor.machine.package_versions import installed
 
 _PACKAGES = ("nvidia-nccl-cu12", "nvidia-cudnn-cu12", "jax")

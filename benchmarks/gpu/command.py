@@ -22,7 +22,7 @@ from benchmarks.gpu.card_facts import card_facts, describe
 from benchmarks.gpu.gpu_models import MODELS, TrainingSpec
 from benchmarks.gpu.speed_report import figures, goals, picture, rates, report, starts
 from benchmarks.gpu.trainers import ABOUT, PARTS, Machine, has_jax, torch_environment, trainers
-from tfdist.launch.gpu_emulation import VARIABLE, GpuEmulation
+from tfdist.launch.gpus.usable_gpus import EMULATION_VARIABLE, GpuEmulation
 from tfdist.text import format_count
 
 
@@ -68,7 +68,7 @@ def who(options: argparse.Namespace, machine: Machine) -> list[str]:
 
 def _emulated() -> int:
     """How many GPUs are emulated on CPUs."""
-    return GpuEmulation.parse(os.environ.get(VARIABLE, "")).count or 0
+    return GpuEmulation.parse(os.environ.get(EMULATION_VARIABLE, "")).count or 0
 
 
 def _print_page(folder: ResultFolder) -> None:
@@ -105,7 +105,7 @@ def _some_of(names: Sequence[str] | Mapping[str, Any]) -> Callable[[str], tuple[
 def _heading(
     options: argparse.Namespace, machine: Machine, facts: Mapping[str, Any], names: Sequence[str]
 ) -> list[str]:
-    emulated = os.environ.get(VARIABLE)
+    emulated = os.environ.get(EMULATION_VARIABLE)
     lines = ["# Training on a GPU", "", *describe(facts)]
     if machine.torch is not None:
         lines.append(f"PyTorch {machine.torch.facts['torch']}.")

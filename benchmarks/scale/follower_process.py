@@ -29,8 +29,7 @@ from tfdist.launch.environment import Assignment
 from tfdist.launch.job_phases import JobLifecycle, JobPhase
 from tfdist.launch.rendezvous.cluster_formation import form
 from tfdist.launch.signals import Signals
-from tfdist.launch.worker.process_sample import ProcessSample
-from tfdist.launch.worker.worker_handle import Worker
+from tfdist.launch.worker.worker_process import ProcessSample, Worker
 from tfdist.net.line_socket import Message
 from tfdist.rundir.failure import Failure
 

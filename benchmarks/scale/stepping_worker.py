@@ -8,7 +8,7 @@ import time
 
 from tfdist.launch.environment import Assignment
 from tfdist.launch.worker.launcher_channel import LauncherChannel
-from tfdist.rundir.worker_state_record import State, WorkerState
+from tfdist.rundir.state_records import State, WorkerState
 
 BEAT_SECONDS = 1.0
 

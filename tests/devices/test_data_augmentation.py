@@ -14,7 +14,7 @@ from tfdist.config.data_sections import NpzSource
 from tfdist.data import from_config
 from tfdist.data.formats.array_samples import ArraySamples
 from tfdist.data.pipeline import build
-from tfdist.order.position import Position
+from tfdist.order.epoch_span import Position
 from tfdist.runtime.batches.dataset_description import take_partial_epoch
 
 

@@ -20,8 +20,8 @@ from tfdist.data.sample_feed import SampleFeed
 from tfdist.errors import UsageError
 from tfdist.keras_repairs.inputs.data_adapters import distribute
 from tfdist.order.epoch_order import EpochOrder, EpochSteps
+from tfdist.order.epoch_span import Position
 from tfdist.order.per_worker_order import WorkerShareSteps
-from tfdist.order.position import Position
 from tfdist.runtime.batches.dataset_description import take_partial_epoch
 
 SAMPLES, BATCH = 10, 4  # 3 steps a pass, of which the last has 2 samples

@@ -18,7 +18,7 @@ from tfdist.data.formats.reader_samples import ParquetSamples
 from tfdist.data.pipeline import build
 from tfdist.data.random_access.parquet_reader import ParquetFeatures, ParquetReader
 from tfdist.errors import DataError
-from tfdist.order.position import Position
+from tfdist.order.epoch_span import Position
 from tfdist.order.sequential_order import LaneOrder, Lanes
 from tfdist.runtime.batches.dataset_description import take_partial_epoch
 

@@ -17,10 +17,9 @@ from tfdist.data.pipeline import build, replica_batches
 from tfdist.data.sample_feed import SampleFeed
 from tfdist.errors import DataError, UsageError
 from tfdist.keras_repairs.inputs.data_adapters import distribute
-from tfdist.order.batch_split import bounds
-from tfdist.order.epoch_order import EpochOrder, EpochSteps
+from tfdist.order.epoch_order import EpochOrder, EpochSteps, bounds
+from tfdist.order.epoch_span import Position
 from tfdist.order.per_worker_order import WorkerShareSteps
-from tfdist.order.position import Position
 from tfdist.runtime.batches.dataset_description import take_partial_epoch
 from tfdist.runtime.random_state import run_seed
 

@@ -18,7 +18,7 @@ from tfdist.data.formats.array_samples import ArraySamples
 from tfdist.data.pipeline import build
 from tfdist.keras_repairs.inputs.data_adapters import distribute
 from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator
-from tfdist.order.position import Position
+from tfdist.order.epoch_span import Position
 
 SAMPLES, BATCH = 61, 4
 

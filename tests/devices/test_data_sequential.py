@@ -24,7 +24,7 @@ from tfdist.data.pipeline import build
 from tfdist.data.sequential import sequential_tfrecords
 from tfdist.data.sequential.tfrecord_stream import read_records
 from tfdist.errors import DataError, UsageError
-from tfdist.order.position import Position
+from tfdist.order.epoch_span import Position
 from tfdist.order.sequential_order import LaneOrder, Lanes
 from tfdist.runtime.batches.dataset_description import description_of, take_partial_epoch
 

@@ -17,7 +17,7 @@ from tfdist.config.load import load_parts
 from tfdist.data import from_config
 from tfdist.errors import DataError
 from tfdist.keras_repairs.distillation.distilled_loss import LABELS, TEACHER
-from tfdist.order.position import START, Position
+from tfdist.order.epoch_span import START, Position
 from tfdist.rundir.atomic_files import write_json
 from tfdist.training.config_objects.objects import check_parts, checked_objects
 from tfdist.training.config_objects.teachers import KeptTeacher

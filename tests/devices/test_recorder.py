@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from tests.helpers.mirrored import mirrored
-from tfdist.launch.recording_request import RecordingRequest
+from tfdist.launch.worker_requests import RecordingRequest
 from tfdist.training.probes.probe_files import Recording
 from tfdist.training.probes.recorder import Recorder, RecordingComplete, perturb_weights
 from tfdist.training.probes.step_fingerprints import MOST_ELEMENTS

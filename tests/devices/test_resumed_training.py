@@ -28,7 +28,7 @@ from tfdist.keras_repairs.base.replica_copies import copies
 from tfdist.keras_repairs.files import training_state
 from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator
 from tfdist.keras_repairs.loop import multi_step_execution
-from tfdist.order.position import START
+from tfdist.order.epoch_span import START
 from tfdist.training.checkpoints.checkpoint_callback import CheckpointCallback
 
 pytestmark = pytest.mark.usefixtures("repaired")

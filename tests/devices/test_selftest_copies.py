@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from tests.helpers.marks import slow
 from tests.helpers.mirrored import mirrored
-from tfdist.selftest.matrix import copies_row
-from tfdist.selftest.matrix.copies_row import check_pair, check_sums, local_devices
+from tfdist.selftest.matrix import device_rows
+from tfdist.selftest.matrix.device_rows import check_pair, check_sums, local_devices
 
 SIZES = (8, 1000)
 
@@ -29,7 +29,7 @@ def test_a_pair_that_copies_every_bit() -> None:
 
 
 def test_a_bit_that_is_turned_on_the_way_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    copied = copies_row._copied
+    copied = device_rows._copied
 
     def damage(tensor: tf.Tensor, target: str) -> tuple[tf.Tensor, float]:
         copy, seconds = copied(tensor, target)
@@ -37,7 +37,7 @@ def test_a_bit_that_is_turned_on_the_way_is_seen(monkeypatch: pytest.MonkeyPatch
         bits[3] ^= 1
         return tf.constant(bits.view(np.float32)), seconds
 
-    monkeypatch.setattr(copies_row, "_copied", damage)
+    monkeypatch.setattr(device_rows, "_copied", damage)
     found = check_pair(*names()[:2], SIZES)
     assert (found["wrong"], found["damaged"]) == (len(SIZES), 0)
 
@@ -49,7 +49,7 @@ def test_sums_of_all_replicas(replicas: int) -> None:
 
 
 def test_a_sum_that_is_wrong_on_one_replica_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = copies_row._sum_of
+    right = device_rows._sum_of
 
     def wrong(strategy: tf.distribute.Strategy, size: int) -> Any:
         step = right(strategy, size)
@@ -60,5 +60,5 @@ def test_a_sum_that_is_wrong_on_one_replica_is_seen(monkeypatch: pytest.MonkeyPa
 
         return damaged
 
-    monkeypatch.setattr(copies_row, "_sum_of", wrong)
+    monkeypatch.setattr(device_rows, "_sum_of", wrong)
     assert [one["wrong"] for one in check_sums(mirrored(2), SIZES)] == [1, 1]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tfdist.selftest.matrix import copies_row, saving_rows, speed_row, training_rows
+from tfdist.selftest.matrix import device_rows, training_rows
 from tfdist.selftest.row_jobs import STEPS
 from tfdist.selftest.rows import ROWS, RowKind
 
 
 def test_every_row_has_a_function() -> None:
-    functions = {**training_rows.ROWS, **saving_rows.ROWS, **copies_row.ROWS, **speed_row.ROWS}
+    functions = {**training_rows.ROWS, **training_rows.SAVING_ROWS, **device_rows.ROWS}
     # What the row of saving has saved is loaded by a function of its own.
     assert set(functions) - {"loading"} == {row.name for row in ROWS}
     assert {row.name for row in ROWS if row.kind is RowKind.COMPARED} == set(training_rows.ROWS)

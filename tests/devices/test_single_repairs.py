@@ -26,7 +26,7 @@ from tfdist.data.pipeline import build
 from tfdist.keras_repairs.files import model_saving
 from tfdist.keras_repairs.loop import trainer
 from tfdist.keras_repairs.model_checks import refusals
-from tfdist.order.position import Position
+from tfdist.order.epoch_span import Position
 from tfdist.runtime.strategy_settings import settings_of
 
 SAMPLES = 65

@@ -16,7 +16,7 @@ from tfdist import data
 from tfdist.config.data_sections import NpzSource
 from tfdist.errors import UnsupportedError, UsageError
 from tfdist.keras_repairs.loop.predictions import taking_predictions
-from tfdist.order.position import Position
+from tfdist.order.epoch_span import Position
 from tfdist.training.inference.outputs.step_outputs import arrays_of
 from tfdist.training.inference.prediction_run import PART_SECONDS, PredictionSink
 from tfdist.training.inference.prediction_store import PredictionStore

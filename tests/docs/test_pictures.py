@@ -8,8 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from tests.helpers.pages import DOCS
-from tfdist.order.batch_split import bounds
-from tfdist.order.epoch_order import EpochOrder
+from tfdist.order.epoch_order import EpochOrder, bounds
 
 PICTURE = (DOCS / "pictures" / "order.svg").read_text()
 SAMPLES, BATCH, SEED = 10, 4, 7

@@ -17,21 +17,19 @@ from tests.fuzz.properties import fuzzed
 from tests.helpers.ports import free_ports
 from tests.helpers.waiting import until
 from tfdist.cluster import Address, Cluster
-from tfdist.doctor.mesh.doctor_hello import DoctorHello, disagreement, doctor_introduction, leads_elsewhere
+from tfdist.doctor.mesh.doctor_link import DoctorHello, disagreement, doctor_introduction, leads_elsewhere
 from tfdist.doctor.mesh.link_measurement import PINGS, Clocks, Measurement, answer
 from tfdist.doctor.mesh.pair import Pair, judge
 from tfdist.launch.rendezvous import hello_agreement
-from tfdist.launch.rendezvous.followers import Follower
+from tfdist.launch.rendezvous.followers import Follower, Overview
 from tfdist.launch.rendezvous.join_barrier import _given_up
-from tfdist.launch.rendezvous.overview import Overview
+from tfdist.net.connection_attempts import DialStatus
 from tfdist.net.connector import Connector
-from tfdist.net.dial_outcome import DialStatus
 from tfdist.net.handshake import AnswererSide, CallerSide, Introduction
-from tfdist.net.hello import Hello
+from tfdist.net.hello import Hello, count_of, difference, have_same_workers
 from tfdist.net.hello_listener import HelloListener
 from tfdist.net.line_socket import LineBuffer, LineError, LineSocket, Message
 from tfdist.net.shared_token import Token
-from tfdist.net.told_list import count_of, difference, have_same_workers
 
 CLUSTER = Cluster.parse("a:20000,b:20000")
 MINE, THEIRS = Hello.own(CLUSTER, (0,)), Hello.own(CLUSTER, (1,))

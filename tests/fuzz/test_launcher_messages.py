@@ -19,6 +19,7 @@ from tests.helpers.scripted_attempt import run_attempt
 from tests.helpers.waiting import until
 from tfdist.errors import FormingError, RunDirError
 from tfdist.launch.agent.exit_diagnosis import from_signal
+from tfdist.launch.job_terms import check_agreement
 from tfdist.launch.peers.messages import (
     AttemptEnded,
     BatchesBegun,
@@ -39,12 +40,10 @@ from tfdist.launch.peers.messages import (
     to_message,
 )
 from tfdist.launch.peers.peer_links import PeerLink, PeerLinks
-from tfdist.launch.rendezvous.config_agreement import check_agreement
-from tfdist.launch.run_dir.failure_report import render_report, render_restart
+from tfdist.launch.run_dir.closing_report import render_report, render_restart
 from tfdist.launch.run_dir.run_location import join_run_location
 from tfdist.launch.run_result import RunResult
-from tfdist.launch.worker.chief_post import ChiefPost
-from tfdist.launch.worker.launcher_channel import LauncherChannel
+from tfdist.launch.worker.launcher_channel import ChiefPost, LauncherChannel
 from tfdist.net.line_socket import LineBuffer, LineError, LineSocket
 from tfdist.rundir.failure import Failure
 from tfdist.training.supervision.stop_requests import StopRequests

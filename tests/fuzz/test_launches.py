@@ -16,12 +16,9 @@ from hypothesis import strategies as st
 from tests.fuzz.hostile_values import changed_json
 from tests.fuzz.properties import fuzzed
 from tfdist.errors import UsageError
-from tfdist.multihost.hosts.chosen_hosts import exclude, include, parse_filter
-from tfdist.multihost.hosts.host_list import Host, parse_hosts
-from tfdist.multihost.hosts.hostfile import parse_hostfile
+from tfdist.multihost.hosts import Host, exclude, include, parse_filter, parse_hostfile, parse_hosts
 from tfdist.multihost.launching.host_group import HostGroup, HostState, LaunchHost, problem_of
-from tfdist.multihost.launching.host_link import HostLink
-from tfdist.multihost.launching.host_problems import HostProblem, launch_error
+from tfdist.multihost.launching.host_link import HostLink, HostProblem, launch_error
 from tfdist.multihost.launching.protocol import HostFacts, HostSpec, StartOrder, marker, parse_message
 from tfdist.multihost.mpi.call_back import CallError, answer_call, parse_places
 from tfdist.multihost.remote.remote_end import ControlInput

@@ -16,7 +16,7 @@ from tfdist.checkpoint.pending_checkpoint import FileDigest
 from tfdist.checkpoint.shards import shard_assembly
 from tfdist.checkpoint.shards.shard_assembly import Receipt, collect
 from tfdist.errors import RunDirError
-from tfdist.launch.worker.chief_post import ChiefPost
+from tfdist.launch.worker.launcher_channel import ChiefPost
 
 WRITTEN = Receipt(1, FileDigest(7, 5)).content()
 FAULT = Receipt(1, None, "The disk is full").content()

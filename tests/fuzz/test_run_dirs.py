@@ -23,8 +23,7 @@ from tfdist.board.run_answers import log_answer, run_answer
 from tfdist.cli.main import main
 from tfdist.errors import RunDirError
 from tfdist.launch.environment import Assignment
-from tfdist.launch.requeues.requeue_policy import RequeuePolicy
-from tfdist.launch.requeues.run_starts import is_saved, read_starts
+from tfdist.launch.requeue_policy import RequeuePolicy, is_saved, read_starts
 from tfdist.launch.run_dir.run_location import create_run_location
 from tfdist.rundir import RunDir
 from tfdist.rundir.run_snapshot import read_run

@@ -20,7 +20,7 @@ from tests.helpers.made_checkpoints import run_with
 from tfdist.data.random_access.crc32c import masked_crc32c
 from tfdist.launch.agent.exit_diagnosis import from_signal
 from tfdist.rundir import RunDir, State, WorkerState, ledger_lines
-from tfdist.rundir.job_state_record import JobState
+from tfdist.rundir.state_records import JobState
 
 CONFIG = "checkpoint: {every_steps: 5, keep: 3, directory: null}\nfit: {epochs: 3}\nversions: {keras: 3.15.1}\n"
 

@@ -10,13 +10,10 @@ from tests.gpu.machine import gpu_count, needs
 from tests.helpers.cli_process import ROOT
 from tfdist.launch.signals import Signals
 from tfdist.selftest.copy_judgement import WAYS, Way, judge_copies
-from tfdist.selftest.deadline import Deadline
 from tfdist.selftest.layouts import Layout, layouts
-from tfdist.selftest.row_jobs import RowJobs
-from tfdist.selftest.row_results import RowResult
-from tfdist.selftest.rows import ROWS
-from tfdist.selftest.selftest_spec import SelftestSpec
-from tfdist.verify.replicas.comparison_results import ComparisonVerdict
+from tfdist.selftest.row_jobs import Deadline, RowJobs
+from tfdist.selftest.rows import ROWS, RowResult, SelftestSpec
+from tfdist.verify.replicas.verification_report import ComparisonVerdict
 
 pytestmark = [pytest.mark.gpu, needs(2)]
 _AS_IT_IS = Way("as it is")

@@ -9,10 +9,9 @@ import pytest
 
 from tests.gpu.machine import gpu_count, needs
 from tests.helpers.cli_process import ROOT
-from tfdist.selftest.rows import ROWS, Row
+from tfdist.selftest.rows import ROWS, Row, SelftestSpec
 from tfdist.selftest.selftest import Listener, run_selftest
-from tfdist.selftest.selftest_spec import SelftestSpec
-from tfdist.verify.replicas.comparison_results import ComparisonVerdict
+from tfdist.verify.replicas.verification_report import ComparisonVerdict
 
 pytestmark = [pytest.mark.gpu, needs(1)]
 

@@ -14,11 +14,10 @@ from tfdist.launch.environment import Assignment
 from tfdist.launch.peers.messages import Event
 from tfdist.launch.peers.root_cause import root_cause_first
 from tfdist.launch.signals import Signals
-from tfdist.launch.worker.process_sample import ProcessSample
-from tfdist.launch.worker.worker_handle import Worker
+from tfdist.launch.worker.worker_process import ProcessSample, Worker
 from tfdist.net.line_socket import Message
 from tfdist.rundir.failure import Failure
-from tfdist.rundir.worker_state_record import State, WorkerState
+from tfdist.rundir.state_records import State, WorkerState
 
 
 class Clock:

@@ -48,7 +48,7 @@ TAKEN = {
     "keras_repairs/sharded_parameters/gathered_reads.py::is_sent_ahead": ROWS,
     "keras_repairs/tensor_parallel/products.py::checked":
         "tests/workers/test_model_parallel.py::test_numbers_of_one_device",
-    "launch/gpu_emulation.py::parse": ROWS,
+    "launch/gpus/usable_gpus.py::parse": ROWS,
     "launch/worker/kernel_choice.py::choose_kernels": "tests/unit/launch/worker/test_kernel_choice.py::test_auto",
     "ray/job/placement.py::bundle": "tests/unit/ray/job/test_placement.py::test_demand",
     "runtime/batches/distribute.py::per_replica": ROWS,
@@ -87,8 +87,8 @@ TAKEN = {
 
 DECIDES_NOTHING = {
     "cluster/slurm.py::_repeats": "reads a variable of Slurm's",
-    "doctor/machine/tensorflow_checks.py::_nccl": "tells NCCL's version",
-    "doctor/machine/tensorflow_checks.py::check_tensorflow": "tells what TensorFlow finds",
+    "doctor/machine/machine_checks.py::_nccl": "tells NCCL's version",
+    "doctor/machine/machine_checks.py::check_tensorflow": "tells what TensorFlow finds",
     "keras_repairs/forward/strided_convolutions.py::_jumps": "leaves a gradient on GPUs to their library",
     "keras_repairs/sharded_parameters/gathered_reads.py::gradient": "sums that are put off, not those of a strategy",
     "launch/environment.py::choose_cores_here": "which cores a worker has",
@@ -103,8 +103,8 @@ DECIDES_NOTHING = {
     "runtime/tensorflow_probe.py::main": "tells what TensorFlow finds",
     "selftest/layouts.py::_sharing": "names the collectives of rows",
     "selftest/layouts.py::layouts": "which rows are run",
-    "selftest/matrix/copies_row.py::local_devices": "which devices are tried",
-    "selftest/reports/machine_report.py::_gpu_facts": "tells NCCL's version",
+    "selftest/matrix/device_rows.py::local_devices": "which devices are tried",
+    "selftest/selftest_report.py::_gpu_facts": "tells NCCL's version",
     "selftest/selftest.py::run_selftest": "which rows are run",
     "training/config_run/run_summary.py::_waiting": "advice in words",
     "training/probes/recorder.py::write": "counts GPUs for a report",

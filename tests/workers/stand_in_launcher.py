@@ -13,10 +13,10 @@ from typing import Any
 from tfdist.cluster import discover
 from tfdist.cluster.membership import Membership
 from tfdist.errors import TfdistError
-from tfdist.launch.agent import restart_policy
+from tfdist.launch.agent import group_policy
 from tfdist.launch.elastic.elastic_options import ElasticOptions
 from tfdist.launch.job import JobSpec, run_job, run_to_result, say_report
-from tfdist.launch.peers import silence
+from tfdist.launch.peers import peer_links
 
 
 def job_of(membership: Membership, config: str | None = None, **fields: Any) -> JobSpec:
@@ -29,9 +29,9 @@ def job_of(membership: Membership, config: str | None = None, **fields: Any) -> 
 
 def main() -> int:
     options = json.loads(sys.argv[1])
-    restart_policy.FIRST_DELAY_SECONDS = options.pop("delay", restart_policy.FIRST_DELAY_SECONDS)
-    silence.MOST_SECONDS = options.pop("silence", silence.MOST_SECONDS)
-    silence.SAY_SECONDS = min(silence.SAY_SECONDS, silence.MOST_SECONDS / 5)
+    group_policy.FIRST_DELAY_SECONDS = options.pop("delay", group_policy.FIRST_DELAY_SECONDS)
+    peer_links.MOST_SECONDS = options.pop("silence", peer_links.MOST_SECONDS)
+    peer_links.SAY_SECONDS = min(peer_links.SAY_SECONDS, peer_links.MOST_SECONDS / 5)
     try:
         membership = discover(options.pop("workers", None), options.pop("index", None), options.pop("nproc", None))
         fields = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}

@@ -15,7 +15,7 @@ import pytest
 
 from tests.helpers.cli_process import tfdist
 from tests.helpers.marks import slow
-from tfdist.launch.worker.generated_code_dir import generated_code_dir
+from tfdist.launch.worker.config_handover import generated_code_dir
 
 _SCRIPT = """
     import os, signal, sys, tempfile

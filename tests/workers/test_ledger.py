@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.workers.launcher_processes import Launchers
-from tfdist.reports.ledger.account import Account
+from tfdist.reports.ledger.account import Account, recoveries
 from tfdist.reports.ledger.account_reader import build_account
-from tfdist.reports.ledger.recovery import recoveries
 from tfdist.rundir import RunDir, ledger_lines
 from tfdist.rundir.ledger_lines import AttemptPhase, TimeKind
 

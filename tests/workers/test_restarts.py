@@ -13,7 +13,7 @@ import pytest
 from tests.helpers.waiting import until
 from tests.workers.launcher_processes import Launcher, Launchers, left_behind, write_config
 from tfdist.rundir import RunDir, State, WorkerState
-from tfdist.rundir.job_state_record import JobState
+from tfdist.rundir.state_records import JobState
 
 RESTARTS = 20 if os.environ.get("TFDIST_SLOW_TESTS") else 4
 

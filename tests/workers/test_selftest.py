@@ -17,11 +17,9 @@ from tests.helpers.cli_process import ROOT, tfdist
 from tests.helpers.marks import slow
 from tests.helpers.processes import processes_with
 from tests.helpers.waiting import until
-from tfdist.selftest.reports.selftest_report import SelftestReport
-from tfdist.selftest.row_results import RowResult
-from tfdist.selftest.rows import Row
+from tfdist.selftest.rows import Row, RowResult, SelftestSpec
 from tfdist.selftest.selftest import Listener, run_selftest
-from tfdist.selftest.selftest_spec import SelftestSpec
+from tfdist.selftest.selftest_report import SelftestReport
 
 BOUND = 600  # seconds: up to eight jobs, one after the other
 

@@ -18,10 +18,10 @@ from tests.helpers.resumable_model import write_config
 from tests.helpers.waiting import until
 from tests.workers.traced_worker import LAST
 from tfdist.verify.hosts import hosts_verification as run_module
-from tfdist.verify.hosts.hosts_results import HostsVerification
-from tfdist.verify.hosts.hosts_spec import HostsSpec
+from tfdist.verify.hosts.hosts_report import HostsVerification
 from tfdist.verify.hosts.hosts_verification import verify_hosts
 from tfdist.verify.hosts.namespace_hosts import NamespacesUnavailableError
+from tfdist.verify.hosts.schedule import HostsSpec
 
 MODULE = "tests.workers.traced_worker"
 

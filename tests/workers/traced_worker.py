@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from tfdist.launch.environment import Assignment
-from tfdist.launch.trace_request import TraceRequest
 from tfdist.launch.worker.launcher_channel import LauncherChannel
+from tfdist.launch.worker_requests import TraceRequest
 from tfdist.rundir import State, WorkerState
 from tfdist.training.probes.probe_files import TracedEnd, TracedEpoch, TracedStart, TracedSteps, digest, write_line
 from tfdist.training.probes.tracer import StepHolds

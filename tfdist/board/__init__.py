@@ -1,9 +1,8 @@
 """The board: a page that shows the runs of a folder in a browser, for who has its token, and changes nothing.
 
     board_folder     which runs there are, none of them outside of the folder
-    bounded_values   what an answer may hold: so many letters, so many numbers, no controls
+    run_answers      one run: status, curves, ledger, failures, logs; so many letters, so many numbers, no controls
     list_answers     the list of runs, and their comparison
-    run_answers      one run: status, curves, ledger, failures, logs
     request_guard    who may ask, and what every answer says to the browser
     web_app          the addresses, by Starlette
     board_server     listens, by Uvicorn, until a signal comes

@@ -7,15 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from tfdist.board.board_folder import MOST_RUNS, BoardFolder, key_of
-from tfdist.board.bounded_values import bounded, thinned
-from tfdist.board.run_answers import check_sizes, curves
+from tfdist.board.run_answers import bounded, check_sizes, curves, thinned
 from tfdist.errors import RunDirError
 from tfdist.launch.run_dir.epoch_metrics import read_metrics
-from tfdist.reports.comparison.compared_run import ComparedRun, read_compared
-from tfdist.reports.comparison.run_comparison import Row, compare
+from tfdist.reports.comparison import ComparedRun, Row, compare, read_compared
 from tfdist.reports.status.run_status import RunStatus
 from tfdist.reports.status.status_reader import read_listed
-from tfdist.reports.status.status_summary import LIST_COLUMNS, list_row
+from tfdist.reports.status.status_table import LIST_COLUMNS, list_row
 
 PAGE = 50
 """Runs of one answer."""

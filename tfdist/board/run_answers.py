@@ -1,35 +1,37 @@
-"""Answers about one run: what it does, its curves, where its time went, what failed, and its logs."""
+"""Answers about one run: what it does, its curves, where its time went, what failed, and its logs; all bounded."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tfdist.board.board_folder import UnknownRunError, key_of
-from tfdist.board.bounded_values import bounded, bounded_lines, thinned
 from tfdist.errors import RunDirError
+from tfdist.launch.run_dir.closing_report import render_failures
 from tfdist.launch.run_dir.epoch_metrics import EpochMetrics, read_metrics
-from tfdist.launch.run_dir.failure_report import render_failures
 from tfdist.launch.run_dir.run_records import read_failures
-from tfdist.reports.comparison.run_comparison import best_epoch
+from tfdist.reports.comparison import best_epoch
 from tfdist.reports.ledger import loss_chart
-from tfdist.reports.ledger.account import Account
+from tfdist.reports.ledger.account import LABELS, PARTS, Account, endings, headlines, percent, recoveries, steps_of
 from tfdist.reports.ledger.account_reader import read_account
-from tfdist.reports.ledger.account_summary import LABELS, endings, headlines, percent, steps_of
-from tfdist.reports.ledger.chart_columns import columns
-from tfdist.reports.ledger.html_style import COLOURS, HATCHED
-from tfdist.reports.ledger.recovery import PARTS, recoveries
+from tfdist.reports.ledger.html_chart import COLOURS, HATCHED, columns
 from tfdist.reports.status.run_status import RunCondition, RunStatus
 from tfdist.reports.status.status_reader import read_status
-from tfdist.reports.status.status_summary import COLUMNS, condition_line, log_line, metrics_line, notes, started_text
+from tfdist.reports.status.status_table import COLUMNS, condition_line, log_line, metrics_line, notes, started_text
 from tfdist.rundir.layout import RunDir
 from tfdist.rundir.ledger_lines import TimeKind
 from tfdist.rundir.regular_files import read_tail, regular_size
-from tfdist.text import format_bytes, format_clock, format_time
+from tfdist.text import format_bytes, format_clock, format_time, printable
 from tfdist.tf_log_filter import is_tf_log_line
 
+MOST_LETTERS = 300
+"""Of a name or a sentence."""
+
+_MOST_LINE_LETTERS = 2000
+_Any = TypeVar("_Any")
 MOST_POINTS = 400
 """Of a curve."""
 _MOST_METRICS = 60
@@ -43,6 +45,35 @@ _METRICS_BYTES = 8 << 20
 _LEDGER_BYTES = 64 << 20
 _FAILURE = re.compile(r"failure\.([0-9]{1,9})\.json")
 _LOG = re.compile(r"worker-([0-9]{1,5})\.([0-9]{1,9})\.log")
+
+
+def bounded(value: Any) -> Any:
+    """A value for JSON: texts cut, in one line and without controls, numbers that JSON lacks as null."""
+    if isinstance(value, str):
+        return bounded_text(value)
+    if isinstance(value, dict):
+        return {bounded_text(str(name)): bounded(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [bounded(part) for part in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def bounded_text(text: str, most: int = MOST_LETTERS) -> str:
+    """A text in one line, cut where it is longer, without what would turn or hide the text around it."""
+    return printable(text if len(text) <= most else f"{text[: most - 1]}\N{HORIZONTAL ELLIPSIS}")
+
+
+def bounded_lines(lines: Sequence[str]) -> list[str]:
+    """The lines of a text, each cut where it is longer; tabs become spaces."""
+    return [bounded_text(line[:_MOST_LINE_LETTERS].expandtabs(4), _MOST_LINE_LETTERS) for line in lines]
+
+
+def thinned(values: Sequence[_Any], most: int) -> Sequence[_Any]:
+    """As many values at most, evenly spaced, with the last one."""
+    every = max(1, math.ceil(len(values) / most))
+    return values[(len(values) - 1) % every :: every]
 
 
 def run_answer(path: Path) -> dict[str, Any]:

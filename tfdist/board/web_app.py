@@ -8,10 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tfdist.board.board_folder import BoardFolder, UnknownRunError, key_of
-from tfdist.board.bounded_values import bounded_text
 from tfdist.board.list_answers import MOST_COMPARED, compare_answer, list_answer
 from tfdist.board.request_guard import HEADERS, Guard
-from tfdist.board.run_answers import log_answer, run_answer
+from tfdist.board.run_answers import bounded_text, log_answer, run_answer
 from tfdist.errors import RunDirError
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ import numpy as np
 from tfdist.checkpoint.checkpoint_files import REPLICAS, WEIGHTS, StoredCheckpoint, StoredPath, opened, summary_of
 from tfdist.checkpoint.shards.sharded_file import opened_weights
 from tfdist.errors import RunDirError
-from tfdist.order.position import Position
+from tfdist.order.epoch_span import Position
 from tfdist.rundir.json_record import JsonRecord
 
 _COUNTS = ("epoch", "step", "total", "seed", "batch_size", "samples", "workers", "replicas")

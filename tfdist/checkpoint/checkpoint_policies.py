@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tfdist.config.checkpoint_section import CheckpointConfig
+from tfdist.config.training_sections import CheckpointConfig
 
 MOST_STEPS_BETWEEN_LOOKS = 1000
 """Steps between looks at the clock, which bounds how late a checkpoint is where steps suddenly become slower."""

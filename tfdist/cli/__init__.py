@@ -6,11 +6,10 @@
     common_options    options that several verbs share
     train_target      TARGET and its own arguments, of train, verify and plan
     taken_by_default  the config and the run of verbs that are given none
+    rehearsed         what `tfdist plan` shows of a script, and `tfdist train --fast-dev-run`
     help/             headings of `--help`, options in the wrong place, and the verb `tfdist completion`
     launch/           the verbs `tfdist launch`, with its engines, and `tfdist stop`
-    inference/        the verbs `tfdist predict` and `tfdist evaluate`
-    board/            the verb `tfdist board`; runs has the comparison that it shows, too
-    rehearsal/        what `tfdist plan` shows of a script, and `tfdist train --fast-dev-run`
+    inference/        the verbs of a trained model, such as `tfdist predict`
     data/             the verbs of `tfdist data`; examples_group has those of `tfdist examples`
 
 Nothing here imports TensorFlow, and `tfdist --help` imports main, standard_streams, text and verb alone.

@@ -48,7 +48,7 @@ def check(path: str, overrides: tuple[str, ...], static: bool, timeout: float) -
     """
     # Imported here: to show a config needs neither.
     from tfdist.data.files.missing_files import missing_files
-    from tfdist.launch.object_check import check_objects
+    from tfdist.launch.config_process import check_objects
 
     parts = load_parts(path, overrides)
     found = [(problem.key, problem.problem, problem.exit_code) for problem in parts.problems]

@@ -24,7 +24,7 @@ def doctor(ctx: click.Context, /, workers: str | None, index: int | None, as_jso
     with 2 when something here must be corrected, with 3 when the cluster would not form.
     """
     # Imported here: `tfdist --help` does not need it.
-    from tfdist.doctor.doctor_table import render
+    from tfdist.doctor.doctor_report import render
     from tfdist.doctor.examination import Doctor
 
     report = Doctor(workers, index, timeout).examine(lambda line: click.echo(line, err=True))

@@ -34,7 +34,7 @@ def ledger(run_dir: str, as_json: bool, html_file: str | None, verbose: bool) ->
     with 0; with 2 when RUN_DIR has no ledger.
     """
     from tfdist.launch.run_dir.epoch_metrics import read_metrics
-    from tfdist.reports.ledger import account_json, account_table, html_chart
+    from tfdist.reports.ledger import account_table, html_chart
     from tfdist.reports.ledger.account_reader import read_account
     from tfdist.rundir import RunDir, atomic_files
 
@@ -45,7 +45,7 @@ def ledger(run_dir: str, as_json: bool, html_file: str | None, verbose: bool) ->
         page = html_chart.render(name, place, account, read_metrics(run.metrics_file))
         atomic_files.write_text(html_file, page, durable=False, named_by="--output")
     if as_json:
-        click.echo(json.dumps(account_json.to_json(name, place, account), indent=2))
+        click.echo(json.dumps(account_table.to_json(name, place, account), indent=2))
     else:
         click.echo(account_table.render(name, place, account))
         if html_file is not None:

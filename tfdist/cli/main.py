@@ -66,7 +66,7 @@ VERBS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "ledger": ("tfdist.cli.ledger:ledger", "Shows where the wall time of a run went, over all its restarts."),
         "runs": ("tfdist.cli.runs:runs", "Lists the runs of a folder, and compares runs."),
         "board": (
-            "tfdist.cli.board.board_verb:board",
+            "tfdist.cli.board:board",
             "Shows the runs of a folder on a page for the browser, live, and compares them.",
         ),
         "checkpoints": (
@@ -76,7 +76,7 @@ VERBS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "doctor": ("tfdist.cli.doctor:doctor", "Checks this machine and its connections before a job needs them."),
         "tf-config": ("tfdist.cli.tf_config:tf_config_command", "Prints the TF_CONFIG of one worker of a cluster."),
         "manifest": (
-            "tfdist.cli.manifest.manifest_group:manifest",
+            "tfdist.cli.manifest:manifest",
             "Writes the manifest of a training for Kubernetes.",
         ),
         "examples": (

@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from tfdist.cli import common_options as shared
-from tfdist.cli.rehearsal.first_fit import show_first_fit
+from tfdist.cli.rehearsed import show_first_fit
 from tfdist.cli.standard_streams import tf_lines_hidden
 from tfdist.cli.train_target import check_overrides, choose_target
 from tfdist.errors import TfdistError, UsageError
@@ -210,7 +210,7 @@ def _check_of_script(ctx: click.Context) -> None:
 
 def _memory(config: RunConfig, made: DataPlan, device_memory: int | None, seconds: float) -> MemoryPlan:
     """Returns what each device of a run will hold."""
-    from tfdist.launch.memory_inquiry import ask_step_sizes
+    from tfdist.launch.config_process import ask_step_sizes
     from tfdist.plan.memory.memory_plan import plan_memory
     from tfdist.plan.memory.step_sizes import StepSizes
 
@@ -225,8 +225,7 @@ def _device_memory(layout: ClusterSize, given: int | None) -> tuple[int | None, 
     """Bytes of a device, and which that is: as described, a GPU of this machine, or a share of its memory."""
     if given is not None:
         return given << 20, "the device"
-    from tfdist.doctor.machine.machine_facts import this_machine
-    from tfdist.doctor.machine.nvidia_smi import ask
+    from tfdist.doctor.machine.machine_facts import ask, this_machine
 
     gpus = ask().gpus
     if gpus:

@@ -41,15 +41,15 @@ def compare(run_dirs: tuple[str, ...], as_json: bool) -> None:
     A star marks the best value, where the name of a metric tells which is better. Exits with 0; with 2 when there are
     fewer than two runs, or one cannot be read.
     """
-    from tfdist.reports.comparison import comparison_table
-    from tfdist.reports.comparison.compared_run import read_compared
-    from tfdist.reports.comparison.run_comparison import compare as compared
+    from tfdist.reports import comparison
+    from tfdist.reports.comparison import compare as compared
+    from tfdist.reports.comparison import read_compared
 
     if len(run_dirs) < _LEAST:
         raise UsageError(f"Expected two run directories or more to compare. Received: {', '.join(run_dirs)}")
     found = compared([read_compared(run_dir) for run_dir in run_dirs])
     names = _names(run_dirs)
-    shown = comparison_table.to_json(names, found) if as_json else comparison_table.render(names, found)
+    shown = comparison.to_json(names, found) if as_json else comparison.render(names, found)
     click.echo(json.dumps(shown, indent=2) if as_json else shown)
 
 

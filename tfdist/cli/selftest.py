@@ -52,11 +52,10 @@ def selftest(
     differs, with 4 when a run failed.
     """
     # Imported here: NumPy takes longer to load than `tfdist --help` may take.
-    from tfdist.selftest.reports.report_folder import ReportFolder
-    from tfdist.selftest.reports.selftest_table import TableLines, closing, opening
+    from tfdist.selftest.report_texts import ReportFolder, TableLines, closing, opening
+    from tfdist.selftest.rows import SelftestSpec
     from tfdist.selftest.selftest import Listener, run_selftest
-    from tfdist.selftest.selftest_spec import SelftestSpec
-    from tfdist.verify.interruption import Interrupted
+    from tfdist.verify.runs import Interrupted
 
     folder = ReportFolder.chosen(output, socket.gethostname(), time.time())
     chosen: dict[str, Any] = {"batch_norm": batch_norm, "kernels": kernels}

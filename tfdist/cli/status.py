@@ -14,8 +14,8 @@ from tfdist.cli.standard_streams import for_drawing
 from tfdist.cli.verb import Verb
 
 if TYPE_CHECKING:
-    from tfdist.reports.status.run_list import RunList
     from tfdist.reports.status.run_status import RunStatus
+    from tfdist.reports.status.status_reader import RunList
 
     Report = RunStatus | RunList
 
@@ -51,7 +51,7 @@ def _watch(look: Callable[[], Report], as_json: bool, interval: float) -> int:
     """Shows what it sees until the run is over, or all of a folder are, or a signal comes; returns the exit code."""
     from tfdist.launch.signals import Signals
     from tfdist.net.bounded_wait import wait_for
-    from tfdist.reports.status.live_display import LiveDisplay
+    from tfdist.reports.status.status_table import LiveDisplay
 
     board = LiveDisplay(for_drawing(sys.stdout))
     with Signals() as signals:
@@ -69,24 +69,24 @@ def _watch(look: Callable[[], Report], as_json: bool, interval: float) -> int:
 
 
 def _picture(found: Report, width: int | None = None, height: int | None = None) -> str:
-    from tfdist.reports.status import run_list_table, status_table
-    from tfdist.reports.status.run_list import RunList
+    from tfdist.reports.status import status_table
+    from tfdist.reports.status.status_reader import RunList
 
     if isinstance(found, RunList):
-        return run_list_table.render(found, width, height)
+        return status_table.render_list(found, width, height)
     return status_table.render(found, width if height is not None else None, height)
 
 
 def _width() -> int | None:
     """The columns of the terminal; None where there is none."""
-    from tfdist.reports.status.live_display import LiveDisplay
+    from tfdist.reports.status.status_table import LiveDisplay
 
     return LiveDisplay(sys.stdout).size()[0]
 
 
 def _document(found: Report, indent: int | None = None) -> str:
-    from tfdist.reports.status import status_json
-    from tfdist.reports.status.run_list import RunList
+    from tfdist.reports.status import status_table
+    from tfdist.reports.status.status_reader import RunList
 
-    document = status_json.list_to_json(found) if isinstance(found, RunList) else status_json.to_json(found)
+    document = status_table.list_to_json(found) if isinstance(found, RunList) else status_table.to_json(found)
     return json.dumps(document, indent=indent)

@@ -174,14 +174,13 @@ def train(
     after a script or a module everything is its own.
     """
     if options["log_format"] == "json":
-        from tfdist.launch.logs.log_records import LogRecords
-        from tfdist.launch.logs.record_streams import recorded_streams
+        from tfdist.launch.logs.log_records import LogRecords, recorded_streams
 
         ctx.with_resource(recorded_streams(LogRecords()))
     is_tried = options.pop("fast_dev_run")
     if is_tried:
         # Imported here: `tfdist train --help` does not need it.
-        from tfdist.cli.rehearsal.fast_dev_run import check_fast_dev_run, run_fast_dev
+        from tfdist.cli.rehearsed import check_fast_dev_run, run_fast_dev
 
         check_fast_dev_run(ctx)
     target = choose_target(module, arguments)
@@ -280,7 +279,7 @@ def _job(target: Target, **options: Any) -> JobSpec:
     # Imported here: YAML's parser takes longer than all else that a script's launcher needs.
     from tfdist.config.load import build_config, read_config
     from tfdist.data.files.missing_files import check_files
-    from tfdist.launch.worker.checkpoint_interval import CheckpointInterval
+    from tfdist.launch.worker_options import CheckpointInterval
 
     every = options.pop("checkpoint_every")
     entries = () if every is None else CheckpointInterval.parse(every).config_entries()

@@ -152,7 +152,7 @@ def verify(
     check_mode(ctx, options)
     _check_report(report)
     # Imported here: NumPy takes longer to load than `tfdist --help` may take.
-    from tfdist.verify.interruption import Interrupted
+    from tfdist.verify.runs import Interrupted
 
     given = {name: options.pop(name) for name in ("overrides", "seed")}
     given["chosen"] = {name: options.pop(name) for name in shared.OF_CONFIGS}
@@ -170,10 +170,9 @@ def verify(
 
 def _compare(options: dict[str, Any]) -> tuple[int, str, dict[str, Any]]:
     """One replica against several: the exit code, what to print, and the report."""
+    from tfdist.verify.replicas.variants import VerifySpec
     from tfdist.verify.replicas.verification import verify as run
-    from tfdist.verify.replicas.verification_json import to_json
-    from tfdist.verify.replicas.verification_table import render
-    from tfdist.verify.replicas.verify_spec import VerifySpec
+    from tfdist.verify.replicas.verification_report import render, to_json
 
     for name in ("kills", "hosts", *WITH_HOSTS):
         del options[name]
@@ -184,9 +183,8 @@ def _compare(options: dict[str, Any]) -> tuple[int, str, dict[str, Any]]:
 
 def _kill(options: dict[str, Any]) -> tuple[int, str, dict[str, Any]]:
     """A killed run against an untouched one: the same three."""
-    from tfdist.verify.killing.kill_json import to_json
-    from tfdist.verify.killing.kill_spec import KillSpec
-    from tfdist.verify.killing.kill_table import render
+    from tfdist.verify.killing.kill_plan import KillSpec
+    from tfdist.verify.killing.kill_report import render, to_json
     from tfdist.verify.killing.kill_verification import verify_killed
 
     workers = options.pop("nproc") or _WORKERS
@@ -199,10 +197,9 @@ def _kill(options: dict[str, Any]) -> tuple[int, str, dict[str, Any]]:
 
 def _lose_hosts(options: dict[str, Any]) -> tuple[int, str, dict[str, Any]]:
     """A run that loses hosts against an untouched one: the same three."""
-    from tfdist.verify.hosts.hosts_json import to_json
-    from tfdist.verify.hosts.hosts_spec import HostsSpec
-    from tfdist.verify.hosts.hosts_table import render
+    from tfdist.verify.hosts.hosts_report import render, to_json
     from tfdist.verify.hosts.hosts_verification import verify_hosts
+    from tfdist.verify.hosts.schedule import HostsSpec
 
     for name in NOT_WITH_HOSTS:
         del options[name]

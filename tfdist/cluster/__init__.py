@@ -1,12 +1,10 @@
 """The cluster of a job: the ordered list of its workers, and which of them run on this machine.
 
-`discover` is the entry point. It takes the command line, `tf_config`, `kubernetes`, `open_mpi`, `hydra` or `slurm`, in
-this order, and returns a `membership`: the cluster as a `cluster_spec`, with the workers that this launcher starts. For
-that it finds the entries that are this machine, and `ports` chooses ports. `slurm` also tells whose GPUs a task sees,
-`slurm_lists` reads Slurm's short forms of lists, and `slurm_allocation` says which nodes a launch may use; `mpi/` has
-`open_mpi` and `hydra`.
-`interfaces` lists the machine's addresses, and `environment_variables` the variables that affect a run, for reports;
-`passed_environment` is what one host gives another.
+`discover` is the entry point. It takes the command line, `tf_config`, `kubernetes`, `mpi` or `slurm`, in this order,
+and returns a `membership`: the cluster as a `cluster_spec`, with the workers that this launcher starts. For that it
+finds the entries that are this machine, and `ports` chooses ports. `slurm` also tells whose GPUs a task sees, and which
+nodes a launch may use. `interfaces` lists the machine's addresses, and `environment_variables` those that affect a run,
+for reports, and what one host gives another.
 """
 
 from tfdist.cluster.cluster_spec import Address, Cluster

@@ -12,8 +12,14 @@ from itertools import islice
 from tfdist.cluster.cluster_spec import Address, Cluster, is_loopback
 from tfdist.cluster.kubernetes import indexed_job_membership
 from tfdist.cluster.membership import Membership
-from tfdist.cluster.mpi.hydra import hydra_membership, is_bare_pmix_rank, is_hydra_rank, refuse_bare_pmix
-from tfdist.cluster.mpi.open_mpi import is_open_mpi_rank, open_mpi_membership
+from tfdist.cluster.mpi import (
+    hydra_membership,
+    is_bare_pmix_rank,
+    is_hydra_rank,
+    is_open_mpi_rank,
+    open_mpi_membership,
+    refuse_bare_pmix,
+)
 from tfdist.cluster.ports import candidate_ports
 from tfdist.cluster.slurm import slurm_membership
 from tfdist.cluster.tf_config import parse_tf_config

@@ -1,9 +1,13 @@
-"""The environment variables that affect a run, for reports."""
+"""Environment variables that affect a run, for reports, and those that one process passes to another host."""
 
 from __future__ import annotations
 
+import ipaddress
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
+
+from tfdist.errors import UsageError
 
 _PREFIXES = (
     "CUDA_VISIBLE_DEVICES",
@@ -41,6 +45,7 @@ _PREFIXES = (
 )
 _SECRET = ("TOKEN", "SECRET", "PASSWORD")
 HIDDEN = "(set, not shown)"
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def run_variables(environ: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -51,3 +56,45 @@ def run_variables(environ: Mapping[str, str] | None = None) -> dict[str, str]:
         for name, value in sorted(source.items())
         if name.startswith(_PREFIXES)
     }
+
+
+def chosen_variables(names: Iterable[str], environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Some variables of `environ` (default: this process's).
+
+    Args:
+        names: Their names, or several between commas, as `--env` has them.
+        environ: Where they are.
+
+    Raises:
+        UsageError: A name is none, or there is no such variable.
+    """
+    source = os.environ if environ is None else environ
+    chosen: dict[str, str] = {}
+    for name in (name.strip() for several in names for name in several.split(",")):
+        if not _NAME.fullmatch(name):
+            raise UsageError(
+                f"--env expected names of variables between commas, such as DATA_DIR,HF_HOME. Received: {name[:100]!r}."
+                " Set a variable before the command: NAME=value tfdist launch --env NAME ..."
+            )
+        if name not in source:
+            raise UsageError(
+                f"--env names a variable that is not set here: {name}. Expected one of this environment. Set it before "
+                f"the command ({name}=value tfdist launch ...), or leave it out."
+            )
+        chosen[name] = source[name]
+    return chosen
+
+
+def environment_with(variables: Mapping[str, str], environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """`environ` (default: this process's) with more variables, for a child."""
+    return {**(os.environ if environ is None else environ), **variables}
+
+
+def ssh_server_address(environ: Mapping[str, str] | None = None) -> str | None:
+    """The address of this host at which its ssh client reached it; None outside ssh."""
+    said = (os.environ if environ is None else environ).get("SSH_CONNECTION", "").split()
+    try:
+        # Client's address and port, server's address and port; a link-local one has its zone.
+        return str(ipaddress.ip_address(said[2].partition("%")[0])) if len(said) == 4 else None
+    except ValueError:
+        return None

@@ -1,15 +1,11 @@
 """The config of a run: its schema, and how a YAML file becomes a checked `RunConfig`.
 
-`load` is the entry point. It reads the file as a `yaml_document` with the value types of `yaml_types`, applies `--set`
-and makes paths absolute. Then `section` builds the frozen dataclasses of `schema`, `compile_section`, `data_sections`,
-`fit_section`, `distill_section` and `checkpoint_section` by their annotations, which `type_rules` matches and
-describes; an optimizer, a loss, a metric or a callback is a `keras_object`. What is wrong is a `FieldError` of
-`field_errors`, with its key. `dotted_path` imports the functions that a config names; `metric_direction` tells whether
-more of a metric is better. `json_schema` is all of it for editors.
+`load` is the entry point. It reads the file as a `yaml_document`, applies `--set` and makes paths absolute. Then
+`section` builds the frozen dataclasses of `schema`, `training_sections` and `data_sections` by their annotations; an
+optimizer, a loss, a metric or a callback is a `keras_object`. What is wrong is a `FieldError` of `field_errors`, with
+its key. `dotted_path` imports the functions that a config names. `json_schema` is all of it for editors.
 """
 
-from tfdist.config.checkpoint_section import CheckpointConfig
-from tfdist.config.compile_section import CompileConfig
 from tfdist.config.data_sections import (
     CsvSource,
     FeatureConfig,
@@ -20,9 +16,9 @@ from tfdist.config.data_sections import (
     TfrecordSource,
 )
 from tfdist.config.dotted_path import resolve_callable
-from tfdist.config.fit_section import FitConfig
 from tfdist.config.load import dump_yaml, load_config, to_dict
 from tfdist.config.schema import DataConfig, DevicesConfig, ModelConfig, RunConfig
+from tfdist.config.training_sections import CheckpointConfig, CompileConfig, FitConfig
 
 __all__ = [
     "CheckpointConfig",

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from tfdist.config.field_errors import FieldError, nearest, shown
-from tfdist.config.section import Section
-from tfdist.config.type_rules import DottedPath, PositiveInt, Rule, Text
+from tfdist.config.section import DottedPath, PositiveInt, Rule, Section, Text
 
 Files = Annotated[
     Text | Sequence[Text],

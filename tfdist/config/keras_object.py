@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Annotated, Any
 
 from tfdist.config.field_errors import FieldError, shown
-from tfdist.config.type_rules import DottedPath, Rule, Text, matches
+from tfdist.config.section import DottedPath, Rule, Text, matches
 
 FORMS = "a name, {name: NAME} with its arguments beside the name, or {build: my.module.Class, args: {...}}"
 

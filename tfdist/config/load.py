@@ -18,8 +18,7 @@ from tfdist.config.data_sections import FORMATS, SourceConfig
 from tfdist.config.field_errors import FieldError, FieldErrors, dotted, errors_of
 from tfdist.config.schema import RunConfig
 from tfdist.config.section import build, build_parts
-from tfdist.config.yaml_document import Document, read_document
-from tfdist.config.yaml_types import Dumper
+from tfdist.config.yaml_document import Document, Dumper, read_document
 from tfdist.errors import ConfigError
 from tfdist.url_schemes import fault_as_local, is_url
 

@@ -10,13 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from tfdist.config.checkpoint_section import CheckpointConfig
-from tfdist.config.compile_section import CompileConfig
 from tfdist.config.data_sections import SourceConfig
 from tfdist.config.field_errors import FieldError, shown
-from tfdist.config.fit_section import FitConfig
-from tfdist.config.section import Section
-from tfdist.config.type_rules import DottedPath, PositiveInt, Rule
+from tfdist.config.section import DottedPath, PositiveInt, Rule, Section
+from tfdist.config.training_sections import CheckpointConfig, CompileConfig, FitConfig
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _WEIGHTS = re.compile(r".+\.(keras|weights\.h5)")

@@ -1,17 +1,111 @@
-"""Base class of a config's sections: frozen dataclasses that check the types and values of their fields."""
+"""Base class of a config's sections: frozen dataclasses that check their fields by the annotations."""
 
 from __future__ import annotations
 
 import dataclasses
+import re
+import sys
 import types
 import typing
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from tfdist.config.field_errors import FieldError, dotted, nearest, one_error, shown
-from tfdist.config.type_rules import describe, matches
+
+_WORDS = {
+    type(None): "null",
+    bool: "true or false",
+    int: "an integer",
+    float: "a number",
+    str: "a string",
+    Any: "any value",
+}
+_DOTTED_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule that a value must meet beyond its type; used in `Annotated`.
+
+    Attributes:
+        text: Completes "expected ...": `an integer of 1 or more`.
+        test: Whether a value of the right type is valid.
+        schema: The same in JSON schema, as far as that can say it.
+    """
+
+    text: str
+    test: Callable[[Any], bool]
+    schema: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+
+PositiveInt = Annotated[int, Rule("an integer of 1 or more", lambda value: value >= 1, {"minimum": 1})]
+Text = Annotated[str, Rule("a string that is not empty", bool, {"minLength": 1})]
+
+DottedPath = Annotated[
+    str,
+    Rule(
+        "a dotted path such as package.module.function",
+        _DOTTED_PATH.fullmatch,
+        {"pattern": f"^{_DOTTED_PATH.pattern}$"},
+    ),
+]
+
+
+def matches(value: Any, hint: Any) -> bool:
+    """Returns whether the annotation `hint` allows `value`.
+
+    As in YAML, an integer is a number but `true` is neither, and a string is not a list.
+    """
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        base, *rules = arguments
+        return matches(value, base) and all(rule.test(value) for rule in rules)
+    if origin in (typing.Union, types.UnionType):
+        return any(matches(value, option) for option in arguments)
+    if origin is Literal:
+        return any(type(value) is type(option) and value == option for option in arguments)
+    if origin is Mapping:
+        return isinstance(value, Mapping) and all(
+            matches(key, arguments[0]) and matches(entry, arguments[1]) for key, entry in value.items()
+        )
+    if origin is Sequence:
+        return isinstance(value, list | tuple) and all(matches(entry, arguments[0]) for entry in value)
+    return _is_plain(value, hint)
+
+
+def _is_plain(value: Any, hint: Any) -> bool:
+    if hint is Any:
+        return True
+    if hint is float:
+        # An integer may be larger than any float; NaN and infinities do not count as numbers here.
+        return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, hint)
+
+
+def describe(hint: Any) -> str:
+    """Returns what the annotation `hint` allows, in words that complete "expected ..."."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        return arguments[-1].text
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(describe(option) for option in arguments)
+    if origin is Literal:
+        choices = ", ".join(str(option) for option in arguments)
+        return f"one of {choices}" if len(arguments) > 1 else choices
+    if origin is Mapping:
+        return f"a mapping of {_plural(arguments[0])} to {_plural(arguments[1])}"
+    if origin is Sequence:
+        return f"a list of {_plural(arguments[0])}"
+    return _WORDS[hint] if hint in _WORDS else hint.described()
+
+
+def _plural(hint: Any) -> str:
+    words = {str: "strings", int: "integers", float: "numbers", Any: "values"}
+    return words[hint] if hint in words else f"entries that are each {describe(hint)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,13 +216,13 @@ class _Builder:
         for name, value in content.items():
             if name in hints:
                 self._add_entry(valid, name, hints[name], value, dotted(key, str(name)))
-        for field in dataclasses.fields(cls):
-            if field.name in content:
+        for each in dataclasses.fields(cls):
+            if each.name in content:
                 continue
-            if field.default is not dataclasses.MISSING:
-                valid[field.name] = field.default
-            elif field.default_factory is not dataclasses.MISSING:
-                valid[field.name] = field.default_factory()
+            if each.default is not dataclasses.MISSING:
+                valid[each.name] = each.default
+            elif each.default_factory is not dataclasses.MISSING:
+                valid[each.name] = each.default_factory()
         self.valid |= {dotted(key, name): value for name, value in valid.items()}
         return valid
 
@@ -165,12 +259,12 @@ def _problems_of_keys(
         if name not in cls.key_names():
             yield FieldError(dotted(key, str(name)), _unknown(cls, str(name), content[name], key, root))
     hints = hints_of(cls)
-    for field in dataclasses.fields(cls):
-        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-        if required and field.name not in content:
+    for each in dataclasses.fields(cls):
+        required = each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING
+        if required and each.name not in content:
             received = f"only {', '.join(map(str, content))}" if content else "no key at all"
-            problem = f"this key is missing. Expected {describe(hints[field.name])}. Received: {received}"
-            yield FieldError(dotted(key, field.name), problem)
+            problem = f"this key is missing. Expected {describe(hints[each.name])}. Received: {received}"
+            yield FieldError(dotted(key, each.name), problem)
 
 
 def _unknown(cls: type[Section], name: str, value: Any, key: str, root: type[Section]) -> str:
@@ -194,4 +288,4 @@ def all_keys(cls: type[Section], key: str = "") -> Iterator[str]:
 def hints_of(cls: type[Section]) -> dict[str, Any]:
     """The annotations of a section's keys."""
     hints = typing.get_type_hints(cls, include_extras=True)
-    return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
+    return {each.name: hints[each.name] for each in dataclasses.fields(cls)}

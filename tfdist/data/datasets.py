@@ -38,7 +38,7 @@ from tfdist.data.random_access.parquet_reader import ParquetFeatures, ParquetRea
 from tfdist.data.sample_feed import Companion
 from tfdist.data.sample_source import SampleSource
 from tfdist.data.worker_consistency import Sharding
-from tfdist.order.position import START, Position
+from tfdist.order.epoch_span import START, Position
 from tfdist.order.sequential_order import LANES, SHUFFLE_BUFFER
 
 

@@ -19,9 +19,8 @@ from tfdist.data.sample_feed import Companion, SampleFeed
 from tfdist.data.sample_source import SampleSource
 from tfdist.data.worker_consistency import AgreedSource, Sharding, agree
 from tfdist.order.epoch_order import EpochSteps
-from tfdist.order.epoch_span import EpochSpan
+from tfdist.order.epoch_span import START, EpochSpan, Position
 from tfdist.order.per_worker_order import WorkerShareSteps
-from tfdist.order.position import START, Position
 from tfdist.runtime.batches.dataset_description import (
     EpochCounter,
     PartialEpoch,

@@ -2,9 +2,9 @@
 
     machine/         facts about this machine and the checks of them
     mesh/            connections between the hosts, found and measured from both ends
-    examination      runs local_checks and, with a worker list, the mesh
+    examination      runs the checks of this machine and, with a worker list, the mesh
     check_result     what one check comes to: ok, warn or fail
-    doctor_report    everything that was found, also as JSON; doctor_table is its text
+    doctor_report    everything that was found, as a table and as JSON
 
 TensorFlow is never loaded here: a process of its own is asked.
 """

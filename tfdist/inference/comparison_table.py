@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tfdist.text import format_bytes, format_count, table
-from tfdist.verify.exit_codes import DIFFERS
+from tfdist.verify.runs import DIFFERS
 
 EXCEEDED = DIFFERS
 """The exit code where a budget is exceeded: the model differs too much."""

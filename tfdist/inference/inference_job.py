@@ -25,8 +25,7 @@ from tfdist.training.inference_request import (
     QuantizationRequest,
     Verb,
 )
-from tfdist.verify.exit_codes import STOPPED
-from tfdist.verify.work_folder import open_folder
+from tfdist.verify.runs import STOPPED, open_folder
 
 
 @dataclass(frozen=True)

@@ -14,28 +14,26 @@ from tfdist import bounded_json
 from tfdist.cluster.cluster_spec import Cluster
 from tfdist.cluster.tf_config import tf_config_json
 from tfdist.errors import UsageError
-from tfdist.launch import gpu_emulation
+from tfdist.launch.gpus import usable_gpus
 from tfdist.launch.gpus.usable_gpus import MOST_SECONDS, GpuCount, count_gpus
-from tfdist.launch.recording_request import RecordingRequest
-from tfdist.launch.rehearsal.rehearsal_request import RehearsalRequest
-from tfdist.launch.trace_request import TraceRequest
 from tfdist.launch.worker.core_binding import CoreBinding, choose_binding, own_cores, usable_nodes
-from tfdist.launch.worker.environment_defaults import (
-    allocator_settings,
-    keras_settings,
-    nccl_settings,
-    proxy_settings,
-)
 from tfdist.launch.worker.kernel_choice import (
     KernelChoice,
     Kernels,
     choose_kernels,
     computes_on_gpus,
     kernel_settings,
+    this_processor,
 )
-from tfdist.launch.worker.processor import this_processor
-from tfdist.launch.worker.variable_objections import check_objections
+from tfdist.launch.worker.worker_variables import (
+    allocator_settings,
+    check_objections,
+    keras_settings,
+    nccl_settings,
+    proxy_settings,
+)
 from tfdist.launch.worker_options import WorkerOptions
+from tfdist.launch.worker_requests import RecordingRequest, RehearsalRequest, TraceRequest
 from tfdist.net import shared_token
 from tfdist.text import format_count
 
@@ -56,14 +54,14 @@ def read_token(environ: Mapping[str, str] | None = None) -> shared_token.Token |
     return None if secret is None else shared_token.Token(secret)
 
 
-def read_gpu_emulation(environ: Mapping[str, str] | None = None) -> gpu_emulation.GpuEmulation:
+def read_gpu_emulation(environ: Mapping[str, str] | None = None) -> usable_gpus.GpuEmulation:
     """Returns what of GPUs `environ` (default: this process's) asks to emulate on CPUs.
 
     Raises:
         UsageError: The variable names something else.
     """
     source = os.environ if environ is None else environ
-    return gpu_emulation.GpuEmulation.parse(source.get(gpu_emulation.VARIABLE, ""))
+    return usable_gpus.GpuEmulation.parse(source.get(usable_gpus.EMULATION_VARIABLE, ""))
 
 
 def count_gpus_here(environ: Mapping[str, str] | None = None, seconds: float = MOST_SECONDS) -> GpuCount:

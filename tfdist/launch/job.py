@@ -26,22 +26,19 @@ from tfdist.launch.metrics.metrics_endpoint import MetricsEndpoint
 from tfdist.launch.metrics.run_metrics import RunMetrics
 from tfdist.launch.network_isolation import enter_network
 from tfdist.launch.peers.messages import Stop
-from tfdist.launch.progress.progress_display import ProgressDisplay, Shown, choose
-from tfdist.launch.run_dir.closing_line import closing_line
-from tfdist.launch.run_dir.failure_report import failure_fields, render_report
-from tfdist.launch.run_dir.launcher_ledger import LauncherLedger
+from tfdist.launch.progress_display import ProgressDisplay, Shown, choose
+from tfdist.launch.run_dir.closing_report import closing_line, failure_fields, render_report, saved_line
 from tfdist.launch.run_dir.run_lock import RunLock
-from tfdist.launch.run_dir.saved_progress import saved_line
+from tfdist.launch.run_dir.run_records import LauncherLedger
 from tfdist.launch.run_result import RunResult
 from tfdist.launch.signals import LauncherStopped, Signals
-from tfdist.launch.worker.config_handover import handed_over
+from tfdist.launch.worker.config_handover import generated_code_dir, handed_over
 from tfdist.launch.worker.core_binding import CoreBinding
-from tfdist.launch.worker.generated_code_dir import generated_code_dir
-from tfdist.launch.worker.orphans import Orphans
+from tfdist.launch.worker.process_termination import Orphans
 from tfdist.net.port_reservation import PortReservation, reserve_ports
 from tfdist.rundir.bounded_disk import BoundedDisk
-from tfdist.rundir.completion import completion_text
 from tfdist.rundir.layout import RunDir
+from tfdist.rundir.state_records import completion_text
 
 
 def run_job(spec: JobSpec) -> int:

@@ -12,8 +12,8 @@ from tfdist.launch.elastic.elastic_options import ElasticOptions
 from tfdist.launch.environment import TargetKind
 from tfdist.launch.logs.terminal import Show
 from tfdist.launch.network_isolation import Network
-from tfdist.launch.progress.progress_display import Progress
-from tfdist.launch.requeues.requeue_policy import MAX_REQUEUES
+from tfdist.launch.progress_display import Progress
+from tfdist.launch.requeue_policy import MAX_REQUEUES
 from tfdist.launch.worker.worker_process import WORKER_MODULE
 from tfdist.launch.worker_options import WorkerOptions, check_seconds, options_of
 from tfdist.url_schemes import CHECKPOINTS_INSTEAD, fault_as_local

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from tfdist.errors import UsageError
 from tfdist.launch.logs.log_records import LogFormat
-from tfdist.launch.recording_request import RecordingRequest
-from tfdist.launch.rehearsal.rehearsal_request import RehearsalRequest
-from tfdist.launch.trace_request import TraceRequest
-from tfdist.launch.worker.checkpoint_interval import CheckpointInterval
 from tfdist.launch.worker.kernel_choice import Kernels
+from tfdist.launch.worker_requests import RecordingRequest, RehearsalRequest, TraceRequest
 from tfdist.rundir.run_dir_creation import Resume
 from tfdist.sharding import Sharding, sharding_of
 from tfdist.sharding.shard_groups import check_over
@@ -23,6 +22,8 @@ from tfdist.sharding.tensor_option import check_tensor, check_workers
 if TYPE_CHECKING:
     from tfdist.config import RunConfig
 
+
+_TEXT = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<minutes>m?)")
 BatchNorm = Literal["synchronized", "replica"]
 Communication = Literal["auto", "nccl", "ring", "shm"]
 Compression = Literal["none", "bfloat16", "float16"]
@@ -42,17 +43,47 @@ _CHOICES = {
 }
 SHARED_MODEL = ("shard", "shard_over", "shard_embeddings", "offload", "tensor")
 """Say what several workers hold together, or keep elsewhere than on their devices."""
-
 OF_CONFIGS = ("batch_norm", "kernels", *SHARED_MODEL)
 """Options that are keys of a config, too."""
-
 OF_COMPUTATION = ("check", "communication", "compression", "jit", "strict", *OF_CONFIGS)
 """Say how workers compute, whoever starts them."""
-
 _IN_COMMON = ("checkpoint_every", "share_gpu", *OF_COMPUTATION)
 """Decide which collectives the workers run, how they round, or what they refuse: the same on every host."""
-
 _SECONDS = ("first_step_timeout", "step_timeout", "grace")
+
+
+@dataclass(frozen=True)
+class CheckpointInterval:
+    """The interval at which checkpoints are made, besides at the end of every epoch.
+
+    Attributes:
+        steps: After each multiple of so many steps; None where the clock decides.
+        minutes: When the last one is so old; None where the steps do.
+    """
+
+    steps: int | None
+    minutes: float | None
+
+    @classmethod
+    def parse(cls, text: str) -> CheckpointInterval:
+        """The interval of a text such as `500` or `2.5m`.
+
+        Raises:
+            UsageError: It is neither.
+        """
+        match = _TEXT.fullmatch(text) if text.isascii() else None
+        number = float(match["number"]) if match else 0.0
+        if match is None or not 0 < number < math.inf or not (match["minutes"] or number.is_integer()):
+            raise UsageError(
+                "--checkpoint-every expects a whole number of steps, such as 500, or minutes, such as 2.5m. Received: "
+                f"{text}"
+            )
+        return cls(None, number) if match["minutes"] else cls(int(number), None)
+
+    def config_entries(self) -> tuple[str, ...]:
+        """The same as entries of a config, as `--set` has them."""
+        steps, minutes = ("null" if value is None else f"{value:g}" for value in (self.steps, self.minutes))
+        return (f"checkpoint.every_steps={steps}", f"checkpoint.every_minutes={minutes}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,17 @@ from collections.abc import Callable
 from typing import Any, Generic
 
 from tfdist.cluster.cluster_spec import Address
-from tfdist.net.connection_attempts import Lookup, Resolver, begin_connecting, finish_connecting, look_up
-from tfdist.net.dial_outcome import DialOutcome, DialStatus, of_errno, of_first_bytes
+from tfdist.net.connection_attempts import (
+    DialOutcome,
+    DialStatus,
+    Lookup,
+    Resolver,
+    begin_connecting,
+    finish_connecting,
+    look_up,
+    of_errno,
+    of_first_bytes,
+)
 from tfdist.net.handshake import ONE_TOKEN, CallerSide, HelloT, Introduction, Reply
 from tfdist.net.line_socket import MAX_HELLO_BYTES, LineError, LineSocket
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any, Generic
 
 from tfdist.errors import PortTakenError
+from tfdist.net.bounded_wait import ReadySet
 from tfdist.net.handshake import ONE_TOKEN, AnswererSide, HelloT, Introduction, Met, Reply
 from tfdist.net.line_socket import MAX_HELLO_BYTES, LineError, LineSocket
 from tfdist.net.port_reservation import bind_reusable
-from tfdist.net.ready_set import ReadySet
 
 MAX_STRANGERS = 256
 _MAX_REFUSED = 4

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import tfdist.errors
 from tfdist.errors import DataError, TfdistError, UsageError, WorkerFailedError
-from tfdist.launch.run_dir.failure_report import render_report
+from tfdist.launch.run_dir.closing_report import render_report
 from tfdist.launch.run_result import RunResult
 from tfdist.notebook.call_folder import CallFolder
 from tfdist.notebook.function_call import ended_by

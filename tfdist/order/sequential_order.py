@@ -16,8 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tfdist.order.epoch_order import num_steps, sample_seeds
-from tfdist.order.permutation import ROUNDS, mixed, moved, numbers, permuted
+from tfdist.order.epoch_order import ROUNDS, mixed, moved, num_steps, numbers, permuted, sample_seeds
 from tfdist.order.proportional_split import taken_before
 
 _BLOCK = 1 << 12

@@ -8,8 +8,7 @@ from typing import Any
 
 from tfdist.config.data_sections import SourceConfig
 from tfdist.config.schema import RunConfig
-from tfdist.order.batch_split import bounds
-from tfdist.order.epoch_order import num_steps
+from tfdist.order.epoch_order import bounds, num_steps
 from tfdist.order.epoch_span import check_passes_in_sequence
 from tfdist.plan.plan_inputs import ClusterSize, PipelineBuffers, SourceSizes
 from tfdist.plan.worker_reads import WorkerReads, worker_reads

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tfdist.order.batch_split import bounds
-from tfdist.order.epoch_order import num_steps
+from tfdist.order.epoch_order import bounds, num_steps
 from tfdist.order.sequential_order import LaneOrder, Lanes
 from tfdist.plan.plan_inputs import SourceSizes
 

@@ -83,8 +83,6 @@ def write_error(
     """The error for a file or directory that could not be written, with its remedy.
 
     Args:
-        path: The file or directory.
-        error: What was raised.
         named_by: The option or argument by which a user chooses the place.
         temporary: The name under which `path` was written, which a user need not know.
     """

@@ -63,7 +63,6 @@ def replace_directory(made: Path, target: Path) -> None:
 
     Args:
         made: On the same file system as `target`.
-        target: Exists.
 
     Raises:
         OSError: It is not possible; both are as they were.

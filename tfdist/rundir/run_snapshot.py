@@ -10,13 +10,12 @@ from typing import TypeVar
 
 from tfdist.errors import RunDirError
 from tfdist.rundir.failure import Failure
-from tfdist.rundir.job_state_record import JobState
 from tfdist.rundir.json_record import JsonRecord, is_finite
 from tfdist.rundir.layout import RunDir
 from tfdist.rundir.ledger_lines import AttemptPhase, LedgerEvent, read_further
 from tfdist.rundir.regular_files import read_json
 from tfdist.rundir.run_dir_creation import DEFAULT_PARENT
-from tfdist.rundir.worker_state_record import WorkerState
+from tfdist.rundir.state_records import JobState, WorkerState
 
 _STATE = re.compile(r"worker-([0-9]{1,5})\.json")
 """With more digits it is no worker's: those that left nothing are listed up to the greatest index."""

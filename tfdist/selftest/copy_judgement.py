@@ -8,11 +8,9 @@ from typing import Any
 
 from tfdist.launch.worker_options import Communication
 from tfdist.selftest.layouts import Layout
-from tfdist.selftest.row_results import RowResult, failed
-from tfdist.selftest.row_runs import RowRun
-from tfdist.selftest.rows import Row
+from tfdist.selftest.rows import Row, RowResult, RowRun, failed
 from tfdist.text import format_count
-from tfdist.verify.replicas.comparison_results import ComparisonVerdict
+from tfdist.verify.replicas.verification_report import ComparisonVerdict
 
 _SHOWN = 6
 _SYSTEM = (

@@ -11,15 +11,12 @@ from tfdist.rundir import RunDir
 from tfdist.selftest.layouts import Layout
 from tfdist.selftest.row_jobs import RowJobs, failure_of
 from tfdist.selftest.row_log import RowOrder
-from tfdist.selftest.row_results import RowResult, failed
-from tfdist.selftest.rows import Row
-from tfdist.verify.interruption import Interrupted
-from tfdist.verify.killing.kill_json import to_json
-from tfdist.verify.killing.kill_results import KillVerification
-from tfdist.verify.killing.kill_spec import KillSpec
-from tfdist.verify.killing.kill_table import render
+from tfdist.selftest.rows import Row, RowResult, failed
+from tfdist.verify.killing.kill_plan import KillSpec
+from tfdist.verify.killing.kill_report import KillVerification, render, to_json
 from tfdist.verify.killing.kill_verification import verify_killed
-from tfdist.verify.replicas.comparison_results import ComparisonVerdict
+from tfdist.verify.replicas.verification_report import ComparisonVerdict
+from tfdist.verify.runs import Interrupted
 
 
 def run_killed(row: Row, layout: Layout, jobs: RowJobs) -> RowResult:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+import signal
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,23 +18,59 @@ from tfdist.errors import RunDirError, TfdistError
 from tfdist.launch.environment import variables_added
 from tfdist.launch.job import run_job
 from tfdist.launch.logs.terminal import Show
-from tfdist.launch.recording_request import RecordingRequest
 from tfdist.launch.signals import Signals
 from tfdist.launch.worker_options import Communication
+from tfdist.launch.worker_requests import RecordingRequest
 from tfdist.rundir import RunDir
 from tfdist.rundir.failure import Failure
-from tfdist.selftest.deadline import Deadline
 from tfdist.selftest.layouts import Layout
 from tfdist.selftest.row_log import RowDone, RowOrder, RowsRun, log_file, read_log, saved_model
-from tfdist.selftest.row_runs import JobEnd, RowRun, run_through
-from tfdist.selftest.selftest_spec import SelftestSpec
+from tfdist.selftest.rows import JobEnd, RowRun, SelftestSpec, run_through
 from tfdist.training.probes.probe_files import Recording
-from tfdist.verify.exit_codes import STOPPED
-from tfdist.verify.interruption import Interrupted, raise_if_interrupted
-from tfdist.verify.log_tail import last_line
-from tfdist.verify.target_spec import TargetSpec
+from tfdist.verify.runs import STOPPED, Interrupted, TargetSpec, last_line, raise_if_interrupted
 
 _TICK_SECONDS = 0.5
+STEPS = 300
+"""More than all rows of a job train: a recording that is full would end the job."""
+_MOST_SECONDS = 300.0
+"""Seconds that a worker may take for a step, and for anything between two: GPUs that are newer than TensorFlow's build
+compile its kernels first."""
+_GRACE_SECONDS = 5.0
+_SHOWN_LINES = 25
+
+
+class Deadline:
+    """While entered, sends this process SIGTERM once, when the time is up. Enter it inside of `Signals`.
+
+    A job that runs then ends as it would if a user had sent the signal, with every process that it has started.
+
+    Args:
+        seconds: How much time there is.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+        self._timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGTERM))
+        self._timer.daemon = True
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left; not negative."""
+        return max(0.0, self._end - time.monotonic())
+
+    @property
+    def passed(self) -> bool:
+        """True if the time is up."""
+        return self.left == 0.0
+
+    def __enter__(self) -> Deadline:
+        self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+        # A signal that is under way comes while it is still handled.
+        self._timer.join()
 
 
 class RowWatch:
@@ -122,16 +161,6 @@ class JobRows:
         if recordings and (len(parts) < len(recordings) or not all(part.moments[1:] for part in parts)):
             return RowRun("a worker has no recording of it", seconds=done.seconds)
         return RowRun("", "", done.seconds, parts, found, str(saved_model(self.folder)))
-
-
-STEPS = 300
-"""More than all rows of a job train: a recording that is full would end the job."""
-
-_MOST_SECONDS = 300.0
-"""Seconds that a worker may take for a step, and for anything between two: GPUs that are newer than TensorFlow's build
-compile its kernels first."""
-_GRACE_SECONDS = 5.0
-_SHOWN_LINES = 25
 
 
 class TimeUp(Exception):

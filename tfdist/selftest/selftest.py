@@ -15,27 +15,23 @@ from tfdist.launch.environment import read_gpu_emulation
 from tfdist.launch.signals import Signals
 from tfdist.launch.worker_options import Compression
 from tfdist.selftest.copy_judgement import Way, find_way, judge_copies
-from tfdist.selftest.deadline import Deadline
 from tfdist.selftest.killed_row import run_killed
 from tfdist.selftest.layouts import Layout, Layouts, check_collectives, layouts
-from tfdist.selftest.reports.machine_report import MachineReport, look
-from tfdist.selftest.reports.selftest_report import SelftestReport
-from tfdist.selftest.reports.speed_table import step_times
-from tfdist.selftest.row_jobs import RowJobs, TimeUp
-from tfdist.selftest.row_results import RowResult, failed, not_run
-from tfdist.selftest.row_runs import RowRun
-from tfdist.selftest.rows import Row, RowKind
-from tfdist.selftest.selftest_spec import SelftestSpec
+from tfdist.selftest.row_jobs import Deadline, RowJobs, TimeUp
+from tfdist.selftest.rows import Row, RowKind, RowResult, RowRun, SelftestSpec, failed, not_run
+from tfdist.selftest.selftest_report import MachineReport, SelftestReport, look, step_times
 from tfdist.text import format_count
-from tfdist.verify.replicas.comparison_results import ComparisonResult, ComparisonVerdict
-from tfdist.verify.replicas.judgement import judged
-from tfdist.verify.replicas.recorded_facts import ModelFacts
-from tfdist.verify.replicas.recording_comparison import Comparison, Difference, compare
-from tfdist.verify.replicas.rounding_effects import measure_tolerance, reproduced
+from tfdist.verify.replicas.likely_causes import ModelFacts
+from tfdist.verify.replicas.recording_comparison import Comparison, Difference, compare, measure_tolerance, reproduced
 from tfdist.verify.replicas.variants import AGAIN, Variant
-from tfdist.verify.replicas.verification_json import result_json
-from tfdist.verify.replicas.verification_table import result_lines
-from tfdist.verify.work_folder import open_folder
+from tfdist.verify.replicas.verification_report import (
+    ComparisonResult,
+    ComparisonVerdict,
+    judged,
+    result_json,
+    result_lines,
+)
+from tfdist.verify.runs import open_folder
 
 _EXACT = 1e-30
 """Stands for an allowed difference of 0, to divide by."""

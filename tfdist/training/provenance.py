@@ -7,7 +7,7 @@ import dataclasses
 import yaml
 
 from tfdist.config import RunConfig, dump_yaml
-from tfdist.config.yaml_types import Dumper
+from tfdist.config.yaml_document import Dumper
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import atomic_files
 from tfdist.runtime.devices import replica_kernels

@@ -4,7 +4,5 @@
     killing/    an untouched run against one that is killed again and again, to the bit: `tfdist verify --kill`
     hosts/      one that loses hosts and gets them back, in network namespaces of this machine
 
-Both are told of their target by a `target_spec`, start every run as an ordinary job in a `work_folder`, compare numbers
-by their `relative_difference`, quote the `log_tail` of a run that failed, and end at an `interruption`; `exit_codes`
-are theirs.
+All start their `runs` as ordinary jobs of one target, and compare numbers by their `relative_difference`.
 """

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.clusters.kubernetes.emulated_job import EmulatedJob, PodManifest
+from tfdist.multihost.kubernetes.manifest import objects
 from tfdist.multihost.kubernetes.manifest_options import ManifestOptions
-from tfdist.multihost.kubernetes.manifest_text import objects
 from tfdist.verify.hosts.namespace_hosts import NamespacesUnavailableError, namespace_hosts
 
 MakeManifest = Callable[..., PodManifest]

@@ -15,9 +15,9 @@ from click.testing import CliRunner
 
 from tests.clusters.kubernetes.api_schemas import CUSTOM, NEWEST, OLDEST, check
 from tfdist.cli.main import main
-from tfdist.cli.manifest.manifest_params import own_options
+from tfdist.cli.manifest import own_options
 from tfdist.cluster.kubernetes import expand_workers
-from tfdist.multihost.kubernetes.pod_naming import Kind
+from tfdist.multihost.kubernetes.accepted_values import Kind
 
 KINDS = get_args(Kind)
 REQUIRED = ("--image=r.io/tfdist:1", "--run-dir-claim=runs")

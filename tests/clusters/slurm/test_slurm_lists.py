@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.clusters.slurm.slurm_cluster import SlurmCluster
-from tfdist.cluster.slurm_lists import expand_hosts
+from tfdist.cluster.slurm import expand_hosts
 from tfdist.errors import ClusterError
 
 LISTS = [

@@ -11,7 +11,7 @@ from tfdist.launch.agent.exit_diagnosis import from_signal
 from tfdist.launch.run_dir.run_records import write_failure
 from tfdist.rundir import RunDir, State, WorkerState, create_run_dir, ledger_lines
 from tfdist.rundir.failure import Failure
-from tfdist.rundir.job_state_record import JobState
+from tfdist.rundir.state_records import JobState
 
 CREATED = 1_700_000_000.0
 ELSEWHERE = "h1"

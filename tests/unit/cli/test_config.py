@@ -66,7 +66,7 @@ def test_what_takes_tensorflow_is_checked_without_the_parts_that_are_known_to_be
         asked.append((set(values), skipped, seconds))
         return [("compile.optimizer", "there is none.", 2)]
 
-    monkeypatch.setattr("tfdist.launch.object_check.check_objects", check_objects)
+    monkeypatch.setattr("tfdist.launch.config_process.check_objects", check_objects)
     result = CliRunner().invoke(
         main, ["config", "check", str(config_file), "--timeout", "7", "--set", "data.batch_size=0"]
     )
@@ -82,7 +82,7 @@ def test_mistakes_are_said_also_where_the_process_of_the_other_checks_dies(
     def check_objects(*arguments: object) -> list[tuple[str, str, int]]:
         raise WorkerFailedError("It died.")
 
-    monkeypatch.setattr("tfdist.launch.object_check.check_objects", check_objects)
+    monkeypatch.setattr("tfdist.launch.config_process.check_objects", check_objects)
     (config_file.parent / "digits.npz").touch()
     alone = CliRunner().invoke(main, ["config", "check", str(config_file)])
     assert (alone.exit_code, alone.stderr) == (4, "error: It died.\n")

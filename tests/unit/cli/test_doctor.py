@@ -12,9 +12,9 @@ from click.testing import CliRunner, Result
 from tests.helpers.ports import free_ports
 from tfdist.cli.doctor import doctor
 from tfdist.cli.main import main
-from tfdist.doctor import examination, local_checks
+from tfdist.doctor import examination
 from tfdist.doctor.machine.kernel_speeds import UnknownSpeeds
-from tfdist.doctor.machine.nvidia_smi import NvidiaDriver
+from tfdist.doctor.machine.machine_facts import NvidiaDriver
 from tfdist.doctor.machine.tensorflow_facts import BrokenTensorFlow, ProbeRequest, TensorFlowFacts
 from tfdist.net.port_reservation import PortReservation
 
@@ -42,11 +42,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[ProbeRequest]:
         received.append(request)
         return FACTS
 
-    monkeypatch.setattr(local_checks, "probe", probe)
-    monkeypatch.setattr(local_checks, "measure_kernels", lambda seconds: UnknownSpeeds("a test has no time"))
+    monkeypatch.setattr(examination, "probe", probe)
+    monkeypatch.setattr(examination, "measure_kernels", lambda seconds: UnknownSpeeds("a test has no time"))
     # Of the seconds that TensorFlow may take none has passed, however slow this machine is.
-    monkeypatch.setattr(examination, "check_here", functools.partial(local_checks.check_here, clock=lambda: 0.0))
-    monkeypatch.setattr(local_checks.nvidia_smi, "ask", lambda seconds: NvidiaDriver())
+    monkeypatch.setattr(examination, "check_here", functools.partial(examination.check_here, clock=lambda: 0.0))
+    monkeypatch.setattr(examination.machine_facts, "ask", lambda seconds: NvidiaDriver())
     for name in ("TF_CONFIG", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK"):
         monkeypatch.delenv(name, raising=False)
     return received
@@ -94,7 +94,7 @@ def test_json(asked: list[ProbeRequest]) -> None:
 
 def test_a_tensorflow_that_hangs_is_a_finding(asked: list[ProbeRequest], monkeypatch: pytest.MonkeyPatch) -> None:
     broken = BrokenTensorFlow("did not get through 'import TensorFlow' within 60 s")
-    monkeypatch.setattr(local_checks, "probe", lambda request: broken)
+    monkeypatch.setattr(examination, "probe", lambda request: broken)
     result = run("")
     assert result.exit_code == 2
     assert "FAIL  TensorFlow" in result.stdout

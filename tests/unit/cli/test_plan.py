@@ -15,8 +15,8 @@ import tfdist.errors
 from tfdist.cli import plan as plan_module
 from tfdist.cli import train as train_module
 from tfdist.cli.main import main
-from tfdist.doctor.machine import nvidia_smi
-from tfdist.doctor.machine.nvidia_smi import Gpu, NvidiaDriver
+from tfdist.doctor.machine import machine_facts
+from tfdist.doctor.machine.machine_facts import Gpu, NvidiaDriver
 from tfdist.launch import job as launch_job
 from tfdist.launch.gpus.usable_gpus import GpuCount
 from tfdist.plan.memory.step_sizes import StepSizes
@@ -156,7 +156,7 @@ def test_memory_is_planned_by_the_sizes_that_another_process_tells(monkeypatch: 
         asked.append((config.name, share, seconds))
         return json.loads(json.dumps(sizes.to_json()))
 
-    monkeypatch.setattr("tfdist.launch.memory_inquiry.ask_step_sizes", ask)
+    monkeypatch.setattr("tfdist.launch.config_process.ask_step_sizes", ask)
     found = json.loads(run("plan digits.yaml --nproc 2 --memory --device-memory 200 --timeout 9 --json").stdout)
     assert asked == [("digits", 16, 9.0)]
     assert found["memory"]["smallest_mode"] == "none"
@@ -198,7 +198,7 @@ def test_the_memory_of_a_gpu_is_shared_by_the_workers_on_it(
     workers: int, gpus: int, memory: int, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = tuple(Gpu(number, "Tester 9000", "570.1", 80, 79, "9.0") for number in range(gpus))
-    monkeypatch.setattr(nvidia_smi, "ask", lambda: NvidiaDriver(found))
+    monkeypatch.setattr(machine_facts, "ask", lambda: NvidiaDriver(found))
     assert plan_module._device_memory(ClusterSize(workers, workers), None) == (memory, device)
 
 

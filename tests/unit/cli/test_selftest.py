@@ -14,11 +14,11 @@ from tfdist.cli.selftest import selftest
 from tfdist.errors import WorkerFailedError
 from tfdist.selftest import selftest as module
 from tfdist.selftest.layouts import layouts
-from tfdist.selftest.reports.selftest_report import SelftestReport
+from tfdist.selftest.rows import SelftestSpec
 from tfdist.selftest.selftest import Listener
-from tfdist.selftest.selftest_spec import SelftestSpec
-from tfdist.verify.interruption import Interrupted
-from tfdist.verify.replicas.comparison_results import ComparisonVerdict
+from tfdist.selftest.selftest_report import SelftestReport
+from tfdist.verify.replicas.verification_report import ComparisonVerdict
+from tfdist.verify.runs import Interrupted
 
 
 @pytest.fixture(autouse=True)

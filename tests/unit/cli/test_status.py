@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from tfdist.cli.main import main
 from tfdist.rundir import RunDir, State, WorkerState, create_run_dir
 from tfdist.rundir.failure import Failure
-from tfdist.rundir.job_state_record import JobState
+from tfdist.rundir.state_records import JobState
 
 COMMAND = [sys.executable, "-m", "tfdist", "status"]
 

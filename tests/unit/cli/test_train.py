@@ -11,14 +11,14 @@ from tfdist.cli.train import train
 from tfdist.cluster import interfaces
 from tfdist.config import load_config
 from tfdist.launch import job as job_module
+from tfdist.launch import rehearsed_job
 from tfdist.launch.agent.launcher_effects import LauncherEffects
 from tfdist.launch.elastic import elastic_job
 from tfdist.launch.elastic.elastic_options import ElasticOptions
 from tfdist.launch.job import JobSpec
-from tfdist.launch.rehearsal import rehearsed_job
 from tfdist.launch.run_result import RunResult
 from tfdist.rundir import RunDir, create_run_dir
-from tfdist.rundir.completion import completion_text, note_completion
+from tfdist.rundir.state_records import completion_text, note_completion
 
 PODS = ("KUBERNETES_SERVICE_HOST", "JOB_COMPLETION_INDEX", "TFDIST_WORKERS")
 CONFIG = """\

@@ -14,15 +14,15 @@ from tfdist.cli.main import main
 from tfdist.cli.verify import verify
 from tfdist.config import load_config
 from tfdist.verify.hosts import hosts_verification as hosts_module
-from tfdist.verify.hosts.hosts_results import HostsVerification
-from tfdist.verify.hosts.hosts_spec import HostsSpec
-from tfdist.verify.interruption import Interrupted
+from tfdist.verify.hosts.hosts_report import HostsVerification
+from tfdist.verify.hosts.schedule import HostsSpec
 from tfdist.verify.killing import kill_verification as kill_module
-from tfdist.verify.killing.kill_results import KillVerification
-from tfdist.verify.killing.kill_spec import KillSpec
+from tfdist.verify.killing.kill_plan import KillSpec
+from tfdist.verify.killing.kill_report import KillVerification
 from tfdist.verify.replicas import verification as run_module
-from tfdist.verify.replicas.comparison_results import ComparisonResult, ComparisonVerdict, Verification
-from tfdist.verify.replicas.verify_spec import VerifySpec
+from tfdist.verify.replicas.variants import VerifySpec
+from tfdist.verify.replicas.verification_report import ComparisonResult, ComparisonVerdict, Verification
+from tfdist.verify.runs import Interrupted
 
 CONFIG = """\
 name: digits

@@ -1,9 +1,73 @@
+""""""
+
 from __future__ import annotations
 
 import pytest
 
 from tfdist.cluster import slurm
+from tfdist.cluster.slurm import Allocation, slurm_allocation
 from tfdist.errors import ClusterError
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts"),
+    [
+        ("login", ["login"]),
+        ("a,b", ["a", "b"]),
+        ("node[2,10]", ["node2", "node10"]),  # in Slurm's order, not the order of strings
+        ("gpu[8-10,12],login", ["gpu8", "gpu9", "gpu10", "gpu12", "login"]),
+        ("n[008-010]", ["n008", "n009", "n010"]),  # leading zeros stay
+        ("r[1-2]n[1-2]-ib", ["r1n1-ib", "r1n2-ib", "r2n1-ib", "r2n2-ib"]),
+        # The last brackets change first, then the first ones; `scontrol` says so, see tests/clusters/slurm.
+        ("c[0-1]r[0-1]n[3,5]", [f"c{c}r{r}n{n}" for r in "01" for c in "01" for n in "35"]),
+        ("c[0-1]r[0-1]n[5]", ["c0r0n5", "c1r0n5", "c0r1n5", "c1r1n5"]),
+    ],
+)
+def test_node_lists_are_expanded(text: str, hosts: list[str]) -> None:
+    assert slurm.expand_hosts(text) == hosts
+
+
+@pytest.mark.parametrize("text", ["", "n[1-", "n[a]", "n[3-1]", "a,,b", "n]"])
+def test_broken_node_lists_are_refused(text: str) -> None:
+    with pytest.raises(ClusterError, match="list of nodes"):
+        slurm.expand_hosts(text)
+
+
+@pytest.mark.parametrize(("text", "counts"), [("1", [1]), ("2(x3),1", [2, 2, 2, 1]), ("1,2", [1, 2])])
+def test_task_counts_are_expanded(text: str, counts: list[int]) -> None:
+    assert slurm.expand_counts(text) == counts
+
+
+def test_broken_task_counts_are_refused() -> None:
+    with pytest.raises(ClusterError, match="tasks per node"):
+        slurm.expand_counts("2(x")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "n[0-999999999]",
+        "n[0-65536]",
+        "n[0-9][0-9][0-9][0-9][0-9]",
+        "n" + "[1]" * 40_000,
+        "n[" + "1" * 5000 + "]",
+        "n" * 300,
+        ",".join(["n[0-40000]"] * 2),
+        "n[]",
+        "n[٣]",
+    ],
+    ids=len,
+)
+def test_lists_of_more_nodes_than_there_are_cost_nothing(text: str) -> None:
+    with pytest.raises(ClusterError, match="list of nodes"):
+        slurm.expand_hosts(text)
+
+
+@pytest.mark.parametrize("text", ["1(x999999999)", "1(x40000),1(x40000)", "1" * 5000, "٣"])
+def test_counts_of_more_tasks_than_there_are_cost_nothing(text: str) -> None:
+    with pytest.raises(ClusterError, match="tasks per node"):
+        slurm.expand_counts(text)
+
 
 STEP = {
     "SLURM_JOB_ID": "1000",
@@ -88,3 +152,26 @@ def test_a_contradiction_among_many_nodes_is_told_in_few_words() -> None:
     with pytest.raises(ClusterError, match=r"node1, .*node8, \.\.\. \(40000\)") as raised:
         slurm.slurm_membership({**STEP, "SLURM_STEP_NODELIST": "node[1-40000]"})
     assert len(str(raised.value)) < 500
+
+
+SALLOC = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, None),
+        ({"SLURM_CONF": "/etc/slurm.conf"}, None),
+        (SALLOC, Allocation("7", 2)),
+        ({**SALLOC, "SLURM_PROCID": "0"}, Allocation("7", 2)),  # a batch script
+        ({**SALLOC, "SLURM_PROCID": "0", "SLURM_STEP_ID": "4294967290"}, Allocation("7", 2)),  # an interactive step
+        ({"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "x"}, Allocation("7", 1)),
+    ],
+)
+def test_allocations(environ: dict[str, str], expected: Allocation | None) -> None:
+    assert slurm_allocation(environ) == expected
+
+
+def test_a_task_of_a_step_starts_none() -> None:
+    with pytest.raises(ClusterError, match="a task of step 0 of the Slurm job 7"):
+        slurm_allocation({**SALLOC, "SLURM_STEP_ID": "0"})

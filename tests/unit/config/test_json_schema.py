@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tests.unit.config.test_fit_section import ELSEWHERE
 from tests.unit.config.test_load_errors import OVERRIDES
+from tests.unit.config.test_training_sections import ELSEWHERE
 from tfdist.cli.main import main
 from tfdist.config.data_sections import FORMATS
 from tfdist.config.json_schema import config_schema, described_keys

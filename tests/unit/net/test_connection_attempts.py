@@ -1,3 +1,5 @@
+""""""
+
 from __future__ import annotations
 
 import errno
@@ -10,7 +12,16 @@ import pytest
 from tests.helpers.waiting import until
 from tfdist.cluster import Address
 from tfdist.net.bounded_wait import wait_for
-from tfdist.net.connection_attempts import FRESH_SECONDS, Lookup, begin_connecting, finish_connecting
+from tfdist.net.connection_attempts import (
+    FRESH_SECONDS,
+    DialOutcome,
+    DialStatus,
+    Lookup,
+    begin_connecting,
+    finish_connecting,
+    of_errno,
+    of_first_bytes,
+)
 
 
 class Names:
@@ -87,3 +98,29 @@ def test_a_refused_connection_gives_its_errno() -> None:
 def test_an_address_that_cannot_be_connected_to_gives_its_errno() -> None:
     connecting, code = begin_connecting(target(1, "255.255.255.255"))
     assert connecting is None and code
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome"),
+    [
+        (errno.ECONNREFUSED, DialOutcome(DialStatus.REFUSED)),
+        (errno.ETIMEDOUT, DialOutcome(DialStatus.TIMED_OUT)),
+        (errno.EHOSTUNREACH, DialOutcome(DialStatus.UNREACHABLE, "No route to host")),
+        (errno.ENETUNREACH, DialOutcome(DialStatus.UNREACHABLE, "Network is unreachable")),
+        (errno.EACCES, DialOutcome(DialStatus.UNREACHABLE, "Permission denied")),
+    ],
+)
+def test_what_the_kernel_says(code: int, outcome: DialOutcome) -> None:
+    assert of_errno(code) == outcome
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (bytes.fromhex("00001804000000000000"), DialStatus.GRPC),
+        (b"SSH-2.0-OpenSSH", DialStatus.STRANGER),
+        (b"\0\0", DialStatus.STRANGER),
+    ],
+)
+def test_a_server_of_another_kind_is_known_by_how_it_begins(data: bytes, status: DialStatus) -> None:
+    assert of_first_bytes(data).status is status

@@ -15,9 +15,8 @@ import pytest
 
 from tfdist.cluster import Address, Cluster
 from tfdist.net.bounded_wait import wait_for
-from tfdist.net.connection_attempts import look_up
+from tfdist.net.connection_attempts import DialOutcome, DialStatus, look_up
 from tfdist.net.connector import CONNECT_SECONDS, Connector
-from tfdist.net.dial_outcome import DialOutcome, DialStatus
 from tfdist.net.handshake import Introduction
 from tfdist.net.hello import Hello
 from tfdist.net.line_socket import LineSocket

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tfdist.order.epoch_order import EpochSteps
-from tfdist.order.epoch_span import EpochSpan
+from tfdist.order.epoch_span import START, EpochSpan, Position
 
 
 def steps_of(span: EpochSpan, epoch: int, first: int = 0, last: int | None = None) -> list[tuple[int, int]]:
@@ -44,3 +44,18 @@ def test_the_samples_of_steps_are_those_of_their_batches(steps: int | None) -> N
 def test_an_epoch_far_away_costs_as_much_as_the_first() -> None:
     span = EpochSpan(10**12, 100, 7)
     assert steps_of(span, 10**15, 2, 4) == [divmod(7 * 10**15 + step, 10**10) for step in (2, 3)]
+
+
+def test_later_places_are_greater() -> None:
+    assert START < Position(0, 1) < Position(0, 9) < Position(1) < Position(1, 2)
+
+
+@pytest.mark.parametrize(("epoch", "step", "total"), [(0, 0, 0), (0, 26, 26), (1, 0, 26), (3, 4, 82)])
+def test_steps_of_the_run(epoch: int, step: int, total: int) -> None:
+    assert Position(epoch, step).total(26) == total
+
+
+@pytest.mark.parametrize(("epoch", "step"), [(-1, 0), (0, -1)])
+def test_impossible_places(epoch: int, step: int) -> None:
+    with pytest.raises(ValueError, match="0 or more"):
+        Position(epoch, step)

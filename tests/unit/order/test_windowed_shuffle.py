@@ -23,7 +23,7 @@ def test_every_window_is_permuted_by_itself(sizes: list[int]) -> None:
 
 
 def test_the_numbers_are_frozen() -> None:
-    """As those of `test_permutation`."""
+    """As those of `test_epoch_order`."""
     positions, windows, sizes = np.array([0, 1, 2, 0, 7]), np.array([0, 0, 0, 5, 5]), np.array([3, 3, 3, 8, 8])
     assert permuted_in_windows(positions, windows, sizes, "x").tolist() == [1, 2, 0, 6, 0]
 

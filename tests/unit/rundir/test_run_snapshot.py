@@ -14,9 +14,9 @@ import pytest
 from tfdist.errors import RunDirError
 from tfdist.rundir import RunDir, State, WorkerState, create_run_dir
 from tfdist.rundir.failure import Failure
-from tfdist.rundir.job_state_record import JobState
 from tfdist.rundir.ledger_lines import AttemptPhase, LedgerEvent, append_entry
 from tfdist.rundir.run_snapshot import read_run
+from tfdist.rundir.state_records import JobState
 
 STATE = WorkerState(
     index=0, address="h:20000", host="h", pid=12, attempt=0, state=State.STEP, epoch=2, step=30, time=5.5, busy=0.25

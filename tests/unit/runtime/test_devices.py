@@ -8,8 +8,7 @@ import pytest
 import tensorflow as tf
 
 from tfdist.errors import UsageError
-from tfdist.launch.worker.kernel_choice import VARIABLE, choose_kernels
-from tfdist.launch.worker.processor import this_processor
+from tfdist.launch.worker.kernel_choice import VARIABLE, choose_kernels, this_processor
 from tfdist.runtime import devices
 from tfdist.runtime.devices import (
     DeviceRequest,

@@ -5,17 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from tfdist.doctor.check_result import ok, warn
-from tfdist.doctor.local_checks import LocalFacts
-from tfdist.doctor.machine.machine_facts import MachineFacts
-from tfdist.doctor.machine.nvidia_smi import Gpu, NvidiaDriver
+from tfdist.doctor.examination import LocalFacts
+from tfdist.doctor.machine.machine_facts import Gpu, MachineFacts, NvidiaDriver
 from tfdist.doctor.machine.tensorflow_facts import TensorFlowFacts
 from tfdist.selftest.layouts import Layout
-from tfdist.selftest.reports.machine_report import MachineReport
-from tfdist.selftest.reports.selftest_report import SelftestReport
-from tfdist.selftest.row_results import RowResult
-from tfdist.selftest.rows import Row
-from tfdist.selftest.selftest_spec import SelftestSpec
-from tfdist.verify.replicas.comparison_results import ComparisonVerdict
+from tfdist.selftest.rows import Row, RowResult, SelftestSpec
+from tfdist.selftest.selftest_report import MachineReport, SelftestReport
+from tfdist.verify.replicas.verification_report import ComparisonVerdict
 
 GIB = 1 << 30
 ROW = Row("dense", "dense layers | all")

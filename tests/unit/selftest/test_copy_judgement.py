@@ -6,9 +6,8 @@ import pytest
 
 from tests.unit.selftest.results import DEVICES, WORKERS, result
 from tfdist.selftest.copy_judgement import WAYS, Way, find_way, judge_copies
-from tfdist.selftest.row_runs import RowRun
-from tfdist.selftest.rows import Row
-from tfdist.verify.replicas.comparison_results import ComparisonVerdict
+from tfdist.selftest.rows import Row, RowRun
+from tfdist.verify.replicas.verification_report import ComparisonVerdict
 
 COPIES = Row("copies", "copies")
 

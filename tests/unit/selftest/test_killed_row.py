@@ -11,22 +11,20 @@ import pytest
 from tests.unit.selftest.results import DEVICES, ROW, WORKERS
 from tfdist.errors import UsageError
 from tfdist.launch.signals import Signals
-from tfdist.launch.trace_request import Kill
+from tfdist.launch.worker_requests import Kill
 from tfdist.rundir import RunDir
 from tfdist.rundir.failure import Failure
 from tfdist.selftest import killed_row
-from tfdist.selftest.deadline import Deadline
 from tfdist.selftest.killed_row import run_killed
 from tfdist.selftest.layouts import Layout
-from tfdist.selftest.row_jobs import RowJobs, TimeUp
+from tfdist.selftest.row_jobs import Deadline, RowJobs, TimeUp
 from tfdist.selftest.row_log import RowOrder
-from tfdist.selftest.row_results import RowResult
-from tfdist.selftest.selftest_spec import SelftestSpec
-from tfdist.verify.interruption import Interrupted
-from tfdist.verify.killing.kill_results import KilledAttempt, KillVerification
-from tfdist.verify.killing.kill_spec import KillSpec
+from tfdist.selftest.rows import RowResult, SelftestSpec
+from tfdist.verify.killing.kill_plan import KillSpec
+from tfdist.verify.killing.kill_report import KilledAttempt, KillVerification
 from tfdist.verify.killing.trace_comparison import Finding
-from tfdist.verify.replicas.comparison_results import ComparisonVerdict
+from tfdist.verify.replicas.verification_report import ComparisonVerdict
+from tfdist.verify.runs import Interrupted
 
 ATTEMPTS = (KilledAttempt(0, 6, Kill(0, 6)), KilledAttempt(6, 15, None))
 SAME = KillVerification(15, ATTEMPTS, (Finding("weights", "8 weights"),))

@@ -8,10 +8,10 @@ import pytest
 
 from tests.unit.selftest.results import DEVICES, ROW, WORKERS
 from tests.unit.verify.replicas.recordings import begin, recording, step, weights
-from tfdist.selftest.row_runs import RowRun
+from tfdist.selftest.rows import RowRun
 from tfdist.selftest.selftest import compare_row, part_of
 from tfdist.training.probes.probe_files import Moment, Recording
-from tfdist.verify.replicas.comparison_results import ComparisonVerdict
+from tfdist.verify.replicas.verification_report import ComparisonVerdict
 
 
 def run(*moments: Moment, workers: int = 1, **facts: Any) -> RowRun:

@@ -12,17 +12,16 @@ from tests.unit.selftest.results import DEVICES, WORKERS
 from tests.unit.verify.replicas.recordings import begin, recording, step
 from tfdist.errors import FormingError
 from tfdist.launch.job_spec import JobSpec
-from tfdist.launch.recording_request import RecordingRequest
 from tfdist.launch.signals import Signals
+from tfdist.launch.worker_requests import RecordingRequest
 from tfdist.rundir import RunDir
 from tfdist.rundir.failure import Failure
 from tfdist.selftest import row_jobs
-from tfdist.selftest.deadline import Deadline
 from tfdist.selftest.layouts import Layout
-from tfdist.selftest.row_jobs import RowJobs, TimeUp
+from tfdist.selftest.row_jobs import Deadline, RowJobs, TimeUp
 from tfdist.selftest.row_log import RowDone, RowOrder, begin_line, done_line, log_file
-from tfdist.selftest.selftest_spec import SelftestSpec
-from tfdist.verify.interruption import Interrupted
+from tfdist.selftest.rows import SelftestSpec
+from tfdist.verify.runs import Interrupted
 
 
 class Job:

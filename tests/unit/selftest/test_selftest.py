@@ -14,13 +14,10 @@ from tfdist.errors import UsageError
 from tfdist.selftest import selftest as module
 from tfdist.selftest.layouts import Layout
 from tfdist.selftest.row_jobs import RowJobs, TimeUp
-from tfdist.selftest.row_results import RowResult
-from tfdist.selftest.row_runs import RowRun
-from tfdist.selftest.rows import Row
+from tfdist.selftest.rows import Row, RowResult, RowRun, SelftestSpec
 from tfdist.selftest.selftest import Listener, run_selftest
-from tfdist.selftest.selftest_spec import SelftestSpec
 from tfdist.training.probes.probe_files import Recording
-from tfdist.verify.replicas.comparison_results import ComparisonVerdict
+from tfdist.verify.replicas.verification_report import ComparisonVerdict
 
 LABELS = ("2 logical devices", "2 workers")
 FOUND = {

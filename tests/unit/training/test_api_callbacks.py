@@ -10,8 +10,7 @@ import pytest
 
 from tfdist.errors import UsageError
 from tfdist.launch.environment import Assignment
-from tfdist.launch.recording_request import RecordingRequest
-from tfdist.launch.trace_request import TraceRequest
+from tfdist.launch.worker_requests import RecordingRequest, TraceRequest
 from tfdist.training import api
 from tfdist.training.checkpoints.checkpoint_options import CheckpointOptions, CheckpointRequest
 from tfdist.training.run_record_callback import RunRecordCallback

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from tfdist.checkpoint.checkpoint_policies import RetentionPolicy
-from tfdist.config.checkpoint_section import CheckpointConfig
 from tfdist.config.section import build
+from tfdist.config.training_sections import CheckpointConfig
 from tfdist.errors import ConfigError, RunDirError
 from tfdist.rundir.layout import RunDir
 from tfdist.rundir.regular_files import open_regular

@@ -16,7 +16,7 @@ from tfdist.checkpoint.inspection.checkpoint_entries import CheckpointEntry, che
 from tfdist.checkpoint.inspection.locations import retention_of
 from tfdist.config import RunConfig
 from tfdist.config.load import build_config, read_config
-from tfdist.config.metric_direction import direction
+from tfdist.config.training_sections import direction
 from tfdist.config.yaml_document import Document
 from tfdist.errors import ConfigError, DataError, RunDirError, UsageError
 from tfdist.rundir import RunDir

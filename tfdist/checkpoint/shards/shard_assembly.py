@@ -19,7 +19,7 @@ from tfdist.checkpoint.pending_checkpoint import FileDigest, PendingCheckpoint
 from tfdist.checkpoint.shards.sharded_file import REST, SHARD_TABLE, shard_file_name
 from tfdist.checkpoint.shards.staging_folder import Staging
 from tfdist.errors import RunDirError
-from tfdist.launch.worker.chief_post import chief_post
+from tfdist.launch.worker.launcher_channel import chief_post
 from tfdist.rundir import atomic_files
 from tfdist.rundir.regular_files import read_json
 from tfdist.sharding.file_shards import FileShards

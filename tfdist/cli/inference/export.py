@@ -111,7 +111,7 @@ def export(ctx: click.Context, /, model: str, form: str, output: str | None, **o
     from tfdist.inference.export_job import choose_target, request_of, run_export
     from tfdist.training.artifacts.artifact_formats import FORMATS
     from tfdist.training.export.export_request import parse_signature
-    from tfdist.verify.exit_codes import DIFFERS
+    from tfdist.verify.runs import DIFFERS
 
     FORMATS[form].check_installed()
     signature = parse_signature(options["signature"])

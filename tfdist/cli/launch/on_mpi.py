@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfdist.cli.launch.engine_call import EngineCall
+from tfdist.cli.launch.engines import EngineCall
 from tfdist.cli.launch.on_ssh import chosen_python, host_launch
 from tfdist.multihost.launching.host_launch import run_host_launch
 from tfdist.multihost.mpi.mpirun_command import family_of, parse_mpirun

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tfdist.cli.launch.engine_call import EngineCall
-from tfdist.cluster.passed_environment import chosen_variables
+from tfdist.cli.launch.engines import EngineCall
+from tfdist.cluster.environment_variables import chosen_variables
 from tfdist.errors import UsageError
 from tfdist.ray.job.placement import Demand
 from tfdist.ray.job.ray_job import RayJob, run_ray_job

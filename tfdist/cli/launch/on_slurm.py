@@ -8,17 +8,22 @@ import sys
 
 import click
 
-from tfdist.cli.launch.engine_call import EngineCall
+from tfdist.cli.launch.engines import EngineCall
 from tfdist.cli.train_target import check_target
 from tfdist.cluster.kubernetes import start_seconds
-from tfdist.cluster.slurm_allocation import Allocation, slurm_allocation
+from tfdist.cluster.slurm import Allocation, slurm_allocation
 from tfdist.errors import UsageError
 from tfdist.launch.environment import read_token, variables_added
-from tfdist.multihost.slurm.batch_job import BatchJob, job_name
-from tfdist.multihost.slurm.batch_script import batch_script
-from tfdist.multihost.slurm.foreground_step import become_step, new_token, step_command, with_cores
-from tfdist.multihost.slurm.submission import submit, submitted_text
-from tfdist.multihost.slurm.submission_notes import submission_notes
+from tfdist.multihost.slurm.batch_job import BatchJob, batch_script, job_name
+from tfdist.multihost.slurm.submission import (
+    become_step,
+    new_token,
+    step_command,
+    submission_notes,
+    submit,
+    submitted_text,
+    with_cores,
+)
 
 _OF_THE_JOB = ("--run-dir=", "--resume=")
 """Options of train that the script of a job has in its own words."""

@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import sys
 
-from tfdist.cli.launch.engine_call import EngineCall
+from tfdist.cli.launch.engines import EngineCall
+from tfdist.cluster.environment_variables import chosen_variables
 from tfdist.cluster.kubernetes import start_seconds
-from tfdist.cluster.passed_environment import chosen_variables
 from tfdist.errors import UsageError
 from tfdist.launch.elastic.elastic_options import MAX_RESTARTS, REJOIN_SECONDS
-from tfdist.multihost.hosts.chosen_hosts import choose_hosts
-from tfdist.multihost.launching.elastic_launch import ElasticLaunch
+from tfdist.multihost.hosts import choose_hosts
 from tfdist.multihost.launching.host_launch import HostLaunch, run_host_launch
-from tfdist.multihost.ssh.ssh_command import parse_ssh
-from tfdist.multihost.ssh.ssh_link import SshLinks
+from tfdist.multihost.launching.start_again import ElasticLaunch
+from tfdist.multihost.ssh import SshLinks, parse_ssh
 from tfdist.rundir.run_dir_creation import DEFAULT_PARENT, dated_name
 
 _OF_THE_FIRST_START = ("--run-dir=", "--resume=", "--overwrite")

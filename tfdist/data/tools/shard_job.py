@@ -29,7 +29,7 @@ from tfdist.data.tools.process_pool import TaskProgress, run_in_processes
 from tfdist.data.tools.shard_manifest import MANIFEST_SUFFIX, ShardManifest, digest_of, shard_name
 from tfdist.data.tools.shard_writer import LABEL, UNFINISHED, Shard, inputs_of, make_writer
 from tfdist.errors import RunDirError, UsageError
-from tfdist.order.batch_split import bounds
+from tfdist.order.epoch_order import bounds
 from tfdist.plan.plan_inputs import SourceSizes
 from tfdist.rundir import atomic_files
 

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import yaml
 
-from tfdist.config.yaml_types import Dumper
+from tfdist.config.yaml_document import Dumper
 from tfdist.errors import DataError, UsageError
 from tfdist.rundir.regular_files import is_bare_name, read_json
 

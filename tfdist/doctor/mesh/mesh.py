@@ -1,31 +1,39 @@
 """Mesh of doctors: each meets all others, measures the line to each, and gathers what all of them found.
 
-Every doctor dials every worker's address and answers on its own workers' ports, as launchers of a small job do when
-they form a cluster. As soon as it knows what a connection is like, it tells all others that it has a line to; it leaves
-when it knows all its own connections and has heard that the others do too, or when its time is up.
+Every doctor takes its workers' ports, dials every worker's address and answers on its own ports, as launchers of a
+small job do when they form a cluster. As soon as it knows what a connection is like, it tells all others that it has a
+line to; it leaves when it knows all its own connections and has heard that the others do too, or when its time is up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tfdist.cluster.cluster_spec import Cluster
-from tfdist.doctor.mesh.dial_advice import describe_outcome
-from tfdist.doctor.mesh.doctor_hello import DoctorHello, doctor_introduction, leads_elsewhere
-from tfdist.doctor.mesh.doctor_link import DoctorLink
-from tfdist.doctor.mesh.known_pairs import KnownPairs
+from tfdist.cluster.environment_variables import run_variables
+from tfdist.cluster.membership import Membership
+from tfdist.doctor.check_result import CLUSTER_CODE, Check, fail, ok
+from tfdist.doctor.mesh.doctor_link import DoctorHello, DoctorLink, doctor_introduction, leads_elsewhere
 from tfdist.doctor.mesh.link_measurement import Clocks, MeasurementPhase, answer
-from tfdist.doctor.mesh.pair import Pair, judge, occupied, unreached
+from tfdist.doctor.mesh.pair import LEFT_ALONE, KnownPairs, Pair, describe_outcome, judge, occupied, unreached
+from tfdist.errors import PortTakenError
 from tfdist.net.bounded_wait import wait_for
-from tfdist.net.connection_attempts import Resolver, look_up
-from tfdist.net.dial_outcome import DialStatus
+from tfdist.net.connection_attempts import DialStatus, Resolver, look_up
+from tfdist.net.hello import in_words
 from tfdist.net.hello_listener import HelloListener
 from tfdist.net.line_socket import LineError, LineSocket
+from tfdist.net.port_reservation import PortReservation
+from tfdist.net.shared_token import VARIABLE
 
 SETTLE_SECONDS = 5.0
 """Seconds that a host may stay out of reach after its own doctor has called here."""
+
 _FOREIGN = (DialStatus.GRPC, DialStatus.SILENT, DialStatus.STRANGER)
+_TICK_SECONDS = 0.05
+_QUIET_SECONDS = 1.0
+_NAMED = 4
 
 
 class ConnectionVerdicts:
@@ -88,11 +96,6 @@ class ConnectionVerdicts:
         self._known.pairs[pair.key] = pair
         if link.met is None:
             link.close()
-
-
-_TICK_SECONDS = 0.05
-_QUIET_SECONDS = 1.0
-_NAMED = 4
 
 
 class Mesh:
@@ -286,3 +289,58 @@ class Mesh:
         if missing and named + more != self._said and left < self._seconds - _QUIET_SECONDS:
             self._said = named + more
             self._tell(f"waiting up to {max(left, 0):.0f} s for {self._said}")
+
+
+@dataclass(frozen=True)
+class Connections:
+    """The results.
+
+    Attributes:
+        checks: Of this machine's ports, and of the worker lists.
+        pairs: Every known connection: this machine's, and those that other doctors told of.
+    """
+
+    checks: tuple[Check, ...] = ()
+    pairs: tuple[Pair, ...] = ()
+
+
+def check_connections(
+    membership: Membership, seconds: float, clocks: Clocks, tell: Callable[[str], None], resolver: Resolver = look_up
+) -> Connections:
+    """Takes those of this machine's ports that are free, and meets the doctors of the other hosts.
+
+    Args:
+        membership: The cluster, and this machine's workers.
+        seconds: How long it may take.
+        clocks: The time.
+        tell: Called with lines of progress.
+        resolver: Looks addresses up.
+    """
+    cluster = membership.cluster
+    if cluster is None:
+        return Connections((ok("connections", "one worker has none"),))
+    with PortReservation() as reservation:
+        taken: dict[int, str] = {}
+        for index in membership.local:
+            try:
+                reservation.take(cluster.workers[index].port)
+            except PortTakenError as error:
+                taken[index] = str(error)
+        ports = [_port(index, cluster.workers[index].port, taken.get(index)) for index in membership.local]
+        hello = replace(DoctorHello.own(cluster, membership.local), token=VARIABLE in run_variables(), taken=taken)
+        mesh = Mesh(cluster, hello, clocks, seconds, tell, resolver)
+        pairs = mesh.run()
+    lists = [_other_list(host, theirs, hello.cluster) for host, theirs in mesh.other_lists.items()]
+    return Connections((*ports, *lists), tuple(pairs))
+
+
+def _port(index: int, port: int, taken: str | None) -> Check:
+    name = f"port {port}"
+    if taken is None:
+        return ok(name, f"free for worker {index}; held and answered on during the check")
+    return fail(name, taken, LEFT_ALONE)
+
+
+def _other_list(host: str, theirs: str, mine: str) -> Check:
+    found = f"{host} was given {in_words(theirs)}\nand this one {in_words(mine)}"
+    return fail("worker list", found, "Give the same list in the same order on every host.", CLUSTER_CODE)

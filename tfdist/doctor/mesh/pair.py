@@ -1,27 +1,86 @@
-"""Pair: the result for one connection, from the workers of one host to one worker, and how it is judged."""
+"""Pair: the result for one connection, from the workers of one host to one worker, how it is judged, and what to do."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from tfdist.cluster.interfaces import is_public
 from tfdist.doctor.check_result import CLUSTER_CODE, LOCAL_CODE, CheckStatus, worst
-from tfdist.doctor.mesh.dial_advice import advice_on, describe_outcome
-from tfdist.doctor.mesh.doctor_hello import DoctorHello, disagreement, leads_elsewhere
+from tfdist.doctor.mesh.doctor_link import DOCTOR_SECONDS, DoctorHello, disagreement, leads_elsewhere
 from tfdist.doctor.mesh.link_measurement import LinkQuality, MeasurementPhase
-from tfdist.net.dial_outcome import DialOutcome
-from tfdist.net.line_socket import LineError, Message
+from tfdist.net.connection_attempts import DialOutcome, DialStatus
+from tfdist.net.connector import CONNECT_SECONDS
+from tfdist.net.line_socket import LineError, LineSocket, Message
 from tfdist.rundir.json_record import is_finite
 
+_MORE_TIME = "Give it more time with --timeout."
+_SAME_COMMAND = "Start the same `tfdist doctor --workers ...` on that host at the same time; if it runs there"
+_OTHER_OWNER = "See on that host who has the port (ss -ltnp), or choose another in --workers. It was left alone."
+
+_WORDS = {
+    DialStatus.NOT_TRIED: ("has not been tried", _MORE_TIME),
+    DialStatus.RESOLVING: (
+        "its name is still being looked up on this host",
+        "Repair this host's DNS (/etc/resolv.conf), or put the name into /etc/hosts, or use addresses in --workers.",
+    ),
+    DialStatus.CONNECTING: ("has not answered yet", _MORE_TIME),
+    DialStatus.UNRESOLVED: (
+        "its name does not resolve on this host",
+        "Put the name into DNS or this host's /etc/hosts, or use addresses in --workers.",
+    ),
+    DialStatus.UNREACHABLE: (
+        "cannot be reached",
+        "Check this host's routes and interfaces (ip route get ADDRESS).",
+    ),
+    DialStatus.TIMED_OUT: (
+        f"does not answer within {CONNECT_SECONDS:g} s",
+        "Check that the host is up and that no firewall drops TCP to this port from this host.",
+    ),
+    DialStatus.REFUSED: (
+        "refuses the connection: no doctor listens there",
+        f"{_SAME_COMMAND}, a firewall rejects the port.",
+    ),
+    DialStatus.CLOSED: (
+        "takes the connection and closes it without a word",
+        f"{_SAME_COMMAND}, something between the hosts (a proxy, a container's port mapping) takes the connection in "
+        "its place.",
+    ),
+    DialStatus.SILENT: (
+        f"takes the connection, but says nothing for {DOCTOR_SECONDS:g} s: something else listens there, "
+        "such as a `tfdist train` that waits for its cluster",
+        _OTHER_OWNER,
+    ),
+    DialStatus.STRANGER: (
+        "takes the connection, but is no tfdist doctor of this version: something else listens there",
+        _OTHER_OWNER,
+    ),
+    DialStatus.GRPC: (
+        "a gRPC server answers, such as TensorFlow's: a job seems to run there",
+        "Wait for the job to end, or choose another port in --workers. The job was left alone.",
+    ),
+    DialStatus.MISMATCHED: ("has another TFDIST_TOKEN", "Set the same TFDIST_TOKEN on every host, or none."),
+    DialStatus.LEFT: ("was there, and has left", "Start the doctors of all hosts again."),
+    DialStatus.MET: ("answers", ""),
+}
 CLOCK_SECONDS = 2.0
 """Clocks that differ by more deserve a warning: times in logs and files no longer tell what came first."""
-
 LEFT_ALONE = "It was left alone. If it is a job of yours, check again when that has ended."
-
 Finding = tuple[CheckStatus, str, str]
 """Status, what was found, what to do."""
+_DONE: Message = {"done": True}
+
+
+def describe_outcome(seen: DialOutcome) -> str:
+    """Returns what was seen at an address."""
+    words = _WORDS[seen.status][0]
+    return f"{words}: {seen.detail}" if seen.detail else words
+
+
+def advice_on(seen: DialOutcome) -> str:
+    """Returns what to do about it."""
+    return _WORDS[seen.status][1]
 
 
 @dataclass(frozen=True)
@@ -154,3 +213,70 @@ def _findings(
     if mine.sender != theirs.sender and is_public(address):
         advice = "Let a firewall admit the cluster's own addresses alone, or use private addresses."
         yield CheckStatus.WARN, f"{address} is a public address, and TensorFlow's port asks for no password", advice
+
+
+class KnownPairs:
+    """The knowledge of one doctor, which tells each other doctor each of its own pairs once.
+
+    Args:
+        hello: This doctor's.
+        workers: How many the cluster has.
+
+    Attributes:
+        pairs: The connections that are known of.
+        finished: The workers whose doctors know all of theirs.
+        other_lists: Host -> worker list, of doctors that were given another.
+    """
+
+    def __init__(self, hello: DoctorHello, workers: int) -> None:
+        self._hello = hello
+        self._workers = workers
+        self.pairs: dict[tuple[int, int], Pair] = {}
+        self.finished: set[int] = set()
+        self.other_lists: dict[str, str] = {}
+        self._told: dict[str, set[tuple[int, int] | str]] = {}
+
+    def is_settled(self, index: int) -> bool:
+        """Returns whether this doctor's connection with a worker is known."""
+        return (self._hello.local[0], index) in self.pairs
+
+    def is_ours(self, theirs: DoctorHello) -> bool:
+        """Returns whether another doctor was given the same worker list."""
+        return theirs.cluster == self._hello.cluster
+
+    def hear(self, theirs: DoctorHello | None, message: Message) -> None:
+        """Takes in what another doctor tells.
+
+        Raises:
+            LineError: It is nothing that a doctor tells.
+        """
+        if theirs is None or not self.is_ours(theirs):
+            return
+        if "pair" in message:
+            pair = Pair.from_message(message)
+            if set(pair.sources) <= set(theirs.local) and 0 <= pair.target < self._workers:
+                self.pairs.setdefault(pair.key, pair)
+        elif message == _DONE:
+            self.finished.update(theirs.local)
+
+    def forget(self, theirs: DoctorHello | None) -> None:
+        """A doctor has left: one that comes back is told everything."""
+        if theirs is not None:
+            self._told.pop(theirs.sender, None)
+
+    def share(self, lines: Mapping[str, LineSocket], *, complete: bool) -> None:
+        """Tells every doctor on a line what it does not know yet of this one's connections.
+
+        Args:
+            lines: One to each doctor, by what tells it from the others.
+            complete: Whether those are all of this one's connections.
+        """
+        own = {pair.key: pair for pair in self.pairs.values() if pair.sources == self._hello.local}
+        for doctor, line in lines.items():
+            told = self._told.setdefault(doctor, set())
+            for key in own.keys() - told:
+                line.send({"pair": own[key].to_json()})
+                told.add(key)
+            if complete and "done" not in told:
+                line.send(_DONE)
+                told.add("done")

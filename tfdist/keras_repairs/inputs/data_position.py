@@ -19,7 +19,7 @@ from tensorflow.python.eager import context
 
 from tfdist.keras_repairs.inputs import array_shuffle
 from tfdist.keras_repairs.inputs.epoch_iterator import start_partial_epoch, whole_batches
-from tfdist.order.position import Position
+from tfdist.order.epoch_span import Position
 from tfdist.runtime.batches.dataset_description import EpochCounter, PipelineOrder, description_of
 
 _PYTHON = ("PyFunc", "EagerPyFunc", "PyFuncStateless", "GeneratorDataset", "OptionalFromValue")

@@ -11,11 +11,9 @@ from tfdist.errors import TfdistError
 from tfdist.launch.agent.coordinated_stop import CoordinatedStop
 from tfdist.launch.agent.dependencies import Dependencies
 from tfdist.launch.agent.exit_diagnosis import from_exit, from_start
-from tfdist.launch.agent.group_exit_policy import ExitAction, ExitDecision, WorkerExit, decide_exit
+from tfdist.launch.agent.group_policy import ExitAction, ExitDecision, WorkerExit, decide_exit
 from tfdist.launch.agent.hang_detection import HangDetector
-from tfdist.launch.agent.process_termination import SETTLE_SECONDS, end_all, kill_all, wait_until_left
 from tfdist.launch.environment import Assignment
-from tfdist.launch.peers.beat_interval import gather_seconds, observe_seconds
 from tfdist.launch.peers.messages import (
     AttemptEnded,
     Beat,
@@ -25,16 +23,19 @@ from tfdist.launch.peers.messages import (
     Stop,
     StopRequested,
     WorkerDone,
+    gather_seconds,
+    observe_seconds,
     outlives_attempt,
 )
 from tfdist.launch.peers.root_cause import is_consequence, root_cause_first
 from tfdist.launch.run_result import RunResult
 from tfdist.launch.signals import describe_signal
-from tfdist.launch.worker.worker_handle import Worker, process_facts
+from tfdist.launch.worker.process_termination import SETTLE_SECONDS, end_all, kill_all, wait_until_left
+from tfdist.launch.worker.worker_process import Worker, process_facts
 from tfdist.net.bounded_wait import Source
 from tfdist.net.line_socket import Message
 from tfdist.rundir.failure import Failure
-from tfdist.rundir.worker_state_record import State, WorkerState
+from tfdist.rundir.state_records import State, WorkerState
 
 CHIEF = 0
 _TICK_SECONDS = 0.2

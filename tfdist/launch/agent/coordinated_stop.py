@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from tfdist.launch.peers.coordinator import Coordinator
 from tfdist.launch.peers.messages import BatchesBegun, Event, Hold, Stop, StopAt, StopRequested
-from tfdist.launch.worker.worker_handle import Worker
+from tfdist.launch.worker.worker_process import Worker
 
 ANSWER_SECONDS = 3.0
 """Seconds that held workers may take to tell how many batches they have begun."""

@@ -13,11 +13,11 @@ from tfdist.launch.environment import Assignment
 from tfdist.launch.peers.coordinator import Coordinator
 from tfdist.launch.peers.messages import Stop
 from tfdist.launch.signals import Signals
-from tfdist.launch.worker.orphans import Orphans
-from tfdist.launch.worker.worker_handle import Worker
+from tfdist.launch.worker.process_termination import Orphans
+from tfdist.launch.worker.worker_process import Worker
 from tfdist.net.bounded_wait import Source, wait_for
 from tfdist.rundir.failure import Failure
-from tfdist.rundir.worker_state_record import WorkerState
+from tfdist.rundir.state_records import WorkerState
 
 StartWorker = Callable[[Assignment], Worker]
 DiagnoseExit = Callable[[Worker, int], Failure | None]

@@ -15,8 +15,7 @@ from typing import Any
 
 from tfdist.errors import ClusterError, DataError, FormingError, RunDirError, TfdistError, WorkerFailedError
 from tfdist.launch.signals import signal_name
-from tfdist.launch.worker.process_sample import mapped_files, shrunk_file
-from tfdist.launch.worker.worker_handle import Worker, process_facts
+from tfdist.launch.worker.worker_process import Worker, mapped_files, process_facts, shrunk_file
 from tfdist.rundir.bounded_disk import BoundedDisk
 from tfdist.rundir.failure import Failure, FailureKind
 from tfdist.rundir.layout import RunDir

@@ -17,13 +17,11 @@ from typing import Any
 
 from tfdist.errors import RunDirError
 from tfdist.launch.agent.hang_diagnosis import explain_hang, explain_stall
-from tfdist.launch.peers.beat_interval import beat_seconds
 from tfdist.launch.peers.coordinator import Coordinator
-from tfdist.launch.peers.messages import Beat, DumpStacks, Event, WorkerStacks
-from tfdist.launch.worker.process_sample import NATIVE, STOPPED, ProcessSample, why_silent
-from tfdist.launch.worker.worker_handle import Worker
+from tfdist.launch.peers.messages import Beat, DumpStacks, Event, WorkerStacks, beat_seconds
+from tfdist.launch.worker.worker_process import NATIVE, STOPPED, ProcessSample, Worker, why_silent
 from tfdist.rundir.failure import Failure
-from tfdist.rundir.worker_state_record import State, WorkerState
+from tfdist.rundir.state_records import State, WorkerState
 
 ANSWER_SECONDS = 4.0
 """Seconds for the workers to send their stacks; after half of it the silent ones get a signal to dump them."""

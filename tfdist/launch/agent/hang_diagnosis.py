@@ -11,10 +11,9 @@ from collections.abc import Iterable, Mapping
 
 from tfdist.launch.peers.messages import WorkerStacks
 from tfdist.launch.peers.root_cause import WAITING
-from tfdist.launch.worker.process_sample import SILENT, STOPPED
-from tfdist.launch.worker.worker_handle import Worker, process_facts
+from tfdist.launch.worker.worker_process import SILENT, STOPPED, Worker, process_facts
 from tfdist.rundir.failure import Failure
-from tfdist.rundir.worker_state_record import State, WorkerState
+from tfdist.rundir.state_records import State, WorkerState
 
 _MAX_CHARACTERS = 2_000_000
 """Of the stacks of all workers to blame: they go to the other launchers in one message."""

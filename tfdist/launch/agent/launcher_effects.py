@@ -20,25 +20,27 @@ from tfdist.launch.job_phases import JobPhase
 from tfdist.launch.job_spec import JobSpec
 from tfdist.launch.logs.terminal import Terminal
 from tfdist.launch.metrics.run_metrics import RunMetrics
-from tfdist.launch.peers.beat_interval import straggler_seconds
 from tfdist.launch.peers.coordinator import Coordinator
-from tfdist.launch.peers.messages import Restart, Stop
-from tfdist.launch.peers.remote_states import RemoteStates
-from tfdist.launch.progress.progress_display import ProgressDisplay
-from tfdist.launch.requeues.requeue_policy import RequeuePolicy, RunStart
-from tfdist.launch.requeues.run_starts import is_saved, read_starts
-from tfdist.launch.run_dir.failure_report import failure_fields, render_restart
-from tfdist.launch.run_dir.launcher_ledger import LauncherLedger
+from tfdist.launch.peers.messages import Restart, Stop, straggler_seconds
+from tfdist.launch.progress_display import ProgressDisplay
+from tfdist.launch.requeue_policy import RequeuePolicy, RunStart, is_saved, read_starts
+from tfdist.launch.run_dir.closing_report import failure_fields, render_restart
 from tfdist.launch.run_dir.run_location import RunLocation
-from tfdist.launch.run_dir.run_records import close_state, write_failure, write_phase, write_state
+from tfdist.launch.run_dir.run_records import (
+    LauncherLedger,
+    RemoteStates,
+    close_state,
+    write_failure,
+    write_phase,
+    write_state,
+)
 from tfdist.launch.run_result import RunResult
-from tfdist.launch.worker.worker_handle import Worker
 from tfdist.launch.worker.worker_links import linked
-from tfdist.launch.worker.worker_process import WorkerProcess
+from tfdist.launch.worker.worker_process import Worker, WorkerProcess
 from tfdist.rundir.bounded_disk import BoundedDisk
 from tfdist.rundir.failure import Failure
 from tfdist.rundir.regular_files import open_to_append
-from tfdist.rundir.worker_state_record import State, WorkerState
+from tfdist.rundir.state_records import State, WorkerState
 
 
 class LauncherEffects:

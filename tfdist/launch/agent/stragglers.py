@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tfdist.rundir.worker_state_record import WorkerState
+from tfdist.rundir.state_records import WorkerState
 from tfdist.text import format_duration
 
 SLOWER = 1.2

@@ -7,15 +7,15 @@ from dataclasses import replace
 
 from tfdist.launch.agent.attempt import GroupAttempt
 from tfdist.launch.agent.dependencies import Dependencies
-from tfdist.launch.agent.process_termination import SETTLE_SECONDS
-from tfdist.launch.agent.restart_policy import RestartAfter, RestartPolicy
+from tfdist.launch.agent.group_policy import RestartAfter, RestartPolicy
 from tfdist.launch.environment import Assignment
 from tfdist.launch.job_phases import JobLifecycle, JobPhase
 from tfdist.launch.peers.messages import AttemptEnded, Event, GiveUp, Hold, Restart, Stop, Stopped, StopRequested
 from tfdist.launch.peers.root_cause import root_cause_first
-from tfdist.launch.requeues.requeue_policy import REQUEUED
+from tfdist.launch.requeue_policy import REQUEUED
 from tfdist.launch.run_result import RunResult
 from tfdist.launch.signals import describe_signal
+from tfdist.launch.worker.process_termination import SETTLE_SECONDS
 from tfdist.rundir.failure import Failure
 
 _TICK_SECONDS = 0.2

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tfdist.errors import RunDirError, UsageError
 from tfdist.launch.elastic.follower import ElasticFollower
-from tfdist.launch.elastic.job_steps import JobSteps
+from tfdist.launch.elastic.generation import JobSteps
 from tfdist.launch.elastic.leader import ElasticLeader
 from tfdist.launch.job_spec import JobSpec
 from tfdist.launch.signals import LauncherStopped, Signals

@@ -17,20 +17,26 @@ from typing import TYPE_CHECKING
 from tfdist.cluster.cluster_spec import Cluster
 from tfdist.cluster.membership import Membership
 from tfdist.errors import FormingError, PortTakenError, RunDirError, TfdistError, UsageError
-from tfdist.launch.agent.restart_policy import FIRST_DELAY_SECONDS, RestartAfter, RestartPolicy
+from tfdist.launch.agent.group_policy import FIRST_DELAY_SECONDS, RestartAfter, RestartPolicy
 from tfdist.launch.elastic.elastic_options import ElasticOptions
 from tfdist.launch.elastic.gathering import Gathering
-from tfdist.launch.elastic.generation import CHIEF, Generation, chief_ports
-from tfdist.launch.elastic.host_losses import HostLosses, go_on_without
-from tfdist.launch.elastic.job_steps import JobSteps, job_of_generation
-from tfdist.launch.elastic.membership_policy import Begin, MembershipPolicy, TooFew, Wait, that_fit
+from tfdist.launch.elastic.generation import CHIEF, Generation, JobSteps, chief_ports, job_of_generation
+from tfdist.launch.elastic.membership_policy import (
+    Begin,
+    HostLosses,
+    MembershipPolicy,
+    TooFew,
+    Wait,
+    go_on_without,
+    that_fit,
+)
 from tfdist.launch.environment import read_token
 from tfdist.launch.job_phases import JobPhase
 from tfdist.launch.job_spec import JobSpec
 from tfdist.launch.job_terms import JobTerms
 from tfdist.launch.peers.messages import Stop
 from tfdist.launch.peers.peer_links import lost_launcher
-from tfdist.launch.rendezvous.descriptor_limit import raise_limit
+from tfdist.launch.rendezvous.followers import raise_limit
 from tfdist.launch.rendezvous.join_barrier import LateError
 from tfdist.launch.rendezvous.missing_workers import describe_outcome
 from tfdist.launch.run_dir.run_records import change_phase

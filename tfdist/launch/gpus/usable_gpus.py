@@ -1,4 +1,9 @@
-"""Number of the GPUs that workers of this machine will find, without TensorFlow."""
+"""Number of the GPUs that workers of this machine will find, without TensorFlow; and GPUs that are emulated on CPUs.
+
+`TFDIST_EMULATE_GPUS=nccl,xla,count=4 tfdist train ...` has workers exchange by every path of NCCL, over TensorFlow's
+ring; `compile(jit_compile="auto")` compile with XLA as it does on a GPU; and the launcher find four GPUs on this
+machine. It is for tests: results are those of GPUs but for rounding, and nothing gets faster.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfdist.bounded_process import run
+from tfdist.errors import UsageError
 from tfdist.launch.gpus import cuda_device_count
 from tfdist.launch.worker.kernel_choice import hides_gpus
 
@@ -15,7 +21,9 @@ from tfdist.launch.worker.kernel_choice import hides_gpus
 COMMAND = (sys.executable, "-I", "-S", str(cuda_device_count.__file__))
 MOST_SECONDS = 20.0
 """A driver that nothing keeps loaded takes a second or two a GPU."""
+
 _DEVICES = Path("/dev")
+EMULATION_VARIABLE = "TFDIST_EMULATE_GPUS"
 
 
 @dataclass(frozen=True)
@@ -58,3 +66,39 @@ def count_gpus(
     if done.code or not done.out.strip().isdigit():
         return GpuCount(files, (done.err.strip().splitlines() or ["CUDA's driver said nothing"])[-1])
     return GpuCount(int(done.out))
+
+
+@dataclass(frozen=True)
+class GpuEmulation:
+    """The features of GPUs that are emulated on CPUs.
+
+    Attributes:
+        nccl: Whether workers exchange by the paths of NCCL, over TensorFlow's ring.
+        xla: Whether `jit_compile="auto"` is what it is on one GPU.
+        count: How many GPUs the launcher finds on this machine; None for those that there are.
+    """
+
+    nccl: bool = False
+    xla: bool = False
+    count: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> GpuEmulation:
+        """Reads the value of the variable; an empty one emulates nothing.
+
+        Raises:
+            UsageError: It names something else.
+        """
+        fields: dict[str, bool | int] = {}
+        for part in filter(None, (part.strip() for part in text.split(","))):
+            name, _, value = part.partition("=")
+            if name == "count" and value.isdecimal():
+                fields["count"] = int(value)
+            elif part in ("nccl", "xla"):
+                fields[part] = True
+            else:
+                raise UsageError(
+                    f"{EMULATION_VARIABLE} expects some of nccl, xla and count=N, with commas between them, such as "
+                    f"nccl,xla,count=4. Received: {text!r}"
+                )
+        return cls(**fields)  # type: ignore[arg-type]

@@ -1,9 +1,7 @@
 """Output pump of one worker: every byte that it prints goes to its log, and to the terminal what is shown.
 
-A worker's log that is written by a thread of its own.
-
-A disk that does not answer, as a network file system may, then holds up neither the terminal nor the worker, which
-waits as soon as nobody reads what it prints.
+The log is written by a thread of its own: a disk that does not answer, as a network file system may, then holds up
+neither the terminal nor the worker, which waits as soon as nobody reads what it prints.
 """
 
 from __future__ import annotations
@@ -15,21 +13,69 @@ import selectors
 import threading
 import time
 from collections.abc import Callable
+from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
 
 from tfdist.launch.logs.line_splitter import LineSplitter, ScreenSplitter, StreamSplitter
 from tfdist.launch.logs.terminal import STDERR, STDOUT, Terminal
-from tfdist.launch.logs.worker_log import WorkerLog
+from tfdist.rundir.regular_files import open_to_append
 from tfdist.tf_log_filter import LineFilter, NcclLineFilter, TfLogFilter
 
 _MOST_BYTES = 8 << 20
 """Bytes that may wait in memory for the disk."""
-
 _SILENT_SECONDS = 10.0
 """Seconds for which a disk may take nothing until what comes is left out."""
-
 _TICK_SECONDS = 1.0
+_READ_BYTES = 65536
+_TAIL_LINES = 20
+_TAIL_LINE_BYTES = 2000
+_IDLE_SECONDS = 0.2
+_STYLE = re.compile(r"\x1b\[[0-9;]*m")
+_LOG_SECONDS = 1.0
+"""Seconds that the end of a worker waits for the disk of its log."""
+_LOG_PATIENCE = 1.0
+"""Seconds after which an unfinished line is in the log, for whoever follows it and in case the launcher is killed."""
+
+
+class WorkerLog:
+    """The log of one worker in one attempt, opened to append, as the worker itself adds its traceback.
+
+    Args:
+        path: The file.
+
+    Raises:
+        OSError: It cannot be opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file: FileIO | None = open_to_append(path)
+        self._unfinished: int | None = None
+
+    def write(self, stream: int, data: bytes) -> OSError | None:
+        """Adds what was written to `stream`; after an unfinished line of the other stream, on a new line.
+
+        Returns:
+            Why the log ends here, once: a full disk must not stop the training.
+        """
+        if self._file is None or not data:
+            return None
+        if self._unfinished not in (None, stream):
+            data = b"\n" + data
+        self._unfinished = None if data.endswith(b"\n") else stream
+        try:
+            while data:
+                data = data[self._file.write(data) or 0 :]
+        except OSError as error:
+            self.close()
+            return error
+        return None
+
+    def close(self) -> None:
+        """Closes the file; what is written later is dropped."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
 
 class BackgroundLog:
@@ -111,18 +157,6 @@ class BackgroundLog:
             while not self._waiting and not self._ending:
                 self._changed.wait()
             return self._waiting[0] if self._waiting else None
-
-
-_READ_BYTES = 65536
-_TAIL_LINES = 20
-_TAIL_LINE_BYTES = 2000
-_IDLE_SECONDS = 0.2
-_STYLE = re.compile(r"\x1b\[[0-9;]*m")
-_LOG_SECONDS = 1.0
-"""Seconds that the end of a worker waits for the disk of its log."""
-
-_LOG_PATIENCE = 1.0
-"""Seconds after which an unfinished line is in the log, for whoever follows it and in case the launcher is killed."""
 
 
 class OutputPump:

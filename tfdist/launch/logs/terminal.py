@@ -14,8 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from tfdist.launch.logs.line_splitter import CharacterSplitter, ScreenSplitter, StreamSplitter
-from tfdist.launch.logs.log_levels import Level
-from tfdist.launch.logs.log_records import LogRecords
+from tfdist.launch.logs.log_records import Level, LogRecords
 from tfdist.net.bounded_wait import is_writable, wait_for
 from tfdist.text import without_controls
 

@@ -16,8 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from tfdist.errors import RunDirError, UsageError
-from tfdist.launch.metrics.metric_families import families
-from tfdist.launch.metrics.run_metrics import RunMetrics
+from tfdist.launch.metrics.run_metrics import RunMetrics, families
 from tfdist.launch.run_dir.epoch_metrics import last_metrics
 from tfdist.rundir.bounded_disk import BoundedDisk
 from tfdist.rundir.layout import RunDir
@@ -36,7 +35,6 @@ class MetricsEndpoint:
     Args:
         address: Where to listen: an IP address of this machine.
         port: The port; None serves nothing.
-        metrics: What is served.
 
     Raises:
         UsageError: When entered: prometheus-client is not installed, or the address cannot be listened on.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdist.cluster.ports import port_owner
 from tfdist.errors import PortTakenError, UsageError
-from tfdist.launch.metrics.metric_families import Family
+from tfdist.launch.metrics.run_metrics import Family
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -38,7 +38,6 @@ class MetricsServer:
         address: An IP address of this machine.
         port: A port, from 1; 0 takes any.
         read: The metrics as they are now; called in several threads, and returns at once.
-        seconds: How long one call may take.
 
     Raises:
         PortTakenError: Somebody else has the port.

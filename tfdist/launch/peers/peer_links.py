@@ -1,24 +1,35 @@
-"""Links between the launchers of one job: a star around the launcher that has the chief."""
+"""Links between the launchers of one job: a star around the launcher that has the chief.
+
+Each says now and then that it runs, and one that does not for too long is given up: a process that is stopped, or whose
+machine hangs, keeps its connections, as the kernel answers for it.
+"""
 
 from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from tfdist.errors import RunDirError
-from tfdist.launch.peers import silence
 from tfdist.launch.peers.messages import AttemptEnded, Event, Released, from_message, outlives_attempt, to_message
 from tfdist.launch.peers.root_cause import is_consequence, root_cause_first
-from tfdist.launch.peers.silence import Silence
-from tfdist.net.bounded_wait import Source, wait_for
+from tfdist.net.bounded_wait import ReadySet, Source, wait_for
 from tfdist.net.line_socket import LineError, LineSocket, Message, encode
-from tfdist.net.ready_set import ReadySet
 from tfdist.rundir.failure import Failure
 from tfdist.rundir.json_record import is_finite
 
+SAY_SECONDS = 5.0
+"""Between two times that a launcher says that it runs."""
+
+MOST_SECONDS = 120.0
+"""Seconds that another launcher may be silent. It is busy with nothing else for so long: a disk has 30 s to answer."""
+
+_LOOK_SECONDS = 1.0
+"""Seconds that one look adds to a silence at most: what this process missed while it was stopped is no silence."""
+
+Link = TypeVar("Link")
 # The kernel finds a machine that vanished without a word: silent for 10 s, then 4 probes 5 s apart.
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 4))
 _UNACKNOWLEDGED_MILLISECONDS = 30_000
@@ -29,6 +40,46 @@ _CLOCKS_AGREE_SECONDS = 2.0
 """Difference of two clocks that the way of a message may make."""
 _SENT = "sent"
 _RUNS = "runs"
+
+
+class Silence(Generic[Link]):
+    """The length of the silence on each of some links, by the time that this process has looked.
+
+    Args:
+        links: The links, which have all just been heard.
+        clock: Seconds, monotonic.
+    """
+
+    def __init__(self, links: Iterable[Link], clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._looked = clock()
+        self._watched = 0.0
+        self._heard = dict.fromkeys(links, 0.0)
+        self._said = self._looked
+
+    def is_time_to_speak(self) -> bool:
+        """Returns whether this launcher is to say that it runs; asked again, it is not for a while."""
+        now = self._clock()
+        if now - self._said < SAY_SECONDS:
+            return False
+        self._said = now
+        return True
+
+    def hear(self, link: Link) -> None:
+        """Something has come by a link."""
+        self._heard[link] = self._watched
+
+    def hear_all(self) -> None:
+        """From now on the silence of each link counts anew."""
+        self._looked = self._clock()
+        self._heard = dict.fromkeys(self._heard, self._watched)
+
+    def look(self) -> list[Link]:
+        """The links that have been silent for too long; to be asked after what has come was heard."""
+        now = self._clock()
+        self._watched += min(now - self._looked, _LOOK_SECONDS)
+        self._looked = now
+        return [link for link, heard in self._heard.items() if self._watched - heard > MOST_SECONDS]
 
 
 def keep_alive(connection: socket.socket) -> None:
@@ -67,7 +118,7 @@ class PeerLink:
         """The failure of a launcher that has said nothing for too long."""
         names = ", ".join(map(str, self.workers))
         message = (
-            f"the launcher of worker(s) {names} has not answered for {silence.MOST_SECONDS:.0f} s: it is stopped "
+            f"the launcher of worker(s) {names} has not answered for {MOST_SECONDS:.0f} s: it is stopped "
             f"(SIGSTOP or Ctrl-Z), or {self.host} hangs or is out of memory"
         )
         return Failure(self.workers[0], self.host, time.time(), "lost", message, address=self.addresses[0])

@@ -1,7 +1,7 @@
 """Forms the cluster: the launchers of one job find one another before any worker starts.
 
 Every launcher listens on its workers' ports. The chief's dials all others', each of those the chief's and a few next
-to it (`dial_plan`); both sides introduce themselves, and what does not fit ends the forming at once. The line from each
+to it (`followers`); both sides introduce themselves, and what does not fit ends the forming at once. The line from each
 launcher to the chief's stays: over it the chief's launcher says what all have to agree with and who is here, the other
 whether it agrees and whom it still misses, the chief's launcher says go when none misses another, and the two keep
 talking until the job's end (`launch.peers`). With a token (`net.shared_token`) only launchers that prove to have it
@@ -17,7 +17,7 @@ from typing import Any
 from tfdist.cluster.cluster_spec import Cluster
 from tfdist.cluster.membership import Membership
 from tfdist.errors import FormingError
-from tfdist.launch.rendezvous.descriptor_limit import raise_limit
+from tfdist.launch.rendezvous.followers import raise_limit
 from tfdist.launch.rendezvous.join_barrier import FollowerBarrier, FormedCluster, LateError, LeaderBarrier, abort
 from tfdist.launch.rendezvous.missing_workers import Progress, print_progress
 from tfdist.launch.rendezvous.peer_discovery import PeerDiscovery

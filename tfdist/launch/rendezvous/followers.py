@@ -1,19 +1,32 @@
-"""Followers: the launchers that are on the line to the chief's while the cluster forms."""
+"""Followers: the launchers on the line to the chief's while the cluster forms; whom each dials, what they are told."""
 
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterator
+import resource
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tfdist.cluster.membership import Membership
+from tfdist.errors import FormingError
+from tfdist.net.bounded_wait import ReadySet
 from tfdist.net.hello import Hello
-from tfdist.net.line_socket import LineError, LineSocket
-from tfdist.net.ready_set import ReadySet
+from tfdist.net.line_socket import LineError, LineSocket, Message
 from tfdist.text import printable
 
 _MOST_CHARACTERS = 500
 """Of what a launcher has seen of a worker."""
+_MOST_LINES = 64
+_LONGEST_OVERVIEW = 2000
+"""Of a line; a name of a host has 253 at most."""
+CHIEF = 0
+NEIGHBOURS = 4
+"""Of each worker, on each side; up to nine workers every launcher dials every other one."""
+_SPARE = 128
+"""Of the launcher besides its links: logs, workers, and whom it dials meanwhile."""
+_COMFORT = 1024
+"""More than that while all call at once, strangers among them."""
 
 
 @dataclass(eq=False)
@@ -133,3 +146,91 @@ class Followers:
         self._speaking.close()
         for follower in self._by_sender.values() if lines else ():
             follower.line.close()
+
+
+@dataclass(frozen=True)
+class Overview:
+    """Who is here, as the chief's launcher sees it.
+
+    Attributes:
+        host: Its machine's name.
+        waiting: Who is here and who is not, in one line.
+        missing: How many workers have not come.
+        lines: What was seen of them, as in the error.
+
+    Raises:
+        ValueError: It is not what a launcher sends.
+    """
+
+    host: str
+    waiting: str
+    missing: int
+    lines: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        texts = [self.host, self.waiting, *self.lines]
+        if len(self.lines) > _MOST_LINES or type(self.missing) is not int or self.missing < 0:
+            raise ValueError("expected a number and a few lines")
+        # They are printed: no control characters.
+        if not all(isinstance(text, str) and len(text) <= _LONGEST_OVERVIEW and text.isprintable() for text in texts):
+            raise ValueError("expected texts that can be printed")
+
+    @classmethod
+    def clipped(cls, host: str, waiting: str, missing: int, lines: Sequence[str]) -> Overview:
+        """An overview of texts that may be longer than what is sent."""
+        shown = tuple(printable(line)[:_LONGEST_OVERVIEW] for line in lines[:_MOST_LINES])
+        return cls(host, printable(waiting)[:_LONGEST_OVERVIEW], missing, shown)
+
+    def to_message(self) -> Message:
+        """The overview as it is sent."""
+        fields: dict[str, Any] = {**vars(self), "lines": list(self.lines)}
+        return {"overview": fields}
+
+    @classmethod
+    def from_message(cls, said: Message) -> Overview:
+        """Returns what the chief's launcher sent, under `overview`.
+
+        Raises:
+            LineError: It is not an overview.
+        """
+        try:
+            return cls(said["host"], said["waiting"], said["missing"], tuple(said["lines"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise LineError(f"an overview that is not understood: {error}") from None
+
+
+def whom_to_dial(membership: Membership) -> tuple[int, ...]:
+    """The workers at whose addresses this launcher looks for their launchers, ascending.
+
+    Args:
+        membership: Which workers are started here.
+    """
+    if membership.has_chief:
+        return membership.remote
+    size = membership.num_workers
+    near = {(index + step) % size for index in membership.local for step in range(-NEIGHBOURS, NEIGHBOURS + 1)}
+    return tuple(sorted((near | {CHIEF}) - set(membership.local)))
+
+
+def raise_limit(links: int) -> None:
+    """Lets this process have so many links to other launchers, as far as the system allows it.
+
+    Args:
+        links: How many there may be.
+
+    Raises:
+        FormingError: The system's limit does not allow them.
+    """
+    needed = links + _SPARE
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        raise FormingError(
+            f"The launcher of the chief keeps a link to each of up to {links} other launchers, for which it needs "
+            f"{needed} open files. Expected a limit that allows them. Received: {hard} at most (ulimit -Hn). Raise it "
+            f"for the chief's host: `ulimit -n {needed}` as root in the shell that starts tfdist, LimitNOFILE={needed} "
+            f"for a service, --ulimit nofile={needed} for a container."
+        )
+    wanted = needed + _COMFORT if hard == resource.RLIM_INFINITY else min(needed + _COMFORT, hard)
+    # In small jobs what every process has is enough.
+    if soft != resource.RLIM_INFINITY and soft < wanted and links > _SPARE:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tfdist.net.hello import Hello
-from tfdist.net.told_list import difference, have_same_workers
+from tfdist.net.hello import Hello, difference, have_same_workers
 
 
 def disagreement(mine: Hello, theirs: Hello, reached: int | None = None) -> str | None:

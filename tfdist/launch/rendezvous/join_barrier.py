@@ -14,12 +14,11 @@ from typing import Any
 
 from tfdist.errors import FormingError, TfdistError
 from tfdist.launch.peers.peer_links import PeerLink, PeerLinks, keep_alive
-from tfdist.launch.rendezvous.dial_plan import CHIEF
+from tfdist.launch.rendezvous.followers import CHIEF, Overview
 from tfdist.launch.rendezvous.missing_workers import describe_outcome
-from tfdist.launch.rendezvous.overview import Overview
 from tfdist.launch.rendezvous.peer_discovery import PeerDiscovery
 from tfdist.launch.signals import LauncherStopped
-from tfdist.net.dial_outcome import DialOutcome
+from tfdist.net.connection_attempts import DialOutcome
 from tfdist.net.hello import Hello
 from tfdist.net.line_socket import LineError, LineSocket, Message, encode
 from tfdist.text import safe_str

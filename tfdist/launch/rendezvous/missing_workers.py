@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tfdist.cluster.cluster_spec import Cluster
+from tfdist.net.connection_attempts import DialOutcome, DialStatus
 from tfdist.net.connector import CONNECT_SECONDS
-from tfdist.net.dial_outcome import DialOutcome, DialStatus
 from tfdist.net.handshake import INTRODUCTION_SECONDS, ONE_TOKEN
 from tfdist.text import format_ranges
 

@@ -12,13 +12,11 @@ from typing import Any
 
 from tfdist.cluster.cluster_spec import Cluster
 from tfdist.cluster.membership import Membership
-from tfdist.launch.rendezvous.dial_plan import CHIEF, whom_to_dial
-from tfdist.launch.rendezvous.followers import Follower, Followers
+from tfdist.launch.rendezvous.followers import CHIEF, Follower, Followers, Overview, whom_to_dial
 from tfdist.launch.rendezvous.hello_agreement import disagreement
 from tfdist.launch.rendezvous.missing_workers import WaitingLauncher, absence_lines, explain_absence, waiting_text
-from tfdist.launch.rendezvous.overview import Overview
+from tfdist.net.connection_attempts import DialOutcome
 from tfdist.net.connector import Connector
-from tfdist.net.dial_outcome import DialOutcome
 from tfdist.net.handshake import Introduction
 from tfdist.net.hello import Hello
 from tfdist.net.hello_listener import HelloListener

@@ -12,16 +12,17 @@ from pathlib import Path
 
 from tfdist.errors import RunDirError, UsageError
 from tfdist.launch.job_spec import JobSpec
-from tfdist.launch.run_copy.copied_files import (
+from tfdist.launch.run_copy.copy_store import (
     RUN_FILE,
     Copied,
+    CopyStore,
     LocalFile,
     dropped_names,
     due_files,
+    job_of,
     local_files,
     marks_any_of,
 )
-from tfdist.launch.run_copy.copy_store import CopyStore, job_of
 from tfdist.rundir.layout import RunDir
 from tfdist.storage.object_store import LocalFileError
 from tfdist.text import format_count

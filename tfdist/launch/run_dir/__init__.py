@@ -1,9 +1,7 @@
 """The launcher's work with the run directory.
 
 `run_location` creates or joins it, and `run_lock` keeps other jobs out of it. While the job runs, `run_records` writes
-states, phases and failures and `launcher_ledger` the launcher's lines of the ledger; those that a killed one could not
-write are `run_location`'s. `failure_report` puts the result into words for the terminal, with the part of a traceback
-that is shown and what is saved (`saved_progress`), and `closing_line` those of a script that ended by itself.
-`epoch_metrics` reads the loss and metrics of the epochs, which the chief writes. `run_stop` ends a run from outside of
-it, for `tfdist stop`.
+states, phases, failures and the launcher's lines of the ledger; those that a killed one could not write are
+`run_location`'s. `closing_report` puts the result into words for the terminal. `epoch_metrics` reads the loss and
+metrics of the epochs, which the chief writes. `run_stop` ends a run from outside of it, for `tfdist stop`.
 """

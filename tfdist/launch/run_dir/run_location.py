@@ -19,7 +19,6 @@ from typing import Any
 
 from tfdist.errors import FormingError, RunDirError
 from tfdist.rundir.atomic_files import write_json
-from tfdist.rundir.completion import completed_epochs
 from tfdist.rundir.layout import RunDir
 from tfdist.rundir.ledger_lines import (
     AttemptPhase,
@@ -32,7 +31,7 @@ from tfdist.rundir.ledger_lines import (
 )
 from tfdist.rundir.regular_files import read_json
 from tfdist.rundir.run_dir_creation import Resume, create_run_dir, join_run_dir, next_attempt
-from tfdist.rundir.worker_state_record import State, WorkerState
+from tfdist.rundir.state_records import State, WorkerState, completed_epochs
 
 _SEEDS = 2**31
 _END_OF_SEEDS = 2**63

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from tfdist.errors import RunDirError, UsageError, WorkerFailedError
 from tfdist.launch.job_phases import JobPhase
-from tfdist.rundir.job_state_record import JobState
 from tfdist.rundir.layout import RunDir
 from tfdist.rundir.process_presence import Presence, presence, start_ticks
 from tfdist.rundir.run_snapshot import Snapshot, read_run
+from tfdist.rundir.state_records import JobState
 
 AT_ONCE_SECONDS = 20.0
 """Seconds that a launcher which was asked twice may take: it ends its workers where they are."""

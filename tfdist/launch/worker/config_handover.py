@@ -8,7 +8,7 @@ A launcher reads the config file once, when it starts. An edit of the file after
 - Each worker takes the config from here, in every attempt.
 - Hosts need not share a disk. Each launcher loads the config file of its own host, to which relative paths refer. The
   chief's launcher sends the settings that must be the same everywhere, which are all but paths, devices and the name,
-  and a launcher with other settings refuses to start (`rendezvous/config_agreement.py`). The same holds under Slurm and
+  and a launcher with other settings refuses to start (`job_terms.py`). The same holds under Slurm and
   Open MPI, where each task has a launcher.
 - The chief writes the config into the run directory, as `config.yaml`, once the run begins or resumes with it. No
   worker reads that file.
@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tfdist.errors import UsageError
 from tfdist.rundir.atomic_files import write_error
+from tfdist.rundir.temp_names import temporary_folder
 
 if TYPE_CHECKING:
     from tfdist.config import RunConfig
@@ -93,3 +94,15 @@ def receive_config(fd: int | None) -> HandedConfig:
         os.close(fd)
     handed: HandedConfig = pickle.loads(content)
     return handed
+
+
+@contextlib.contextmanager
+def generated_code_dir() -> Iterator[str | None]:
+    """While entered, there is a folder of its own; its path, or None where none can be made."""
+    with contextlib.ExitStack() as folder:
+        try:
+            path = str(folder.enter_context(temporary_folder("autograph")))
+        except OSError:
+            # Without a place for temporary files, or with a full one, workers meet the same: TensorFlow says so there.
+            path = None
+        yield path

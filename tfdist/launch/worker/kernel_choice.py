@@ -11,28 +11,62 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tfdist.launch.worker.processor import Processor
-
+_CPUINFO = Path("/proc/cpuinfo")
 Kernels = Literal["auto", "tensorflow", "onednn"]
 """The values that `--kernels` takes."""
-
 KernelName = Literal["tensorflow", "onednn"]
 ONEDNN: KernelName = "onednn"
 TENSORFLOW: KernelName = "tensorflow"
 VARIABLE = "TF_ENABLE_ONEDNN_OPTS"
 NAMES: Mapping[str, str] = {ONEDNN: "oneDNN's kernels", TENSORFLOW: "TensorFlow's own kernels"}
 """The names by which sentences call them."""
-
 _ON_BY_DEFAULT = ("avx512_vnni", "avx512_bf16", "avx_vnni", "amx_tile", "amx_int8", "amx_bf16")
 """Flags of which any one is enough for TensorFlow: `DefaultOneDnnPolicy` in tensorflow/core/util/port.cc."""
 _NEOVERSE_V1 = ("0x41", "0xd40")
 """The only ARM core on which it takes them; asked for there, too."""
 _FASTER_WITH = ("avx2", "fma")
 """Flags of processors for which oneDNN generates code that is faster than TensorFlow's in most operations."""
-
 _NVIDIA = Path("/dev/nvidiactl")
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _NO_GPU = ("", "-1")
+
+
+@dataclass(frozen=True)
+class Processor:
+    """A processor.
+
+    Attributes:
+        model: Its model; empty when it cannot be told.
+        flags: What it can do, in the kernel's words, such as `avx2`.
+        arm_core: Implementer and part of an ARM core, such as `("0x41", "0xd40")`; empty texts for other processors.
+    """
+
+    model: str = ""
+    flags: frozenset[str] = frozenset()
+    arm_core: tuple[str, str] = ("", "")
+
+    def can(self, *flags: str) -> bool:
+        """Returns whether it has all of some flags."""
+        return self.flags.issuperset(flags)
+
+
+def parse(text: str) -> Processor:
+    """The first processor in the text of /proc/cpuinfo."""
+    rows = (line.partition(":") for line in text.partition("\n\n")[0].splitlines())
+    found = {name.strip().lower(): value.strip() for name, _, value in rows}
+    return Processor(
+        found.get("model name", ""),
+        frozenset(found.get("flags", found.get("features", "")).split()),
+        (found.get("cpu implementer", ""), found.get("cpu part", "")),
+    )
+
+
+def this_processor(cpuinfo: Path = _CPUINFO) -> Processor:
+    """This machine's processor; one without flags where the kernel does not tell."""
+    try:
+        return parse(cpuinfo.read_text())
+    except OSError:
+        return Processor()
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,13 @@
-"""The worker's end of the channel to its launcher; `channel_protocol` lists the messages."""
+"""The worker's end of the channel to its launcher, `channel_protocol` lists the messages; and the post to the chief.
+
+By that a worker tells the chief's process something. It takes another way than the run directory, which may be on a
+disk that is full, and needs no collective, for which all workers would have to come to the same place of the program.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import logging
 import os
@@ -16,10 +21,12 @@ from tfdist.net.bounded_wait import is_writable
 from tfdist.net.line_socket import LineBuffer, LineError
 
 _RECEIVE_BYTES = 65536
-
 MessageHandler = Callable[[Any], Mapping[str, Any] | None]
-
 _log = logging.getLogger("tfdist")
+Content = Mapping[str, Any]
+"""The content of what is told, in JSON's types."""
+MOST_UNREAD = 4096
+"""Letters that are kept for readers that have not come yet; beyond them the oldest are lost."""
 
 
 def _end_this_worker() -> None:
@@ -92,7 +99,7 @@ class LauncherChannel:
         self._send_or_drop({"progress": None if told is None else dict(told)})
 
     def post(self, letter: Mapping[str, Any]) -> bool:
-        """Hands on what the chief's process is to learn; see `chief_post`. Whether the launcher may still read it."""
+        """Hands on what the chief's process is to learn; see `ChiefPost`. Whether the launcher may still read it."""
         return self._send({"post": dict(letter)})
 
     def signalled(self, number: int) -> None:
@@ -140,3 +147,40 @@ class LauncherChannel:
                 continue
             if reply is not None:
                 self._send(reply)
+
+
+class ChiefPost:
+    """This process's end of it: the chief reads, all others write."""
+
+    def __init__(self) -> None:
+        self._send: Callable[[Content], bool] | None = None
+        self._unread: list[tuple[str, Content]] = []
+        self._lock = threading.Lock()
+
+    def connect(self, send: Callable[[Content], bool]) -> None:
+        """Takes the way to this worker's launcher, which tells whether that can still be reached."""
+        self._send = send
+
+    def tell(self, subject: str, content: Content) -> bool:
+        """Tells the chief, from any thread; returns whether it may come: a worker without a launcher has no post."""
+        return self._send is not None and self._send({"subject": subject, "content": dict(content)})
+
+    def deliver(self, letter: Any) -> None:
+        """Takes what another worker has told. What is no letter is left alone."""
+        match letter:
+            case {"subject": str(subject), "content": dict(content)}:
+                with self._lock:
+                    self._unread = [*self._unread[1 - MOST_UNREAD :], (subject, content)]
+
+    def read(self, subject: str) -> list[Content]:
+        """Returns what has come on a subject since the last call, in its order."""
+        with self._lock:
+            found = [content for about, content in self._unread if about == subject]
+            self._unread = [letter for letter in self._unread if letter[0] != subject]
+        return found
+
+
+@functools.cache
+def chief_post() -> ChiefPost:
+    """The post of this process."""
+    return ChiefPost()

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from tfdist.cluster.kubernetes import INDEX, MOST_WORKERS, WORKERS
 from tfdist.errors import UsageError
 from tfdist.multihost.kubernetes import accepted_values as accepted
-from tfdist.multihost.kubernetes.pod_naming import Kind, check_lengths
+from tfdist.multihost.kubernetes.accepted_values import Kind, check_lengths
 from tfdist.net.shared_token import VARIABLE as TOKEN
 from tfdist.url_schemes import CHECKPOINTS_INSTEAD, fault_as_local
 

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 from tfdist.errors import FormingError, UsageError
 from tfdist.launch.signals import Signals
-from tfdist.multihost.hosts.host_list import Host
-from tfdist.multihost.launching.host_link import Heard, HostLink
-from tfdist.multihost.launching.host_problems import HostProblem
+from tfdist.multihost.hosts import Host
+from tfdist.multihost.launching.host_link import Heard, HostLink, HostProblem
 from tfdist.multihost.launching.protocol import SIGN_SECONDS, HostFacts, message
 from tfdist.net.bounded_wait import Source
 

@@ -21,16 +21,13 @@ from tfdist.errors import FormingError, UsageError
 from tfdist.launch.environment import TargetKind
 from tfdist.launch.logs.log_records import LogRecords
 from tfdist.launch.signals import LauncherStopped, Signals
-from tfdist.multihost.hosts.host_list import Host
-from tfdist.multihost.launching.elastic_launch import ElasticLaunch
+from tfdist.multihost.hosts import Host
 from tfdist.multihost.launching.host_group import HostGroup, LaunchHost
-from tfdist.multihost.launching.host_link import HostLink
-from tfdist.multihost.launching.host_problems import HostProblem, launch_error, names
-from tfdist.multihost.launching.host_returns import HostReturns
+from tfdist.multihost.launching.host_link import HostLink, HostProblem, launch_error, names
 from tfdist.multihost.launching.output_display import OutputDisplay
 from tfdist.multihost.launching.protocol import HostFacts, HostSpec
 from tfdist.multihost.launching.run_watch import RunWatch
-from tfdist.multihost.launching.start_again import StartAgain
+from tfdist.multihost.launching.start_again import ElasticLaunch, HostReturns, StartAgain
 from tfdist.net import shared_token
 from tfdist.versions import VERSION
 

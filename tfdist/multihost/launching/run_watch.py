@@ -11,13 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tfdist.errors import UsageError, WorkerFailedError
-from tfdist.launch.elastic.knock import WITHOUT_CHIEF
+from tfdist.launch.elastic.follower import WITHOUT_CHIEF
 from tfdist.launch.signals import Signals, describe_signal
 from tfdist.multihost.launching.host_group import HostGroup, HostState, LaunchHost
-from tfdist.multihost.launching.host_problems import HostProblem, names
-from tfdist.multihost.launching.host_returns import COMING
+from tfdist.multihost.launching.host_link import HostProblem, names
 from tfdist.multihost.launching.output_display import OutputDisplay
-from tfdist.multihost.launching.start_again import StartAgain, was_killed
+from tfdist.multihost.launching.start_again import COMING, StartAgain, was_killed
 
 SETTLE_SECONDS = 20.0
 """Seconds that the others may go on after one host has failed: their launchers tell one another within less."""

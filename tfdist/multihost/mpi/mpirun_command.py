@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from tfdist.bounded_process import run
 from tfdist.errors import UsageError
-from tfdist.multihost.hosts.host_list import Host
+from tfdist.multihost.hosts import Host
 from tfdist.multihost.mpi.call_back import PLACES, SECRET
 
 RANK_MODULE = "tfdist.multihost.mpi.rank_end"

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from tfdist.cluster.cluster_spec import whole_number
-from tfdist.cluster.passed_environment import environment_with
+from tfdist.cluster.environment_variables import environment_with
 from tfdist.multihost.launching.protocol import REMOTE_MODULE
 from tfdist.multihost.mpi.call_back import PLACES, SECRET, CallError, StreamName, call, parse_places
 from tfdist.net.shared_token import Token

@@ -20,12 +20,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, get_args
 
 from tfdist.cluster.cluster_spec import is_loopback
+from tfdist.cluster.environment_variables import environment_with
 from tfdist.cluster.interfaces import own_addresses
-from tfdist.cluster.passed_environment import environment_with
 from tfdist.errors import FormingError, UsageError
-from tfdist.multihost.hosts.host_list import Host
-from tfdist.multihost.launching.host_link import Heard, HostLink, Stream
-from tfdist.multihost.launching.host_problems import HostProblem
+from tfdist.multihost.hosts import Host
+from tfdist.multihost.launching.host_link import Heard, HostLink, HostProblem, Stream
 from tfdist.multihost.launching.protocol import HostSpec
 from tfdist.multihost.mpi.call_back import PLACES, SECRET, CallError, StreamName, answer_call, places_text
 from tfdist.multihost.mpi.mpirun_command import INTEL_PIN, MpiFamily, mpirun_command

@@ -14,7 +14,7 @@ from tfdist.cluster.cluster_spec import is_loopback
 from tfdist.cluster.interfaces import own_addresses
 from tfdist.cluster.ports import candidate_ports
 from tfdist.errors import ClusterError, PortTakenError, RunDirError, TfdistError, UsageError
-from tfdist.launch.requeues.run_starts import read_starts
+from tfdist.launch.requeue_policy import read_starts
 from tfdist.multihost.launching.protocol import HostFacts, HostSpec
 from tfdist.net.port_reservation import PortReservation
 from tfdist.rundir.layout import RunDir

@@ -27,11 +27,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from tfdist.bounded_json import parse
-from tfdist.cluster.passed_environment import environment_with, ssh_server_address
+from tfdist.cluster.environment_variables import environment_with, ssh_server_address
 from tfdist.errors import TfdistError, UsageError
 from tfdist.launch.job_phases import JobPhase
 from tfdist.launch.signals import Signals
-from tfdist.launch.worker.orphans import adopt_orphans, end_children, reap
+from tfdist.launch.worker.process_termination import adopt_orphans, end_children, reap
 from tfdist.multihost.launching.protocol import (
     MOST_ANSWER_BYTES,
     MOST_SPEC_BYTES,

@@ -1,23 +1,40 @@
-"""Submission: a batch job goes to Slurm, and the user hears its number and what to do with it."""
+"""Submission: a batch job goes to Slurm, with what Slurm does not say; or srun runs it in an allocation at once."""
 
 from __future__ import annotations
 
+import os
 import re
+import secrets
 import shlex
 import subprocess
-from collections.abc import Mapping
+import sys
+import time
+from collections.abc import Mapping, Sequence
 
+from tfdist.bounded_process import run
 from tfdist.errors import FormingError, UsageError
-from tfdist.multihost.slurm.batch_job import BatchJob
-from tfdist.multihost.slurm.batch_script import batch_script
+from tfdist.multihost.slurm.batch_job import BatchJob, batch_script, ending_options, layout_options
+from tfdist.net import shared_token
 from tfdist.rundir.run_dir_creation import DEFAULT_PARENT
 from tfdist.text import format_count
 
 _SECONDS = 120.0
 """Seconds that sbatch may take; a busy controller lets it wait."""
+
 _JOB_ID = re.compile(r"([0-9]{1,18})(?:;.*)?")
 _UNREACHABLE = re.compile(r"contact slurm controller|connect failure|timed out|munge", re.IGNORECASE)
 _PREFIX = re.compile(r"^(?:sbatch: )?(?:error: )?(?:Batch job submission failed: )?")
+_QUERY_SECONDS = 10.0
+_UNDECIDED_SECONDS = 3.0
+"""Seconds that Slurm may take to say why a job waits."""
+
+_PAUSE_SECONDS = 0.2
+_UNDECIDED = frozenset({"None", "(null)", ""})
+
+_ORDINARY = frozenset(
+    {"BeginTime", "Cleaning", "Dependency", "JobArrayTaskLimit", "Licenses", "Priority", "Reservation", "Resources"}
+)
+"""Reasons that pass by themselves, as other jobs end and time goes on."""
 
 
 def submit(job: BatchJob, environ: Mapping[str, str] | None = None) -> str:
@@ -106,3 +123,102 @@ def _shown_run_dir(job: BatchJob, number: str, task: str) -> str:
     if job.run_dir is not None:
         return f"{job.run_dir}-{task}" if task else job.run_dir
     return f"{DEFAULT_PARENT}/{job.name}-{number}" + (f"_{task}" if task else "")
+
+
+def submission_notes(job: BatchJob, number: str, environ: Mapping[str, str] | None = None) -> list[str]:
+    """Lines for the user of a job that was submitted; none where nothing is to be said.
+
+    Args:
+        job: The job.
+        number: Its number.
+        environ: Of squeue; None for this process's.
+    """
+    notes = []
+    folder = os.path.dirname(os.path.join(job.cwd, job.log_of(number, "")))
+    if "%" not in folder and not os.path.isdir(folder):
+        notes.append(
+            f"there is no directory {folder} here, for its log: where its nodes have none either, it fails without a "
+            "word"
+        )
+    reason = _held_back_by(number, environ)
+    if reason:
+        notes.append(
+            f"Slurm holds it back: {reason}. `sinfo` shows the partitions and their limits, `man squeue` what each "
+            "reason means"
+        )
+    return [f"  note           {note}" for note in notes]
+
+
+def _held_back_by(number: str, environ: Mapping[str, str] | None) -> str:
+    """Returns why a job waits, unless that passes by itself; empty where it does, and where Slurm does not say."""
+    deadline = time.monotonic() + _UNDECIDED_SECONDS
+    while True:
+        state, _, reason = _controller_says(number, environ).partition(" ")
+        if state != "PENDING" or reason.partition(",")[0] in _ORDINARY:
+            return ""
+        if reason not in _UNDECIDED:
+            return reason
+        if time.monotonic() > deadline:
+            return ""
+        time.sleep(_PAUSE_SECONDS)
+
+
+def _controller_says(number: str, environ: Mapping[str, str] | None) -> str:
+    """The state of a job and why it waits, in one line; empty where Slurm does not say."""
+    try:
+        done = run(["squeue", "--noheader", "--format=%T %r", f"--jobs={number}"], _QUERY_SECONDS, environ=environ)
+    except OSError:
+        return ""
+    return (done.out.splitlines() or [""])[0].strip() if done.code == 0 else ""
+
+
+def step_command(
+    *,
+    arguments: Sequence[str],
+    python: str,
+    nodes: int,
+    tasks_per_node: int,
+    gpus_per_node: int | None,
+    start_timeout: float = 120.0,
+) -> tuple[str, ...]:
+    """The command that trains in an allocation.
+
+    Args:
+        python: The Python that runs tfdist on the nodes.
+        gpus_per_node: GPUs of each; None for those of the allocation.
+        start_timeout: Seconds that the launchers wait for one another.
+    """
+    # The first Ctrl-C goes to the launchers, which stop after a step; otherwise srun keeps it for itself.
+    # The environment goes along, with the secret, even where the allocation was made with --export=NONE.
+    options = ["--disable-status", "--export=ALL", *layout_options(nodes, tasks_per_node)]
+    options += ending_options(arguments, start_timeout)
+    options += [] if gpus_per_node is None else [f"--gpus-per-node={gpus_per_node}"]
+    return ("srun", *options, python, "-m", "tfdist", "train", *arguments)
+
+
+def new_token() -> dict[str, str]:
+    """A secret of this start as a variable, by which its launchers know one another."""
+    return {shared_token.VARIABLE: secrets.token_hex(32)}
+
+
+def with_cores(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a step that has the allocation's --cpus-per-task, which srun does not take over by itself."""
+    cores = environ.get("SLURM_CPUS_PER_TASK")
+    return {**({} if cores is None else {"SRUN_CPUS_PER_TASK": cores}), **environ}
+
+
+def become_step(command: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Becomes the command, so that signals and the exit code are its own. Returns only where it cannot.
+
+    Raises:
+        UsageError: There is no srun here.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        os.execvpe(command[0], list(command), dict(environ))
+    except OSError as error:
+        raise UsageError(
+            f"In an allocation of Slurm, --on slurm calls srun, which cannot be run here: {error.strerror}. Expected "
+            "it on the PATH."
+        ) from None

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfdist.order.batch_split import bounds
+from tfdist.order.epoch_order import bounds
 from tfdist.plan.memory.layout_plan import LayoutPlan
 from tfdist.plan.plan import BatchSizes
 

@@ -17,8 +17,7 @@ from tfdist.errors import PortTakenError, UsageError
 from tfdist.launch.environment import variables_added
 from tfdist.net.port_reservation import PortReservation
 from tfdist.ray.job.driving import answers
-from tfdist.ray.job.layout import NodeWorkers
-from tfdist.ray.job.placement import Demand
+from tfdist.ray.job.placement import Demand, NodeWorkers
 from tfdist.versions import VERSION
 
 EVENT_SECONDS = 2.0

@@ -1,4 +1,4 @@
-"""Driving a job: hears the launchers of all nodes until the last has ended, within bounds."""
+"""Driving a job: hears the launchers of all nodes until the last has ended, and says what came of it."""
 
 from __future__ import annotations
 
@@ -7,19 +7,148 @@ import dataclasses
 import re
 import signal
 import socket
+import sys
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 from tfdist.errors import TfdistError, WorkerFailedError
 from tfdist.launch.signals import Signals
-from tfdist.ray.job.layout import NodeWorkers
-from tfdist.ray.job.node_output import NodeOutput, OwnStreams
-from tfdist.ray.job.outcome import Ending
+from tfdist.ray.job.placement import NodeWorkers
 
+_STDOUT, _STDERR = 1, 2
+_MOST_LINES = 1000
+_KILLED = 9
 _CONNECT_SECONDS = 3.0
 _AT_ONCE = 32
+_LOOK_SECONDS = 0.5
+_ANSWER_SECONDS = 60.0
+"""Seconds that an actor may take to come up, and to answer."""
+_SILENT_SECONDS = 90.0
+"""After how long without an answer an actor is taken for lost; Ray itself notices a lost node in 15 to 60 s."""
+_END_SECONDS = 60.0
+"""Seconds that the other launchers may take to end, besides the grace of their workers, once one has."""
+_MOST_REASON = 300
+_UNAVAILABLE_SECONDS = 10.0
+"""Seconds for which an actor that Ray calls unavailable is asked again: until Ray says whether it is dead."""
+_AGAIN_SECONDS = 0.2
+NODE_DIED = "the node died, or cannot be reached"
+
+
+class OwnStreams:
+    """This process's stdout and stderr, as they are when it is made."""
+
+    def __init__(self) -> None:
+        self._streams: dict[int, Any] = {_STDOUT: sys.stdout, _STDERR: sys.stderr}
+
+    def write(self, number: int, data: bytes) -> None:
+        """Writes to stdout (1) or stderr (2)."""
+        stream = self._streams[number]
+        # A stream that is gone must not end a training.
+        with contextlib.suppress(OSError, ValueError):
+            buffer = getattr(stream, "buffer", None)
+            if buffer is None:
+                stream.write(data.decode(errors="replace"))
+            else:
+                buffer.write(data)
+            stream.flush()
+
+
+class NodeOutput:
+    """Writes what one launcher wrote to this process's streams.
+
+    Args:
+        streams: Those.
+        name: What its lines begin with; None for the chief's, which are written as they come, bars and all.
+    """
+
+    def __init__(self, streams: OwnStreams, name: str | None) -> None:
+        self._streams = streams
+        self._head = None if name is None else f"[{name}] ".encode(errors="replace")
+        self._begun = {_STDOUT: b"", _STDERR: b""}
+        self.errors: deque[bytes] = deque(maxlen=_MOST_LINES)
+        """The last lines of its stderr."""
+
+    def write(self, number: int, data: bytes) -> None:
+        """Takes what it wrote to stdout (1) or stderr (2)."""
+        if self._head is None:
+            self._streams.write(number, data)
+        *lines, self._begun[number] = (self._begun[number] + data).split(b"\n")
+        self._take(number, lines)
+
+    def end(self) -> None:
+        """It has ended: what it has begun is a line."""
+        for number, line in self._begun.items():
+            self._take(number, [line] if line else [])
+        self._begun = {_STDOUT: b"", _STDERR: b""}
+
+    def tell_errors(self, told: Collection[bytes]) -> None:
+        """Writes what it wrote to stderr, but for lines that were told."""
+        self._tell(_STDERR, [line for line in self.errors if line not in told])
+
+    def _take(self, number: int, lines: Iterable[bytes]) -> None:
+        if number == _STDERR:
+            self.errors.extend(lines)
+        else:
+            self._tell(number, lines)
+
+    def _tell(self, number: int, lines: Iterable[bytes]) -> None:
+        if self._head is not None:
+            self._streams.write(number, b"".join(self._head + line + b"\n" for line in lines))
+
+
+@dataclass(frozen=True)
+class Ending:
+    """The outcome of a machine's launcher.
+
+    Attributes:
+        machine: Its workers and where they were.
+        code: Its exit code, negative for a signal; None where it was lost.
+        lost: Why it was lost, for people; empty where it was not.
+    """
+
+    machine: NodeWorkers
+    code: int | None
+    lost: str = ""
+
+
+def exit_code(endings: Sequence[Ending], stopped: int | None) -> int:
+    """The exit code of a job.
+
+    Args:
+        endings: Of all machines, the chief's first.
+        stopped: The signal that the driver got first; None for none.
+    """
+    if stopped is not None and any(ending.code != 0 for ending in endings):
+        return 128 + stopped
+    if any(ending.lost for ending in endings):
+        return WorkerFailedError.exit_code
+    codes = [_shell_code(ending.code or 0) for ending in endings]
+    return codes[0] or max(codes)
+
+
+def lost_text(ending: Ending) -> str:
+    """Returns what is said of a machine that was lost."""
+    return (
+        f"error: lost {ending.machine}: {ending.lost}. The other nodes stop. The same command with --resume auto and "
+        "the run's --run-dir continues from its last checkpoint."
+    )
+
+
+def killed_text(ending: Ending) -> str | None:
+    """Returns what is said of a launcher that a signal ended; None where none did, as launchers tell of all else
+    themselves."""
+    if ending.code is None or ending.code >= 0:
+        return None
+    memory = " The machine may have run out of memory: its kernel's log tells." if ending.code == -_KILLED else ""
+    return f"error: signal {-ending.code} ended the launcher of {ending.machine}.{memory}"
+
+
+def _shell_code(code: int) -> int:
+    return 128 - code if code < 0 else code
 
 
 def dead_nodes(ray: Any, suspects: Collection[str]) -> set[str]:
@@ -48,25 +177,6 @@ def _takes_connections(node: dict[str, Any]) -> bool:
             return True
     except OSError:
         return False
-
-
-_LOOK_SECONDS = 0.5
-_ANSWER_SECONDS = 60.0
-"""Seconds that an actor may take to come up, and to answer."""
-
-_SILENT_SECONDS = 90.0
-"""After how long without an answer an actor is taken for lost; Ray itself notices a lost node in 15 to 60 s."""
-
-_END_SECONDS = 60.0
-"""Seconds that the other launchers may take to end, besides the grace of their workers, once one has."""
-
-_MOST_REASON = 300
-
-_UNAVAILABLE_SECONDS = 10.0
-"""Seconds for which an actor that Ray calls unavailable is asked again: until Ray says whether it is dead."""
-_AGAIN_SECONDS = 0.2
-
-NODE_DIED = "the node died, or cannot be reached"
 
 
 def answers(ray: Any, references: Sequence[Any], machines: Sequence[NodeWorkers]) -> list[Any]:

@@ -13,11 +13,8 @@ from tfdist.errors import UsageError
 from tfdist.launch.signals import LauncherStopped, Signals
 from tfdist.net import shared_token
 from tfdist.ray.job.actors import gpu_variables, make_actors
-from tfdist.ray.job.driving import Driving, answers
-from tfdist.ray.job.layout import NodeWorkers, lay_out, worker_list
-from tfdist.ray.job.node_output import OwnStreams
-from tfdist.ray.job.outcome import Ending, exit_code, killed_text, lost_text
-from tfdist.ray.job.placement import Demand, placed
+from tfdist.ray.job.driving import Driving, Ending, OwnStreams, answers, exit_code, killed_text, lost_text
+from tfdist.ray.job.placement import Demand, NodeWorkers, lay_out, placed, worker_list
 from tfdist.ray.ray_library import connected
 from tfdist.versions import VERSION
 

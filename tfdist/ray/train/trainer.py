@@ -10,7 +10,7 @@ import ray.train
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 from tfdist.errors import UsageError
-from tfdist.launch.worker.environment_defaults import allocator_settings
+from tfdist.launch.worker.worker_variables import allocator_settings
 from tfdist.ray.train.backend import TfdistBackendConfig
 from tfdist.ray.train.train_options import worker_options
 

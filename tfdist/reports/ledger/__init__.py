@@ -1,12 +1,9 @@
 """Account of a run's wall time.
 
-    account_reader     reads the ledger of a run directory
-    account_builder    lays its lines on the wall time
-    account            the outcome: attempts, their spans and sums
-    recovery           what each restart took, part by part
-    account_summary    labels and headlines, which all renderers share
-    account_table      text for people; account_json for programs
-    html_chart         a picture, of chart_columns, with a loss_chart by a loss_scale, in the html_style
+    account_reader     reads the ledger of a run directory, and lays its lines on the wall time
+    account            the outcome: attempts, their spans and sums, what each restart took; in words
+    account_table      text for people, JSON for programs
+    html_chart         a picture, with a loss_chart
 
 Only account_reader reads a disk.
 """

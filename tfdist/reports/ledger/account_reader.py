@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from tfdist.errors import RunDirError
-from tfdist.launch.requeues.run_starts import resumed_steps
+from tfdist.launch.requeue_policy import resumed_steps
 from tfdist.reports.ledger.account import Account, AttemptAccount, Span
 from tfdist.rundir import ledger_lines
 from tfdist.rundir.layout import RunDir

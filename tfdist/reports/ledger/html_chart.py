@@ -1,4 +1,8 @@
-"""HTML report of an account: one static file with its drawings inside, for screens and for paper."""
+"""HTML report of an account: one static file with its drawings inside, for screens and for paper.
+
+The colours are those of M. Okabe and K. Ito, "Color Universal Design" (2008), which people with any kind of colour
+vision tell apart, with greys for what comes before the first step; time that is lost is hatched as well.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +12,77 @@ from types import MappingProxyType
 
 from tfdist.launch.run_dir.epoch_metrics import EpochMetrics
 from tfdist.reports.ledger import loss_chart
-from tfdist.reports.ledger.account import Account
-from tfdist.reports.ledger.account_summary import LABELS, endings, headlines, percent, steps_of
-from tfdist.reports.ledger.chart_columns import Column, columns
-from tfdist.reports.ledger.html_style import COLOURS, HATCHED, STYLE, ink_on
-from tfdist.reports.ledger.recovery import PARTS, Recovery, recoveries
+from tfdist.reports.ledger.account import (
+    LABELS,
+    PARTS,
+    Account,
+    Recovery,
+    endings,
+    headlines,
+    percent,
+    recoveries,
+    steps_of,
+)
 from tfdist.rundir.ledger_lines import TimeKind
 from tfdist.text import format_clock, format_time, format_zone, printable
 
+MAX_COLUMNS = 160
+Column = Mapping[TimeKind, float]
+COLOURS: Mapping[TimeKind, str] = MappingProxyType(
+    {
+        TimeKind.STEP: "#009e73",
+        TimeKind.INPUT: "#f0e442",
+        TimeKind.EVALUATION: "#56b4e9",
+        TimeKind.CHECKPOINT: "#0072b2",
+        TimeKind.CALLBACK: "#cc79a7",
+        TimeKind.COMPILE: "#e69f00",
+        TimeKind.RESTORE: "#767676",
+        TimeKind.START_UP: "#bbbbbb",
+        TimeKind.FORMING: "#9a9a9a",
+        TimeKind.BUILDING: "#dddddd",
+        TimeKind.RESTART: "#d55e00",
+        TimeKind.REPLAY: "var(--replay)",
+        TimeKind.OTHER: "var(--paper)",
+    }
+)
+"""The fill of each kind of time, as a style may have it; most are the same on light and dark."""
+HATCHED = (TimeKind.RESTART, TimeKind.REPLAY)
+_INK_ON: Mapping[TimeKind, str] = MappingProxyType(
+    {
+        TimeKind.CHECKPOINT: "#fff",
+        TimeKind.STEP: "#fff",
+        TimeKind.RESTORE: "#fff",
+        TimeKind.OTHER: "var(--ink)",
+    }
+)
+_LIGHT = """color-scheme: light; --ink: #111; --paper: #fff; --muted: #555; --line: #999; --grid: #e2e2e2;
+       --replay: #444; --loss: #0072b2; --val-loss: #b34700;"""
+_DARK = """color-scheme: dark; --ink: #e6e6e6; --paper: #16181c; --muted: #a3a8b0; --line: #6b7078; --grid: #31353c;
+       --replay: #777; --loss: #56b4e9; --val-loss: #e69f00;"""
+STYLE = f"""
+:root {{ {_LIGHT} }}
+@media screen and (prefers-color-scheme: dark) {{ :root {{ {_DARK} }} }}
+body {{ font: 15px/1.45 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 980px;
+       margin: 2em auto; padding: 0 1em; }}
+h1 {{ font-size: 1.3em; margin-bottom: 0; }} h2 {{ font-size: 1.05em; margin: 2em 0 .5em; }}
+.path {{ color: var(--muted); font-size: .85em; overflow-wrap: anywhere; }}
+.goodput {{ font-size: 2.6em; font-weight: 600; margin: .4em 0 0; }}
+.goodput small {{ font-size: .4em; font-weight: 400; }}
+table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}
+td, th {{ padding: .2em 1em .2em 0; text-align: right; font-weight: 400; vertical-align: top; white-space: nowrap; }}
+th {{ color: var(--muted); border-bottom: 1px solid var(--line); }}
+td.text, th.text {{ text-align: left; }} td.wide {{ white-space: normal; }}
+tr.sum td {{ border-top: 1px solid var(--line); font-weight: 600; }}
+svg {{ display: block; width: 100%; height: auto; }} svg text {{ font: 12px system-ui, sans-serif; fill: var(--ink); }}
+svg.key {{ display: inline-block; width: 26px; height: 14px; vertical-align: -2px; }}
+.axis {{ stroke: var(--ink); }} .edge {{ stroke: var(--ink); stroke-width: 1; }} .grid {{ stroke: var(--grid); }}
+.hatch {{ stroke: var(--paper); stroke-width: 3; }}
+svg text.loss {{ fill: var(--loss); }} svg text.val_loss {{ fill: var(--val-loss); }}
+.curve.loss {{ stroke: var(--loss); }} .curve.loss circle {{ fill: var(--loss); }}
+.curve.val_loss {{ stroke: var(--val-loss); }} .curve.val_loss circle {{ fill: var(--val-loss); }}
+@media print {{ body {{ margin: 0; max-width: none; }}
+       * {{ -webkit-print-color-adjust: exact; print-color-adjust: exact; }} }}
+"""
 _WIDTH = 960
 _BAR_HEIGHT = 44
 _CHART_HEIGHT = 180
@@ -39,6 +106,43 @@ _NAMES: Mapping[TimeKind, str] = MappingProxyType(
 """In few letters, for the inside of the bar."""
 _LETTER = 8.0
 """The width of a letter, with room to spare."""
+
+
+def columns(account: Account, most: int = MAX_COLUMNS) -> list[Column]:
+    """Seconds of each kind of time in each column; they add up to the run's.
+
+    A span that lies in several columns gives each its part, as if its kinds were spread evenly.
+
+    Args:
+        account: The account; time between jobs is not in the chart.
+        most: Number of columns.
+    """
+    if not account.wall:
+        return []
+    width = account.wall / most
+    cut: list[dict[TimeKind, float]] = [{} for _ in range(most)]
+    done = 0.0
+    for span in (span for attempt in account.attempts for span in attempt.spans):
+        length = span.at - span.since
+        for place in _places(done, length, width, most):
+            inside = min(done + length, (place + 1) * width) - max(done, place * width)
+            for kind, seconds in span.seconds.items():
+                cut[place][kind] = cut[place].get(kind, 0.0) + seconds * max(0.0, inside) / length
+        done += length
+    return [*cut]
+
+
+def _places(begun: float, length: float, width: float, most: int) -> range:
+    """The columns that a span lies in."""
+    if length <= 0:
+        return range(0)
+    return range(min(most - 1, int(begun / width)), min(most - 1, int((begun + length) / width)) + 1)
+
+
+def ink_on(kind: TimeKind) -> str:
+    """The colour of letters on the colour of a kind of time."""
+    return _INK_ON.get(kind, "#111")
+
 
 def render(name: str, run_dir: str, account: Account, epochs: Sequence[EpochMetrics] = ()) -> str:
     """A whole HTML document, which needs no other file, no script and no network.

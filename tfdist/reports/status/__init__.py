@@ -1,10 +1,8 @@
 """Status of a run, and of all runs in a folder.
 
-    status_reader    reads the run directories and looks for the processes
-    run_status       judges what was read; run_list has the runs of a folder
-    status_summary   headlines, columns and notes, which all renderers share
-    status_table     text for people, run_list_table that of a folder; status_json for programs
-    live_display     redraws the text for --watch
+    status_reader    reads the run directories and looks for the processes; the runs of a folder
+    run_status       judges what was read
+    status_table     headlines, columns and notes; text for people, also redrawn for --watch, and JSON for programs
 
 Only status_reader reads a disk or a clock.
 """

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 
 from tfdist.launch.agent.stragglers import STEPS, WorkerLag, is_worth_a_word, lags
 from tfdist.launch.job_phases import JobPhase
-from tfdist.launch.peers.beat_interval import beat_seconds
+from tfdist.launch.peers.messages import beat_seconds
 from tfdist.launch.run_dir.epoch_metrics import EpochMetrics
 from tfdist.rundir.failure import Failure
 from tfdist.rundir.process_presence import Presence
 from tfdist.rundir.run_snapshot import Snapshot
-from tfdist.rundir.worker_state_record import State, WorkerState
+from tfdist.rundir.state_records import State, WorkerState
 from tfdist.text import format_duration
 
 SILENT_SECONDS = 60.0

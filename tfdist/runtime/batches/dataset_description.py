@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 import tensorflow as tf
 
-from tfdist.order.position import Position
+from tfdist.order.epoch_span import Position
 
 
 class FedBatches(Protocol):

@@ -220,7 +220,7 @@ def remainder_of(total: tf.Tensor | int, replicas: int) -> tf.Tensor:
 
 
 def piece_bounds(samples: tf.Tensor, replicas: int, index: Any) -> tuple[tf.Tensor, tf.Tensor]:
-    """`order.batch_split.bounds` on tensors: where the slice of replica `index` begins and ends in a global batch.
+    """`order.epoch_order.bounds` on tensors: where the slice of replica `index` begins and ends in a global batch.
 
     Args:
         samples: Scalar int64 tensor, those of the global batch.

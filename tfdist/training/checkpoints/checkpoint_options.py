@@ -11,7 +11,7 @@ import keras
 
 from tfdist.errors import UsageError
 from tfdist.launch.environment import Assignment
-from tfdist.launch.worker.checkpoint_interval import CheckpointInterval
+from tfdist.launch.worker_options import CheckpointInterval
 from tfdist.rundir import RunDir
 from tfdist.rundir.run_dir_creation import Resume
 from tfdist.text import safe_repr

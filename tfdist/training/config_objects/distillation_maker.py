@@ -14,8 +14,8 @@ import keras
 import tensorflow as tf
 
 from tfdist.config import SourceConfig
-from tfdist.config.distill_section import DistillConfig
 from tfdist.config.field_errors import FieldError, dotted, shown
+from tfdist.config.training_sections import DistillConfig
 from tfdist.errors import DataError, UsageError
 from tfdist.keras_repairs.distillation.distilled_loss import Distillation, SoftTerm, distill
 from tfdist.keras_repairs.distillation.soft_targets import Kind, Softening, SoftTargets

@@ -12,9 +12,9 @@ import tensorflow as tf
 
 from tfdist.checkpoint.inspection.model_choice import choose_model
 from tfdist.config import RunConfig, SourceConfig, resolve_callable, to_dict
-from tfdist.config.distill_section import DistillConfig
 from tfdist.config.field_errors import FieldError, dotted, shown
 from tfdist.config.section import build as build_section
+from tfdist.config.training_sections import DistillConfig
 from tfdist.data.format_registry import open_source, sample_specs
 from tfdist.data.sample_feed import Companion
 from tfdist.data.sample_source import ArraySpec, SampleSource, SequentialSource

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import keras
 
 from tfdist.keras_repairs.base.fit_state import fit_state
-from tfdist.launch.progress.run_progress import RunProgress
+from tfdist.launch.run_progress import RunProgress
 from tfdist.order.epoch_span import EpochSpan
 from tfdist.training.config_run.input_report import InputWait, InputWaitClock
 from tfdist.training.metric_values import metric_texts, metrics_line, numbers

@@ -22,13 +22,13 @@ from tfdist.config import RunConfig, to_dict
 from tfdist.keras_repairs.files.training_state import build
 from tfdist.keras_repairs.sharding.full_state import take_part
 from tfdist.launch.environment import Assignment
-from tfdist.launch.progress.run_progress import RunProgress
+from tfdist.launch.run_progress import RunProgress
 from tfdist.launch.worker.config_handover import receive_config
 from tfdist.order.epoch_order import num_steps
-from tfdist.order.position import Position
+from tfdist.order.epoch_span import Position
 from tfdist.rundir import State, atomic_files
-from tfdist.rundir.completion import completion_text, note_completion
 from tfdist.rundir.run_dir_creation import restore_run_dir
+from tfdist.rundir.state_records import completion_text, note_completion
 from tfdist.runtime.devices import replica_kernels, used_memory
 from tfdist.runtime.strategy_settings import settings_of, waited_for_data
 from tfdist.training.checkpoints.resume_files import (

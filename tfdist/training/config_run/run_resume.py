@@ -13,9 +13,8 @@ from tfdist.checkpoint.checkpoint_manager import of_another_run
 from tfdist.config import RunConfig
 from tfdist.errors import RunDirError
 from tfdist.launch.environment import Assignment
-from tfdist.order.epoch_span import EpochSpan
-from tfdist.order.position import START, Position
-from tfdist.rundir.completion import completed_epochs
+from tfdist.order.epoch_span import START, EpochSpan, Position
+from tfdist.rundir.state_records import completed_epochs
 from tfdist.runtime.collectives.decisions import broadcast
 from tfdist.training.checkpoints.checkpoint_callback import CheckpointCallback, Logs
 from tfdist.training.checkpoints.checkpoint_options import is_restart, wanted_resume

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tfdist.config import RunConfig
 from tfdist.config.data_sections import SourceConfig
-from tfdist.rundir.completion import trained_text
+from tfdist.rundir.state_records import trained_text
 from tfdist.text import format_count, format_duration
 from tfdist.training.checkpoints.resume_files import change_of, place_of
 from tfdist.training.config_run.epoch_progress import ProgressCallback

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from tfdist.data.pipeline import OpenedDataset
 from tfdist.errors import UsageError
 from tfdist.keras_repairs.loop.predictions import taking_predictions
-from tfdist.order.position import Position
+from tfdist.order.epoch_span import Position
 from tfdist.rundir import State, atomic_files
 from tfdist.rundir.directory_exchange import making_directory
 from tfdist.runtime.collectives.decisions import broadcast

@@ -21,7 +21,7 @@ from tfdist.checkpoint.checkpoint_files import stored
 from tfdist.errors import WorkerFailedError
 from tfdist.keras_repairs.sharding.full_state import full_state
 from tfdist.launch.environment import Assignment
-from tfdist.launch.trace_request import TraceRequest
+from tfdist.launch.worker_requests import TraceRequest
 from tfdist.rundir import RunDir, atomic_files
 from tfdist.training.probes.probe_files import TracedEnd, TracedEpoch, TracedStart, TracedSteps, digest, write_line
 from tfdist.training.probes.recorder import RecordingComplete

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Self
 
-from tfdist.config.metric_direction import Direction, direction
+from tfdist.config.training_sections import Direction, direction
 from tfdist.errors import UsageError
 
 

@@ -25,7 +25,7 @@ from tfdist.keras_repairs.sharded_optimizer.state_sizes import tensor_size, trai
 from tfdist.keras_repairs.sharded_parameters.model_parallel import model_parallel
 from tfdist.keras_repairs.sharding.optimizer_policy import updating_optimizers
 from tfdist.launch.environment import Assignment
-from tfdist.launch.rehearsal.rehearsal_request import RehearsalRequest
+from tfdist.launch.worker_requests import RehearsalRequest
 from tfdist.plan.memory.layout_plan import LayoutPlan, plan_layouts
 from tfdist.plan.memory.model_state import fullest_model_state
 from tfdist.rundir import atomic_files

@@ -12,7 +12,7 @@ from typing import Any
 import keras
 
 from tfdist.keras_repairs.base.diverted_files import diverted_files
-from tfdist.launch.rehearsal.rehearsal_request import RehearsalRequest
+from tfdist.launch.worker_requests import RehearsalRequest
 
 _PLACES: tuple[tuple[type, tuple[str, ...]], ...] = (
     (keras.callbacks.ModelCheckpoint, ("filepath",)),

@@ -10,7 +10,7 @@ from typing import Any
 
 from tensorflow.python.autograph.pyct import loader
 
-from tfdist.launch.worker.generated_code_dir import generated_code_dir
+from tfdist.launch.worker.config_handover import generated_code_dir
 
 
 class _TempfileIn:

@@ -32,8 +32,7 @@ import tensorflow as tf
 from tfdist import keras_repairs
 from tfdist.cluster.cluster_spec import Cluster
 from tfdist.launch.environment import Assignment, check_environment, read_gpu_emulation
-from tfdist.launch.recording_request import RecordingRequest
-from tfdist.launch.rehearsal.rehearsal_request import RehearsalRequest
+from tfdist.launch.worker_requests import RecordingRequest, RehearsalRequest
 from tfdist.plan.memory.host_memory import most_memory
 from tfdist.plan.memory.state_check import SharedMemorySize
 from tfdist.rundir import RunDir

@@ -19,8 +19,7 @@ from typing import Any
 from tfdist.errors import RunDirError
 from tfdist.launch.environment import Assignment
 from tfdist.launch.worker.channel_protocol import NATIVE_DUMP
-from tfdist.launch.worker.chief_post import chief_post
-from tfdist.launch.worker.launcher_channel import LauncherChannel
+from tfdist.launch.worker.launcher_channel import LauncherChannel, chief_post
 from tfdist.rundir import RunDir
 from tfdist.rundir.bounded_disk import BoundedDisk
 from tfdist.rundir.regular_files import open_to_append

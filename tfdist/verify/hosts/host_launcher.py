@@ -9,7 +9,7 @@ from tfdist.errors import TfdistError
 from tfdist.launch.elastic.elastic_job import JobSteps, run_elastic_job
 from tfdist.launch.job import run_to_result, say_report
 from tfdist.launch.rendezvous.missing_workers import print_progress
-from tfdist.verify.hosts.host_request import HostRequest
+from tfdist.verify.hosts.host_process import HostRequest
 
 
 def main() -> int:

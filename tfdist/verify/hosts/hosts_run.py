@@ -11,12 +11,11 @@ from pathlib import Path
 from tfdist.errors import UsageError, WorkerFailedError
 from tfdist.launch.elastic.leader import GROWS
 from tfdist.launch.signals import Signals
-from tfdist.launch.trace_request import TraceRequest
+from tfdist.launch.worker_requests import TraceRequest
 from tfdist.net.bounded_wait import wait_for
-from tfdist.verify.exit_codes import STOPPED
 from tfdist.verify.hosts.host_process import HostProcess
 from tfdist.verify.hosts.schedule import CHIEF, HostEvent
-from tfdist.verify.interruption import Interrupted, raise_if_interrupted
+from tfdist.verify.runs import STOPPED, Interrupted, raise_if_interrupted
 
 _TICK_SECONDS = 0.05
 _WITHOUT_CHIEF_SECONDS = 120.0

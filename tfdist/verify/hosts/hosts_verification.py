@@ -11,24 +11,19 @@ from tfdist.errors import UsageError
 from tfdist.launch.elastic.elastic_options import REJOIN_SECONDS, ElasticOptions
 from tfdist.launch.job import run_job
 from tfdist.launch.signals import Signals
-from tfdist.launch.trace_request import TraceRequest
 from tfdist.launch.worker.worker_process import WORKER_MODULE
+from tfdist.launch.worker_requests import TraceRequest
 from tfdist.rundir import RunDir
 from tfdist.rundir.regular_files import read_text
 from tfdist.training.probes.probe_files import Trace, TracedEnd
-from tfdist.verify.exit_codes import STOPPED
-from tfdist.verify.hosts.host_process import HostProcess
-from tfdist.verify.hosts.host_request import HostRequest
-from tfdist.verify.hosts.hosts_results import Generation, HostsVerification
+from tfdist.verify.hosts.host_process import HostProcess, HostRequest
+from tfdist.verify.hosts.hosts_report import Generation, HostsVerification
 from tfdist.verify.hosts.hosts_run import HostsRun, HostsRunError, Reached
-from tfdist.verify.hosts.hosts_spec import HostsSpec
 from tfdist.verify.hosts.namespace_hosts import NamespaceHost, namespace_hosts
 from tfdist.verify.hosts.rounded_comparison import Rounding, compare_rounded, has_changed
-from tfdist.verify.hosts.schedule import CHIEF, HostEvent, draw_events, draw_steps
-from tfdist.verify.interruption import Interrupted, raise_if_interrupted
+from tfdist.verify.hosts.schedule import CHIEF, HostEvent, HostsSpec, draw_events, draw_steps
 from tfdist.verify.killing.trace_comparison import Finding, TracedRun
-from tfdist.verify.log_tail import last_line
-from tfdist.verify.work_folder import WorkFolder, open_folder
+from tfdist.verify.runs import STOPPED, Interrupted, WorkFolder, last_line, open_folder, raise_if_interrupted
 
 _NAME = re.compile(r"worker-([0-9]+)\.([0-9]+)\.jsonl")
 

@@ -1,4 +1,4 @@
-"""Schedule of losses and returns: which hosts are lost after which step, and when they come back. Drawn from a seed."""
+"""Schedule of losses and returns, drawn from a seed: which hosts are lost after which step; and its options."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Literal, TypeVar
 from tfdist.errors import UsageError
 from tfdist.training.probes.probe_files import Trace
 from tfdist.verify.killing.kill_plan import steps_by_checkpoint
+from tfdist.verify.runs import TargetSpec
 
 CHIEF = 0
 Kind = TypeVar("Kind")
-
 EventKind = Literal["lost", "back", "restarted", "chief lost"]
 """The kind of an event for hosts at a step:
 
@@ -136,3 +136,46 @@ def _deal(kinds: Sequence[Kind], number: int, draw: random.Random) -> list[Kind]
     dealt = [kinds[place % len(kinds)] for place in range(number)]
     draw.shuffle(dealt)
     return dealt
+
+
+@dataclass(frozen=True)
+class HostsSpec(TargetSpec):
+    """Options of `tfdist verify --kill --hosts`. The seed is that of every run and of the schedule of losses.
+
+    Attributes:
+        hosts: The hosts, with one worker each.
+        kills: How often hosts are lost.
+        min_workers: With fewer the job may not go on; None for more than half of the hosts.
+        cut: Whether some hosts lose their link first, so that nothing tells the others that they are gone.
+        steps: Training steps; None for as many as the target trains.
+        tolerance: The relative difference that passes where the number of workers has changed; None for what rounding
+            does on another number of workers, as a run on one shows.
+
+    Raises:
+        UsageError: There cannot be so many.
+    """
+
+    hosts: int = 3
+    kills: int = 3
+    min_workers: int | None = None
+    cut: bool = False
+    steps: int | None = None
+    tolerance: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 2 <= self.hosts <= 250:
+            raise UsageError(
+                "One host that is lost leaves nobody, and this machine is to carry all of them. Expected --hosts 2 to "
+                f"250. Received: --hosts {self.hosts}"
+            )
+        if self.min_workers is not None and not 1 <= self.min_workers <= self.hosts:
+            raise UsageError(
+                f"--min-workers is the fewest of the hosts that go on. Expected 1 to {self.hosts}, with --hosts "
+                f"{self.hosts}. Received: --min-workers {self.min_workers}"
+            )
+
+    @property
+    def least(self) -> int:
+        """The fewest workers that the job goes on with."""
+        return self.hosts // 2 + 1 if self.min_workers is None else self.min_workers

@@ -1,12 +1,14 @@
-"""Plan of the kills: which worker after which step, drawn from a seed among steps with a new checkpoint."""
+"""Plan of the kills: the options, and which worker after which step, drawn among steps with a new checkpoint."""
 
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 
 from tfdist.errors import UsageError
-from tfdist.launch.trace_request import Kill
+from tfdist.launch.worker_requests import Kill
 from tfdist.training.probes.probe_files import Trace
+from tfdist.verify.runs import TargetSpec
 
 
 def choose_kills(trace: Trace, workers: int, number: int, seed: int) -> tuple[Kill, ...]:
@@ -58,3 +60,18 @@ def _too_short(trace: Trace, between: dict[int, list[int]], number: int) -> str:
 
 def _times(number: int) -> str:
     return "once" if number == 1 else f"{number} times"
+
+
+@dataclass(frozen=True)
+class KillSpec(TargetSpec):
+    """Options of `tfdist verify --kill`. The seed is that of every run and of the choice of kills.
+
+    Attributes:
+        workers: Processes of every run, on this machine.
+        kills: How often the run is killed.
+        steps: Training steps; None for as many as the target trains.
+    """
+
+    workers: int = 2
+    kills: int = 3
+    steps: int | None = None

@@ -8,18 +8,14 @@ from dataclasses import dataclass
 from tfdist.errors import UsageError
 from tfdist.launch.job import run_job
 from tfdist.launch.signals import Signals
-from tfdist.launch.trace_request import Kill, TraceRequest
+from tfdist.launch.worker_requests import Kill, TraceRequest
 from tfdist.rundir import RunDir
 from tfdist.rundir.regular_files import read_text
 from tfdist.training.probes.probe_files import Trace, TracedEnd
-from tfdist.verify.exit_codes import STOPPED
-from tfdist.verify.interruption import Interrupted, raise_if_interrupted
-from tfdist.verify.killing.kill_plan import choose_kills
-from tfdist.verify.killing.kill_results import KilledAttempt, KillVerification
-from tfdist.verify.killing.kill_spec import KillSpec
+from tfdist.verify.killing.kill_plan import KillSpec, choose_kills
+from tfdist.verify.killing.kill_report import KilledAttempt, KillVerification
 from tfdist.verify.killing.trace_comparison import TracedRun, attempts_of, compare
-from tfdist.verify.log_tail import last_line
-from tfdist.verify.work_folder import WorkFolder, open_folder
+from tfdist.verify.runs import STOPPED, Interrupted, WorkFolder, last_line, open_folder, raise_if_interrupted
 
 
 def verify_killed(spec: KillSpec, tell: Callable[[str], None]) -> KillVerification:

@@ -1,15 +1,9 @@
 """Verification on one replica and on several.
 
-    verify_spec             the options
-    variants                which runs they ask for, as far as this machine has them
-    recorded_runs           each as a job, recorded by training/probes
-    rounding_effects        what rounding does to this training, which makes the tolerance
-    tolerance
-    recording_comparison    where two recordings part
-    judgement               whether that is rounding, and if not the likely_causes, from recorded_facts of the model, in
-                            the words of cause_texts
-    comparison_results      what came of all comparisons
-    verification_table      the report for people, verification_json for programs
+    variants                the options, and which runs they ask for, as far as this machine has them
+    recording_comparison    where two recordings part, and what rounding alone does to this training, the tolerance
+    likely_causes           what explains a difference, from what is recorded of the model
+    verification_report     the verdicts, for people and for programs
 
-`verification` calls them in this order.
+`verification` runs each variant as a job, recorded by training/probes, and calls them in this order.
 """

@@ -1,19 +1,77 @@
-"""Comparison of two recordings of one training: pure, on NumPy arrays."""
+"""Comparison of two recordings of one training, up to what rounding alone does to it: pure, on NumPy arrays.
+
+That is measured by a second run on one replica with perturbed weights. Where gradients are rounding alone (the bias of
+a layer before a normalization, of the keys of attention), optimizers that scale them take steps as large as elsewhere,
+in a direction of their own in each run: such weights can never be compared. Other trainings multiply a rounding error
+with every step. Both show here, for the very model.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 
 from tfdist.training.probes.probe_files import Moment, Recording
-from tfdist.verify.relative_difference import relative, relative_arrays, root_mean_square
-from tfdist.verify.replicas.tolerance import QUANTITY_KINDS, QuantityKind, Tolerance
+from tfdist.verify.relative_difference import DATA_TOLERANCE, relative, relative_arrays, root_mean_square
 
+QuantityKind = Literal["data", "loss", "gradient norm", "weights", "metrics", "copies", "steps"]
+QUANTITY_KINDS: tuple[QuantityKind, ...] = ("data", "loss", "gradient norm", "weights", "metrics", "copies", "steps")
+"""The quantities that are compared, causes before effects. Copies are the replicas' of one weight, within one run."""
+
+FLOAT32 = 1e-5
+"""The least relative tolerance: fifty times what rounding did to losses and weights of five models in five steps."""
+
+HALF = 2e-2
+"""The same where layers compute in 16 bits; of losses, gradient norms and metrics."""
+
+MARGIN = 10
+"""The multiple of the measured effect of rounding that is allowed: another order of the sums is another draw."""
+
+_UNDECIDED = {False: 1e-2, True: 0.2}
+"""The most that rounding may explain, in float32 and in 16 bits; beyond it, nothing can be said of a number."""
 _LEAST_SCALE = 1e-3
 """Of the typical weight: the least magnitude that a difference is related to; a bias may hardly have moved from 0."""
+_Quantity = tuple[QuantityKind, str, float, float | None, float | None]
+_REPRODUCED = {False: 1e-3, True: 0.2}
+"""A first step that differs by more, in float32 and in 16 bits, has another cause than rounding."""
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """The difference that two numbers may have by rounding alone.
+
+    Attributes:
+        least: The least relative difference that is allowed.
+        half: Whether layers compute in 16 bits, or workers send gradients so. Then the weights are not judged after the
+            first step: the gradients of a small part of the batch are rounded to 16 bits before they are summed.
+        measured: (number of the moment, kind, name) -> the relative difference that rounding alone made until then.
+    """
+
+    least: float = FLOAT32
+    half: bool = False
+    measured: Mapping[tuple[int, QuantityKind, str], float] = field(default_factory=dict)
+
+    def compressed(self) -> Tolerance:
+        """The same where workers send gradients in 16 bits."""
+        return replace(self, least=max(self.least, HALF), half=True)
+
+    def allowed(self, number: int, kind: QuantityKind, name: str) -> float:
+        """The largest relative difference of a quantity at moment `number` that is rounding; inf for any."""
+        if kind == "steps":
+            return 0.0  # a different number of steps is never rounding
+        if kind == "data":
+            return DATA_TOLERANCE
+        if kind == "copies" or (kind == "weights" and number == 0):
+            # Copies of one variable, and weights that nothing has been added to yet, have not been rounded twice.
+            return min(self.least, FLOAT32)
+        if kind == "weights" and self.half:
+            return math.inf
+        by_rounding = MARGIN * self.measured.get((number, kind, name), 0.0)
+        return math.inf if by_rounding > _UNDECIDED[self.half] else max(self.least, by_rounding)
 
 
 @dataclass(frozen=True)
@@ -118,9 +176,6 @@ def compare(reference: Recording, workers: Sequence[Recording], tolerance: Toler
     return Comparison(tuple(rows))
 
 
-_Quantity = tuple[QuantityKind, str, float, float | None, float | None]
-
-
 def _judged(step: int, quantity: _Quantity, number: int, tolerance: Tolerance) -> Difference:
     kind, name, distance, reference, other = quantity
     return Difference(step, kind, name, distance, tolerance.allowed(number, kind, name), reference, other)
@@ -177,3 +232,32 @@ def _least(weights: Mapping[str, np.ndarray]) -> float:
 
 def _names(a: Mapping[str, object], b: Mapping[str, object]) -> list[str]:
     return list(dict.fromkeys([*a, *b]))
+
+
+def reproduced(reference: Recording, perturbed: Recording, *, half: bool) -> Comparison:
+    """Compares what two runs on one replica must have in common: initial weights, data, nearly the first step, length.
+
+    Args:
+        reference: The recording on one replica.
+        perturbed: The recording of the same run with weights moved after they were first recorded.
+        half: Whether layers compute in 16 bits.
+    """
+    rows = compare(reference, [perturbed], Tolerance(_REPRODUCED[half], half=half)).rows
+    first: tuple[QuantityKind, ...] = ("data", "loss", "gradient norm", "steps")
+    later: tuple[QuantityKind, ...] = ("data", "steps")
+    kinds: list[tuple[QuantityKind, ...]] = [("weights", "steps"), first, *[later] * len(rows)]
+    return Comparison(tuple(ComparedMoment(row.step, tuple(row.of(*of))) for row, of in zip(rows, kinds, strict=False)))
+
+
+def measure_tolerance(reference: Recording, perturbed: Recording, *, half: bool) -> Tolerance:
+    """The tolerance for everything that is compared with `reference`."""
+    least = HALF if half else FLOAT32
+    worst: dict[tuple[QuantityKind, str], float] = {}
+    measured = {}
+    for number, row in enumerate(compare(reference, [perturbed], Tolerance(least)).rows):
+        for difference in row.differences:
+            key = (difference.kind, difference.name)
+            # That a number agrees once does not mean that rounding never moves it.
+            worst[key] = max(worst.get(key, 0.0), difference.relative)
+            measured[(number, *key)] = worst[key]
+    return Tolerance(least, half, measured)

@@ -10,24 +10,17 @@ from pathlib import Path
 
 from tfdist.errors import UsageError, WorkerFailedError
 from tfdist.launch.job import run_job
-from tfdist.launch.recording_request import RecordingRequest
 from tfdist.launch.signals import Signals
 from tfdist.launch.worker_options import WorkerOptions
+from tfdist.launch.worker_requests import RecordingRequest
 from tfdist.rundir import RunDir
 from tfdist.training.probes.probe_files import Recording
 from tfdist.training.session.worker_context import idle_options
-from tfdist.verify.exit_codes import DIFFERS, STOPPED
-from tfdist.verify.interruption import Interrupted, raise_if_interrupted
-from tfdist.verify.log_tail import last_line
-from tfdist.verify.replicas.comparison_results import ComparisonResult, ComparisonVerdict, Verification
-from tfdist.verify.replicas.judgement import judged
-from tfdist.verify.replicas.recorded_facts import ModelFacts
-from tfdist.verify.replicas.recording_comparison import compare
-from tfdist.verify.replicas.rounding_effects import measure_tolerance, reproduced
-from tfdist.verify.replicas.tolerance import FLOAT32, HALF, Tolerance
-from tfdist.verify.replicas.variants import AGAIN, REFERENCE, Unavailable, Variant, variants
-from tfdist.verify.replicas.verify_spec import VerifySpec
-from tfdist.verify.work_folder import WorkFolder, open_folder
+from tfdist.verify.replicas.likely_causes import ModelFacts
+from tfdist.verify.replicas.recording_comparison import FLOAT32, HALF, Tolerance, compare, measure_tolerance, reproduced
+from tfdist.verify.replicas.variants import AGAIN, REFERENCE, Unavailable, Variant, VerifySpec, variants
+from tfdist.verify.replicas.verification_report import ComparisonResult, ComparisonVerdict, Verification, judged
+from tfdist.verify.runs import DIFFERS, STOPPED, Interrupted, WorkFolder, last_line, open_folder, raise_if_interrupted
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from tfdist.checkpoint.shards.sharded_file import SHARD_TABLE, opened_weights, s
 from tfdist.checkpoint.shards.sharded_saving import ShardJob
 from tfdist.checkpoint.shards.staging_folder import Staging, make_folder, token_in
 from tfdist.errors import RunDirError
-from tfdist.launch.worker.chief_post import ChiefPost
+from tfdist.launch.worker.launcher_channel import ChiefPost
 from tfdist.rundir import atomic_files, direct_io
 from tfdist.sharding.file_shards import FileShards, SharedValue
 

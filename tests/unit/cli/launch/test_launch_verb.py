@@ -5,10 +5,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tfdist.cli.launch import launch_verb
-from tfdist.cli.launch.engine_call import EngineCall
-from tfdist.cli.launch.engine_options import ENGINE_OPTIONS, REFUSED_OF_TRAIN, check_options
-from tfdist.cli.launch.engines import ENGINES
-from tfdist.cli.launch.train_arguments import LAUNCHERS_OWN, train_options
+from tfdist.cli.launch.engines import ENGINES, EngineCall
+from tfdist.cli.launch.launch_verb import ENGINE_OPTIONS, LAUNCHERS_OWN, REFUSED_OF_TRAIN, check_options, train_options
 from tfdist.cli.train import train
 from tfdist.errors import UsageError
 

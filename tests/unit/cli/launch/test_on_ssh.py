@@ -5,8 +5,8 @@ from click.testing import CliRunner
 
 from tfdist.cli.launch import on_ssh
 from tfdist.cli.launch.launch_verb import launch
-from tfdist.multihost.launching.elastic_launch import ElasticLaunch
 from tfdist.multihost.launching.host_launch import HostLaunch
+from tfdist.multihost.launching.start_again import ElasticLaunch
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import errno
 
 import pytest
 
-from tfdist.doctor.mesh.dial_advice import advice_on, describe_outcome
-from tfdist.net.dial_outcome import DialOutcome, DialStatus, of_errno
+from tfdist.doctor.mesh.pair import advice_on, describe_outcome
+from tfdist.net.connection_attempts import DialOutcome, DialStatus, of_errno
 
 
 @pytest.mark.parametrize(

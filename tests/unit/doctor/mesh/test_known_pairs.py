@@ -9,9 +9,8 @@ import pytest
 
 from tfdist.cluster import Cluster
 from tfdist.doctor.check_result import CheckStatus
-from tfdist.doctor.mesh.doctor_hello import DoctorHello
-from tfdist.doctor.mesh.known_pairs import KnownPairs
-from tfdist.doctor.mesh.pair import Pair
+from tfdist.doctor.mesh.doctor_link import DoctorHello
+from tfdist.doctor.mesh.pair import KnownPairs, Pair
 from tfdist.net.line_socket import LineError, LineSocket, Message
 
 CLUSTER = Cluster.parse("a:20000,b:20000,c:20000")

@@ -17,10 +17,9 @@ from tests.unit.doctor.loopback import on_loopback
 from tfdist.cluster import Cluster, Membership
 from tfdist.cluster.cluster_spec import Address
 from tfdist.doctor.check_result import CheckStatus
-from tfdist.doctor.mesh.connection_checks import Connections, check_connections
-from tfdist.doctor.mesh.doctor_hello import DoctorHello
+from tfdist.doctor.mesh.doctor_link import DoctorHello
 from tfdist.doctor.mesh.link_measurement import Clocks
-from tfdist.doctor.mesh.mesh import Mesh
+from tfdist.doctor.mesh.mesh import Connections, Mesh, check_connections
 from tfdist.doctor.mesh.pair import Pair
 from tfdist.errors import PortTakenError
 from tfdist.net.connection_attempts import look_up

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from tfdist.doctor.check_result import CheckStatus
-from tfdist.doctor.mesh.doctor_hello import DoctorHello
+from tfdist.doctor.mesh.doctor_link import DoctorHello
 from tfdist.doctor.mesh.link_measurement import LinkQuality, MeasurementPhase
 from tfdist.doctor.mesh.pair import Pair, judge, occupied, unreached
-from tfdist.net.dial_outcome import DialOutcome, DialStatus
+from tfdist.net.connection_attempts import DialOutcome, DialStatus
 from tfdist.net.line_socket import LineError
 
 LIST = "a:20000,b:20000,c:20000"

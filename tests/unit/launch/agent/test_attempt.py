@@ -11,12 +11,12 @@ import pytest
 from tests.helpers.launch_fakes import assignments, beat, stage
 from tests.helpers.scripted_attempt import ABORT, CRASH, DONE, HANGS, finished, run_attempt, training
 from tfdist.launch.agent.attempt import AttemptState, GroupAttempt
-from tfdist.launch.agent.process_termination import KILL_SECONDS, LEAVE_SECONDS, TERM_SECONDS
 from tfdist.launch.environment import Assignment
 from tfdist.launch.peers.messages import AttemptEnded, Stop
 from tfdist.launch.run_result import RunResult
-from tfdist.launch.worker.worker_handle import Worker
-from tfdist.rundir.worker_state_record import State
+from tfdist.launch.worker.process_termination import KILL_SECONDS, LEAVE_SECONDS, TERM_SECONDS
+from tfdist.launch.worker.worker_process import Worker
+from tfdist.rundir.state_records import State
 
 
 def test_the_progress_that_the_chief_tells_is_passed_on() -> None:

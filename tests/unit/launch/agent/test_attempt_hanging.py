@@ -10,13 +10,13 @@ import pytest
 from tests.helpers.launch_fakes import beat
 from tests.helpers.scripted_attempt import ASKED, run_attempt, training
 from tfdist.launch.agent.hang_detection import ANSWER_SECONDS, ENDED_SECONDS, STALL_SECONDS
-from tfdist.launch.agent.process_termination import TERM_SECONDS
 from tfdist.launch.peers.messages import AttemptEnded
 from tfdist.launch.peers.root_cause import is_consequence
 from tfdist.launch.run_result import RunResult
-from tfdist.launch.worker.process_sample import STOPPED
+from tfdist.launch.worker.process_termination import TERM_SECONDS
+from tfdist.launch.worker.worker_process import STOPPED
 from tfdist.rundir.failure import Failure
-from tfdist.rundir.worker_state_record import State
+from tfdist.rundir.state_records import State
 
 
 def test_the_worker_that_holds_the_others_up_is_named() -> None:

@@ -11,11 +11,11 @@ from tests.helpers.launch_fakes import assignments, stage
 from tests.helpers.scripted_attempt import ABORT, HANGS, holding, run_attempt
 from tfdist.launch.agent.attempt import GroupAttempt
 from tfdist.launch.agent.coordinated_stop import ANSWER_SECONDS
-from tfdist.launch.agent.process_termination import TERM_SECONDS
 from tfdist.launch.environment import Assignment
 from tfdist.launch.peers.messages import AttemptEnded, Hold, Released, StopAt
 from tfdist.launch.run_result import RunResult
-from tfdist.launch.worker.worker_handle import Worker
+from tfdist.launch.worker.process_termination import TERM_SECONDS
+from tfdist.launch.worker.worker_process import Worker
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])

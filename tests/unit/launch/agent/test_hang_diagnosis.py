@@ -6,8 +6,8 @@ from tests.helpers.launch_fakes import state
 from tfdist.launch.agent.hang_diagnosis import explain_hang, laggards
 from tfdist.launch.peers.messages import WorkerStacks
 from tfdist.launch.peers.root_cause import is_consequence
-from tfdist.launch.worker.process_sample import SILENT, STOPPED
-from tfdist.rundir.worker_state_record import State, WorkerState
+from tfdist.launch.worker.worker_process import SILENT, STOPPED
+from tfdist.rundir.state_records import State, WorkerState
 
 
 @pytest.mark.parametrize(

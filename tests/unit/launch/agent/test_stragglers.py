@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pytest
 
 from tfdist.launch.agent.stragglers import Stragglers, WorkerLag, lags
-from tfdist.rundir.worker_state_record import State, WorkerState
+from tfdist.rundir.state_records import State, WorkerState
 
 
 def worker(index: int, step: int, busy: float, *, attempt: int = 0, state: State = State.STEP) -> WorkerState:

@@ -13,11 +13,11 @@ from tests.helpers.ports import free_ports
 from tfdist.cluster.cluster_spec import Cluster
 from tfdist.cluster.membership import Membership
 from tfdist.errors import FormingError, RunDirError
-from tfdist.launch.agent import restart_policy
+from tfdist.launch.agent import group_policy
 from tfdist.launch.elastic import leader
 from tfdist.launch.elastic.elastic_options import ElasticOptions
 from tfdist.launch.elastic.gathering import Gathering
-from tfdist.launch.elastic.job_steps import JobSteps
+from tfdist.launch.elastic.generation import JobSteps
 from tfdist.launch.elastic.leader import ElasticLeader
 from tfdist.launch.job_spec import JobSpec
 from tfdist.launch.peers.messages import Stop
@@ -28,7 +28,7 @@ from tfdist.rundir.failure import Failure
 
 @pytest.fixture(autouse=True)
 def _without_delay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(restart_policy, "FIRST_DELAY_SECONDS", 0.001)
+    monkeypatch.setattr(group_policy, "FIRST_DELAY_SECONDS", 0.001)
 
 
 Act = Callable[[Signals], RunResult]

@@ -15,7 +15,7 @@ from tfdist.launch.elastic.gathering import Candidate
 from tfdist.launch.elastic.generation import Generation
 from tfdist.launch.elastic.leader import lost_members
 from tfdist.launch.rendezvous.join_barrier import LateError
-from tfdist.net.dial_outcome import DialOutcome, DialStatus
+from tfdist.net.connection_attempts import DialOutcome, DialStatus
 from tfdist.net.hello import Hello
 from tfdist.net.line_socket import LineSocket
 

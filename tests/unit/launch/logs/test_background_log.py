@@ -8,8 +8,7 @@ import pytest
 
 from tests.helpers.waiting import until
 from tfdist.launch.logs import output_pump
-from tfdist.launch.logs.output_pump import BackgroundLog
-from tfdist.launch.logs.worker_log import WorkerLog
+from tfdist.launch.logs.output_pump import BackgroundLog, WorkerLog
 
 
 class SilentLog(WorkerLog):

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tfdist.launch.job_phases import JobPhase
-from tfdist.launch.metrics.metric_families import WRITTEN_KINDS, families
-from tfdist.launch.metrics.run_metrics import RunFacts
-from tfdist.rundir.worker_state_record import State, WorkerState
+from tfdist.launch.metrics.run_metrics import WRITTEN_KINDS, RunFacts, families
+from tfdist.rundir.state_records import State, WorkerState
 
 DOCS = Path(__file__).parents[4] / "docs"
 NAMED = re.compile(r"\btfdist_[a-z_]+")

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from tfdist.launch.metrics.run_metrics import RunMetrics
-from tfdist.rundir.worker_state_record import State, WorkerState
+from tfdist.rundir.state_records import State, WorkerState
 
 
 def state(index: int = 0, step: int = 0, **more: Any) -> WorkerState:

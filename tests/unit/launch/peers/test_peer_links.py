@@ -13,11 +13,52 @@ from dataclasses import replace
 import pytest
 
 from tfdist.launch.agent.exit_diagnosis import from_signal
-from tfdist.launch.peers import peer_links, silence
+from tfdist.launch.peers import peer_links
 from tfdist.launch.peers.messages import AttemptEnded, Event, GiveUp, Hold, Restart, Stop
-from tfdist.launch.peers.peer_links import PeerLink, PeerLinks, keep_alive
+from tfdist.launch.peers.peer_links import PeerLink, PeerLinks, Silence, keep_alive
 from tfdist.net.bounded_wait import Source
 from tfdist.net.line_socket import LineSocket
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    monkeypatch.setattr(peer_links, "MOST_SECONDS", 10.0)
+    return [100.0]
+
+
+def pass_seconds(clock: list[float], silent: Silence[str], seconds: int) -> list[str]:
+    """As a launcher does that looks every half a second."""
+    for _ in range(2 * seconds):
+        clock[0] += 0.5
+        found = silent.look()
+    return found
+
+
+def test_one_that_says_nothing_for_too_long_is_found(clock: list[float]) -> None:
+    silent = Silence(["a", "b"], lambda: clock[0])
+    assert pass_seconds(clock, silent, 8) == []
+    silent.hear("b")
+    assert pass_seconds(clock, silent, 3) == ["a"]
+    assert pass_seconds(clock, silent, 8) == ["a", "b"]
+    silent.hear_all()
+    assert silent.look() == []
+
+
+def test_time_in_which_this_process_was_stopped_is_no_silence(clock: list[float]) -> None:
+    silent = Silence(["a"], lambda: clock[0])
+    clock[0] += 3600
+    assert silent.look() == []
+    assert pass_seconds(clock, silent, 8) == []
+
+
+def test_it_is_time_to_speak_every_few_seconds(clock: list[float]) -> None:
+    silent = Silence(["a"], lambda: clock[0])
+    said = []
+    for second in range(16):
+        said += [second] * silent.is_time_to_speak()
+        clock[0] += 1
+    assert said == [5, 10, 15]
+
 
 STOP = Stop(143, "SIGTERM to the launcher on a")
 FAILED = AttemptEnded((from_signal(1, 9),))
@@ -53,8 +94,8 @@ def test_a_launcher_that_hangs_up_is_lost(pair: tuple[PeerLinks, PeerLinks]) -> 
 def test_a_launcher_that_says_nothing_is_lost_and_learns_of_it(
     pair: tuple[PeerLinks, PeerLinks], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(silence, "MOST_SECONDS", 0.5)
-    monkeypatch.setattr(silence, "SAY_SECONDS", 0.1)
+    monkeypatch.setattr(peer_links, "MOST_SECONDS", 0.5)
+    monkeypatch.setattr(peer_links, "SAY_SECONDS", 0.1)
     leader, follower = pair
     for _ in range(10):
         assert leader.events() == follower.events() == []

@@ -22,7 +22,7 @@ from tfdist.launch.rendezvous.join_barrier import LateError
 from tfdist.launch.rendezvous.peer_discovery import PeerDiscovery
 from tfdist.launch.signals import LauncherStopped
 from tfdist.net import hello as hello_module
-from tfdist.net.dial_outcome import DialOutcome, DialStatus
+from tfdist.net.connection_attempts import DialOutcome, DialStatus
 from tfdist.net.port_reservation import bind_reusable
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, cast
 
 from tfdist.launch.rendezvous.peer_discovery import MOST_AT_ONCE, Dialler
+from tfdist.net.connection_attempts import DialOutcome, DialStatus
 from tfdist.net.connector import Connector
-from tfdist.net.dial_outcome import DialOutcome, DialStatus
 from tfdist.net.hello import Hello
 
 REFUSED = DialOutcome(DialStatus.REFUSED)

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.launch.rendezvous.launchers import GO, Launchers
 from tfdist.cluster import Address, Cluster
 from tfdist.errors import FormingError
-from tfdist.net import told_list
+from tfdist.net import hello
 from tfdist.net.connector import Connector
 
 SIZE = 14
@@ -65,7 +65,7 @@ def test_another_list_of_one_launcher_ends_all_at_once(
 ) -> None:
     """Also where only the digests of the lists are told."""
     if long:
-        monkeypatch.setattr(told_list, "LONG_CHARACTERS", 0)
+        monkeypatch.setattr(hello, "LONG_CHARACTERS", 0)
     other = Cluster((*launchers.cluster.workers, Address("127.0.0.1", 19_999)))
     futures = [launchers.start(i, cluster=other if i == odd else None, timeout=1000) for i in range(SIZE)]
     for future in futures:

@@ -11,12 +11,10 @@ import pytest
 
 from tfdist.cluster import Cluster
 from tfdist.errors import DataError, FormingError
-from tfdist.launch.rendezvous.dial_plan import CHIEF
-from tfdist.launch.rendezvous.followers import Follower
+from tfdist.launch.rendezvous.followers import CHIEF, Follower, Overview
 from tfdist.launch.rendezvous.join_barrier import FollowerBarrier, LateError, LeaderBarrier, abort
-from tfdist.launch.rendezvous.overview import Overview
 from tfdist.launch.rendezvous.peer_discovery import PeerDiscovery
-from tfdist.net.dial_outcome import DialOutcome, DialStatus
+from tfdist.net.connection_attempts import DialOutcome, DialStatus
 from tfdist.net.hello import Hello
 from tfdist.net.line_socket import LineError, LineSocket, Message
 

@@ -18,7 +18,7 @@ from tfdist.launch.rendezvous.missing_workers import (
     print_progress,
     waiting_text,
 )
-from tfdist.net.dial_outcome import DialOutcome, DialStatus, of_errno
+from tfdist.net.connection_attempts import DialOutcome, DialStatus, of_errno
 
 CLUSTER = Cluster.parse("host1:20000,host2:20000,host3:20000,host4:20000,host5:20000,host6:20000")
 FOUR = Cluster(CLUSTER.workers[:4])

@@ -15,8 +15,8 @@ from tfdist.errors import FormingError, RunDirError
 from tfdist.launch.run_dir import run_location
 from tfdist.launch.run_dir.run_location import create_run_location, lines_of_killed
 from tfdist.rundir import RunDir, State
-from tfdist.rundir.completion import note_completion
 from tfdist.rundir.ledger_lines import AttemptPhase, LedgerEvent, LedgerInterval, append_entry, read_ledger
+from tfdist.rundir.state_records import note_completion
 
 join_run_location = functools.partial(run_location.join_run_location, patience=0.05)
 FIRST = did(0, 2.0, 9.0, step=1, steps=(0, 1))

@@ -18,8 +18,8 @@ from tfdist.errors import RunDirError, UsageError
 from tfdist.launch.run_dir import run_stop
 from tfdist.launch.run_dir.run_stop import StopMeans, stop_run
 from tfdist.rundir import RunDir, create_run_dir
-from tfdist.rundir.job_state_record import JobState
 from tfdist.rundir.process_presence import start_ticks
+from tfdist.rundir.state_records import JobState
 
 _OBEYS = "import signal, sys; print(flush=True); signal.sigwait([signal.SIGUSR1])"
 _IGNORES = "import signal; signal.signal(15, signal.SIG_IGN); print(flush=True); signal.sigwait([signal.SIGUSR1])"

@@ -1,3 +1,5 @@
+"""Post to the chief: read by its subject, in its order, and never more than can be kept."""
+
 from __future__ import annotations
 
 import json
@@ -9,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tfdist.launch.worker.launcher_channel import LauncherChannel
+from tfdist.launch.worker.launcher_channel import MOST_UNREAD, ChiefPost, LauncherChannel
 
 
 def fail(value: Any) -> None:
@@ -110,3 +112,33 @@ def test_a_worker_sends_a_signal(launcher: tuple[socket.socket, LauncherChannel,
     ours, channel, _ = launcher
     channel.signalled(15)
     assert json.loads(ours.recv(100)) == {"signal": 15}
+
+
+def letter(subject: str, number: int) -> dict[str, Any]:
+    return {"subject": subject, "content": {"number": number}}
+
+
+def test_what_was_told_is_read_once_by_its_subject() -> None:
+    post = ChiefPost()
+    for number in range(3):
+        post.deliver(letter("a", number))
+        post.deliver(letter("b", number))
+    post.deliver({"subject": "a", "content": None})
+    assert post.read("a") == [{"number": number} for number in range(3)]
+    assert post.read("a") == [] and len(post.read("b")) == 3
+
+
+def test_a_worker_without_a_launcher_has_no_post() -> None:
+    post, sent = ChiefPost(), []
+    assert not post.tell("a", {})
+    post.connect(lambda told: not sent.append(told))
+    assert post.tell("a", {"number": 1}) and sent == [letter("a", 1)]
+    post.connect(lambda told: False)
+    assert not post.tell("a", {})
+
+
+def test_what_nobody_reads_does_not_grow() -> None:
+    post = ChiefPost()
+    for number in range(MOST_UNREAD + 5):
+        post.deliver(letter("a", number))
+    assert [content["number"] for content in post.read("a")][::MOST_UNREAD - 1] == [5, MOST_UNREAD + 4]

@@ -7,9 +7,9 @@ from typing import Any, get_args
 import pytest
 
 from tests.unit.multihost.kubernetes.test_manifest_options import options
+from tfdist.multihost.kubernetes.accepted_values import Kind
+from tfdist.multihost.kubernetes.manifest import objects
 from tfdist.multihost.kubernetes.manifest_options import Mount, SecretVariable
-from tfdist.multihost.kubernetes.manifest_text import objects
-from tfdist.multihost.kubernetes.pod_naming import Kind
 
 KINDS = get_args(Kind)
 

@@ -6,11 +6,10 @@ from typing import cast
 
 import pytest
 
-from tfdist.multihost.hosts.host_list import Host
+from tfdist.multihost.hosts import Host
 from tfdist.multihost.launching import host_group
 from tfdist.multihost.launching.host_group import CHECK_SECONDS, HostGroup, HostState, LaunchHost
-from tfdist.multihost.launching.host_link import Heard, HostLink
-from tfdist.multihost.launching.host_problems import HostProblem
+from tfdist.multihost.launching.host_link import Heard, HostLink, HostProblem
 
 SECONDS = 6.0
 

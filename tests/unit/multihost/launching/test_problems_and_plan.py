@@ -5,10 +5,10 @@ import dataclasses
 import pytest
 
 from tfdist.errors import FormingError, UsageError
-from tfdist.multihost.hosts.host_list import Host
+from tfdist.multihost.hosts import Host
 from tfdist.multihost.launching.host_group import problem_of
 from tfdist.multihost.launching.host_launch import plan_cluster, unused_slots
-from tfdist.multihost.launching.host_problems import HostProblem, launch_error, names
+from tfdist.multihost.launching.host_link import HostProblem, launch_error, names
 from tfdist.multihost.launching.protocol import HostFacts
 
 FACTS = HostFacts("a", "boot-a", "10.0.0.1", (20_000, 20_001), 0, "/python")

@@ -9,20 +9,17 @@ from collections.abc import Collection, Iterator
 
 import pytest
 
-from tfdist.launch.elastic.knock import WITHOUT_CHIEF
+from tfdist.launch.elastic.follower import WITHOUT_CHIEF
 from tfdist.launch.signals import Signals
-from tfdist.multihost.hosts.host_list import Host
+from tfdist.multihost.hosts import Host
 from tfdist.multihost.launching import host_group, run_watch
-from tfdist.multihost.launching.elastic_launch import ChiefRestarts, ElasticLaunch
 from tfdist.multihost.launching.host_group import HostGroup, HostState
 from tfdist.multihost.launching.host_launch import told
-from tfdist.multihost.launching.host_link import Heard, HostLink, Stream
-from tfdist.multihost.launching.host_problems import HostProblem
-from tfdist.multihost.launching.host_returns import HostReturns
+from tfdist.multihost.launching.host_link import Heard, HostLink, HostProblem, Stream
 from tfdist.multihost.launching.output_display import OutputDisplay
 from tfdist.multihost.launching.protocol import HostFacts
 from tfdist.multihost.launching.run_watch import RunWatch
-from tfdist.multihost.launching.start_again import StartAgain
+from tfdist.multihost.launching.start_again import ChiefRestarts, ElasticLaunch, HostReturns, StartAgain
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.helpers.waiting import until
 from tfdist.errors import UsageError
-from tfdist.multihost.hosts.host_list import Host
+from tfdist.multihost.hosts import Host
 from tfdist.multihost.mpi.call_back import CallError
 from tfdist.multihost.mpi.mpirun_command import MpiFamily, family_of, mpirun_command, parse_mpirun
 from tfdist.multihost.mpi.rank_end import own_name

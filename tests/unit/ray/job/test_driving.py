@@ -1,3 +1,5 @@
+""""""
+
 from __future__ import annotations
 
 import io
@@ -10,10 +12,88 @@ import pytest
 from tfdist.launch.signals import Signals
 from tfdist.ray.job import driving
 from tfdist.ray.job.actors import Events
-from tfdist.ray.job.driving import NODE_DIED, Driving, lost_reason
-from tfdist.ray.job.layout import Node, lay_out
-from tfdist.ray.job.node_output import OwnStreams
-from tfdist.ray.job.outcome import Ending
+from tfdist.ray.job.driving import (
+    NODE_DIED,
+    Driving,
+    Ending,
+    NodeOutput,
+    OwnStreams,
+    exit_code,
+    killed_text,
+    lost_reason,
+    lost_text,
+)
+from tfdist.ray.job.placement import Node, lay_out
+
+
+def test_the_chiefs_output_is_written_as_it_comes(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    output = NodeOutput(OwnStreams(), None)
+    output.write(1, b"\x1b[2K 10 %")
+    output.write(2, b"a warn")
+    assert capfdbinary.readouterr() == (b"\x1b[2K 10 %", b"a warn")
+
+
+def test_lines_of_others_begin_with_their_node(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    output = NodeOutput(OwnStreams(), "h2")
+    output.write(1, b"one\ntw")
+    output.write(1, b"o\nthr")
+    assert capfdbinary.readouterr().out == b"[h2] one\n[h2] two\n"
+    output.end()
+    assert capfdbinary.readouterr().out == b"[h2] thr\n"
+
+
+def test_errors_of_others_are_told_at_the_end_but_for_what_the_chief_said(
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    streams = OwnStreams()
+    chief, other = NodeOutput(streams, None), NodeOutput(streams, "h2")
+    chief.write(2, b"error: worker 1 failed\n")
+    other.write(2, b"error: worker 1 failed\nthe disk of h2 is full\n")
+    assert capfdbinary.readouterr().err == b"error: worker 1 failed\n"
+    other.tell_errors(chief.errors)
+    assert capfdbinary.readouterr().err == b"[h2] the disk of h2 is full\n"
+
+
+CHIEF, OTHER = lay_out({0: Node("a", "10.0.0.1", "h1"), 1: Node("b", "10.0.0.2", "h2")})
+LOST = "gone"
+
+
+@pytest.mark.parametrize(
+    ("codes", "stopped", "expected"),
+    [
+        ((0, 0), None, 0),
+        ((7, 7), None, 7),  # a script's own code
+        ((4, 4), None, 4),
+        ((0, 5), None, 5),  # the chief was done, and another one was not
+        ((3, 2), None, 3),  # the chief's, where both failed
+        ((-9, 4), None, 137),
+        ((LOST, 143), None, 4),
+        ((143, LOST), None, 4),  # the launcher of a lost actor stops as by SIGTERM, and the others with it
+        ((130, 130), 2, 130),
+        ((143, 143), 15, 143),
+        ((LOST, LOST), 15, 143),  # asked to end, whatever was lost then
+        ((0, 0), 2, 0),  # it was done before the signal came
+    ],
+)
+def test_exit_code(codes: tuple[int | str, int | str], stopped: int | None, expected: int) -> None:
+    endings = [
+        Ending(machine, None, code) if isinstance(code, str) else Ending(machine, code)
+        for machine, code in zip((CHIEF, OTHER), codes, strict=True)
+    ]
+    assert exit_code(endings, stopped) == expected
+
+
+def test_what_is_said_of_a_lost_machine() -> None:
+    text = lost_text(Ending(OTHER, None, "the node died"))
+    assert text.startswith("error: lost h2 (10.0.0.2), which has worker 1: the node died. ")
+    assert "--resume auto" in text
+
+
+@pytest.mark.parametrize(("code", "expected"), [(0, None), (4, None), (None, None), (-15, "signal 15"), (-9, "memory")])
+def test_what_is_said_of_a_launcher_that_a_signal_ended(code: int | None, expected: str | None) -> None:
+    text = killed_text(Ending(OTHER, code, "" if code is not None else LOST))
+    assert text is None if expected is None else expected in str(text)
+
 
 DIED = (
     "The actor died unexpectedly before finishing this task.\n\tclass_name: NodeActor\n\tpid: 27404\n\tip: 10.0.0.2\n"
@@ -53,7 +133,6 @@ class ActorUnavailableError(RayError):
     """As Ray calls it."""
 
 
-CHIEF, OTHER = lay_out({0: Node("a", "10.0.0.1", "h1"), 1: Node("b", "10.0.0.2", "h2")})
 DONE = Events(code=0)
 UNAVAILABLE = ActorUnavailableError("The actor 1f is unavailable: RpcError: RPC error: Socket closed")
 

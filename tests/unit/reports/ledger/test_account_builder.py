@@ -3,10 +3,8 @@ from __future__ import annotations
 import pytest
 
 from tests.helpers.ledger_lines import did, killed_once, over, running
-from tfdist.reports.ledger.account import Account
+from tfdist.reports.ledger.account import Account, headlines, recoveries
 from tfdist.reports.ledger.account_reader import build_account
-from tfdist.reports.ledger.account_summary import headlines
-from tfdist.reports.ledger.recovery import recoveries
 from tfdist.rundir.ledger_lines import AttemptPhase, LedgerEntry, TimeKind
 
 

@@ -1,13 +1,15 @@
+""""""
+
 from __future__ import annotations
 
+import json
 import re
 
 from tests.helpers.ledger_lines import killed_once, over, running
 from tfdist.reports.ledger import account_table
-from tfdist.reports.ledger.account import Account
+from tfdist.reports.ledger.account import LABELS, Account
 from tfdist.reports.ledger.account_reader import build_account
-from tfdist.reports.ledger.account_summary import LABELS
-from tfdist.rundir.ledger_lines import AttemptPhase, LedgerEntry, LedgerEvent
+from tfdist.rundir.ledger_lines import AttemptPhase, LedgerEntry, LedgerEvent, TimeKind
 
 
 def found(entries: list[LedgerEntry]) -> Account:
@@ -62,3 +64,13 @@ def test_messages_cannot_control_the_terminal() -> None:
         running(1, 3.0),
     ]
     assert "?[2J<b>" in account_table.render("digits", "/runs/a", found(entries))
+
+
+def test_the_document_adds_up() -> None:
+    account = build_account(killed_once())
+    assert account is not None
+    made = json.loads(json.dumps(account_table.to_json("digits", "/runs/a", account)))
+    assert set(made["seconds"]) == {kind.value for kind in TimeKind}
+    assert abs(sum(made["seconds"].values()) - made["wall"]) < 1e-9
+    assert made["goodput"] == made["seconds"]["step"] / made["wall"]
+    assert [attempt["why"] for attempt in made["attempts"]] == ["worker 1: killed by SIGKILL", ""]

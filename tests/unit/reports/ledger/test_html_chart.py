@@ -1,3 +1,5 @@
+""""""
+
 from __future__ import annotations
 
 import html.parser
@@ -11,7 +13,19 @@ from tfdist.launch.run_dir.epoch_metrics import EpochMetrics
 from tfdist.reports.ledger import html_chart
 from tfdist.reports.ledger.account import Account, AttemptAccount
 from tfdist.reports.ledger.account_reader import build_account
-from tfdist.rundir.ledger_lines import AttemptPhase, LedgerEntry, LedgerEvent
+from tfdist.reports.ledger.html_chart import columns
+from tfdist.rundir.ledger_lines import AttemptPhase, LedgerEntry, LedgerEvent, TimeKind
+
+
+def test_the_columns_add_up_to_the_wall_time() -> None:
+    made = build_account(killed_once())
+    assert made is not None
+    cut = columns(made, 7)
+    assert [sum(column.values()) for column in cut] == pytest.approx([100 / 7] * 7)
+    for kind in TimeKind:
+        assert sum(column.get(kind, 0.0) for column in cut) == pytest.approx(made.seconds[kind])
+    empty = build_account([running(0, 0.0, 0.0)])
+    assert empty is not None and columns(empty) == []
 
 
 def found(entries: list[LedgerEntry]) -> Account:

@@ -8,9 +8,9 @@ from typing import Any
 from tfdist.reports.status.run_status import RunStatus, judge
 from tfdist.rundir import RunDir, State, WorkerState
 from tfdist.rundir.failure import Failure
-from tfdist.rundir.job_state_record import JobState
 from tfdist.rundir.process_presence import Presence
 from tfdist.rundir.run_snapshot import Snapshot
+from tfdist.rundir.state_records import JobState
 
 NOW = 10_000.0
 FAILURE = Failure(

@@ -7,8 +7,8 @@ import pytest
 from tests.unit.reports.status.moments import FAILURE, NOW, status, worker
 from tfdist.reports.status.run_status import SILENT_SECONDS, RunCondition
 from tfdist.rundir import State
-from tfdist.rundir.job_state_record import JobState
 from tfdist.rundir.process_presence import Presence
+from tfdist.rundir.state_records import JobState
 
 GONE, ELSEWHERE, ALIVE, STOPPED = Presence.GONE, Presence.ELSEWHERE, Presence.ALIVE, Presence.STOPPED
 FINISHED = (worker(0, state=State.FINISHED), worker(1, state=State.FINISHED))

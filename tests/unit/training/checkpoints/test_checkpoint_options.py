@@ -9,7 +9,7 @@ import pytest
 
 from tfdist.errors import UsageError
 from tfdist.launch.environment import Assignment
-from tfdist.launch.recording_request import RecordingRequest
+from tfdist.launch.worker_requests import RecordingRequest
 from tfdist.rundir import RunDir
 from tfdist.training.checkpoints.checkpoint_options import CheckpointOptions, options_of_start
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tfdist.launch.progress.run_progress import RunProgress
+from tfdist.launch.run_progress import RunProgress
 from tfdist.order.epoch_span import EpochSpan
 from tfdist.rundir import State
 from tfdist.training.config_run.epoch_progress import (

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tfdist.launch.progress.run_progress import RunProgress
+from tfdist.launch.run_progress import RunProgress
 from tfdist.rundir import State
 from tfdist.training.config_run.run_config import reporting
 

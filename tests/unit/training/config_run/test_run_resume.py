@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from tfdist.checkpoint import CheckpointSummary
-from tfdist.config.checkpoint_section import CheckpointConfig
+from tfdist.config.training_sections import CheckpointConfig
 from tfdist.errors import RunDirError
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import RunDir, create_run_dir

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tfdist.errors import UsageError
-from tfdist.launch.recording_request import RecordingRequest
+from tfdist.launch.worker_requests import RecordingRequest
 from tfdist.runtime.devices import DeviceRequest
 from tfdist.training.probes.recorder import devices_for, impose_settings
 

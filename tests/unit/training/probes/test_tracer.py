@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tfdist.errors import WorkerFailedError
-from tfdist.launch.trace_request import TraceRequest
+from tfdist.launch.worker_requests import TraceRequest
 from tfdist.training.probes.tracer import StepHolds
 
 

@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 
 from tfdist.config.data_sections import NpzSource
-from tfdist.config.distill_section import DistillConfig
 from tfdist.config.schema import CompileConfig, DataConfig, FitConfig, ModelConfig, RunConfig
+from tfdist.config.training_sections import DistillConfig
 from tfdist.training.step_memory import symbolic_step
 from tfdist.training.step_memory.symbolic_step import step_sizes
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.verify.killing.traces import WHOLE, trace
 from tfdist.errors import UsageError
-from tfdist.launch.trace_request import Kill
+from tfdist.launch.worker_requests import Kill
 from tfdist.training.probes.probe_files import Trace
 from tfdist.verify.killing.kill_plan import choose_kills
 

@@ -10,15 +10,15 @@ import pytest
 from tests.unit.verify.killing.traces import KILLED, WHOLE, run, trace
 from tfdist.errors import UsageError
 from tfdist.launch.job import JobSpec
-from tfdist.launch.trace_request import Kill
+from tfdist.launch.worker_requests import Kill
 from tfdist.rundir import RunDir
 from tfdist.training.probes.probe_files import Trace, write_line
-from tfdist.verify.interruption import Interrupted
 from tfdist.verify.killing import kill_verification as run_module
-from tfdist.verify.killing.kill_results import KilledAttempt, KillVerification
-from tfdist.verify.killing.kill_spec import KillSpec
+from tfdist.verify.killing.kill_plan import KillSpec
+from tfdist.verify.killing.kill_report import KilledAttempt, KillVerification
 from tfdist.verify.killing.kill_verification import verify_killed
 from tfdist.verify.killing.trace_comparison import TracedRun
+from tfdist.verify.runs import Interrupted
 
 
 class Jobs:

@@ -7,11 +7,8 @@ import pytest
 
 from tests.unit.verify.replicas.recordings import NO_FACTS, begin, recording, step, weights
 from tfdist.training.probes.probe_files import Moment
-from tfdist.verify.replicas.cause_texts import Cause
-from tfdist.verify.replicas.likely_causes import Versus, likely_causes
-from tfdist.verify.replicas.recorded_facts import ModelFacts
-from tfdist.verify.replicas.recording_comparison import compare
-from tfdist.verify.replicas.tolerance import Tolerance
+from tfdist.verify.replicas.likely_causes import Cause, ModelFacts, Versus, likely_causes
+from tfdist.verify.replicas.recording_comparison import Tolerance, compare
 
 MOVED = weights(kernel=[1.0, -1.2], bias=0.5)
 METRIC = {"loss": 1.0, "largest": 2.0}

@@ -6,8 +6,7 @@ import pytest
 
 from tests.unit.verify.replicas.recordings import begin, recording, step, weights
 from tfdist.training.probes.probe_files import Recording
-from tfdist.verify.replicas.recording_comparison import Comparison, compare
-from tfdist.verify.replicas.tolerance import Tolerance
+from tfdist.verify.replicas.recording_comparison import Comparison, Tolerance, compare
 
 TOLERANCE = Tolerance(1e-5)
 ONE = recording(begin(), step(1), step(2))

@@ -5,9 +5,16 @@ import math
 import pytest
 
 from tests.unit.verify.replicas.recordings import begin, recording, step, weights
-from tfdist.verify.replicas.recording_comparison import compare
-from tfdist.verify.replicas.rounding_effects import measure_tolerance, reproduced
-from tfdist.verify.replicas.tolerance import FLOAT32, HALF, MARGIN, QuantityKind, Tolerance
+from tfdist.verify.replicas.recording_comparison import (
+    FLOAT32,
+    HALF,
+    MARGIN,
+    QuantityKind,
+    Tolerance,
+    compare,
+    measure_tolerance,
+    reproduced,
+)
 
 ONE = recording(begin(), step(1), step(2), step(3))
 MEASURED = {(1, "loss", "loss"): 1e-4, (1, "weights", "bias"): 0.3}

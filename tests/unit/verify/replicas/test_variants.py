@@ -1,11 +1,18 @@
+""""""
+
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
 
-from tfdist.verify.replicas.variants import Unavailable, Variant, variants
-from tfdist.verify.replicas.verify_spec import VerifySpec
+from tfdist.errors import UsageError
+from tfdist.verify.replicas.variants import Unavailable, Variant, VerifySpec, variants
+
+
+def test_something_must_be_compared() -> None:
+    with pytest.raises(UsageError, match="nothing to compare"):
+        VerifySpec("script", "train.py", "train", replicas=1)
 
 
 def spec(**options: Any) -> VerifySpec:

@@ -14,12 +14,11 @@ from tfdist.errors import UsageError
 from tfdist.launch.job import JobSpec
 from tfdist.rundir import RunDir
 from tfdist.training.probes.probe_files import Recording
-from tfdist.verify.interruption import Interrupted
 from tfdist.verify.replicas import verification as runs_module
-from tfdist.verify.replicas.comparison_results import ComparisonVerdict, Verification
+from tfdist.verify.replicas.variants import VerifySpec
 from tfdist.verify.replicas.verification import verify
-from tfdist.verify.replicas.verification_table import render
-from tfdist.verify.replicas.verify_spec import VerifySpec
+from tfdist.verify.replicas.verification_report import ComparisonVerdict, Verification, render
+from tfdist.verify.runs import Interrupted
 
 ONE = recording(begin(), step(1))
 OTHER = recording(begin(), step(1, loss=1.2))

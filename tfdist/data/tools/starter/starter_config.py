@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from tfdist.config.yaml_types import Dumper
+from tfdist.config.yaml_document import Dumper
 from tfdist.data.tools.starter.starter_data import StarterData
 from tfdist.errors import UsageError
 

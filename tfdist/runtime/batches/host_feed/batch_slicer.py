@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tfdist.order import batch_split
+from tfdist.order import epoch_order
 
 
 def share_rows(arrays: Sequence[NDArray], has_rows: Sequence[bool]) -> bool:
@@ -58,7 +58,7 @@ class BatchSlicer:
         remainder = [np.zeros(total % self.replicas, bool)] if self.shows_remainder else []
         made = []
         for replica in self.ids:
-            first, end = batch_split.bounds(total, self.replicas, replica)
+            first, end = epoch_order.bounds(total, self.replicas, replica)
             # A replica without samples gets the first row of the batch, which counts nowhere.
             start, stop = (0, 1) if first == end else (first, end)
             parts = zip(arrays, self.has_rows, strict=True)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tests.unit.runtime.batches.host_feed.channels import batch, descriptors, feeds, open_all, slicer_of
 from tests.unit.runtime.batches.host_feed.test_batch_channel import drawing_threads
 from tfdist.errors import WorkerFailedError
-from tfdist.order import batch_split
+from tfdist.order import epoch_order
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2, 7, 8])
@@ -25,7 +25,7 @@ def test_pieces_are_the_rows_of_each_replica(rows: int, workers: int, each: int)
         for piece in slicer_of(worker, workers, each).slices(arrays, 9, np.array)
     ]
     for replica, (features, labels, samples, first, total, counting, largest) in enumerate(slices):
-        start, stop = batch_split.bounds(rows, replicas, replica)
+        start, stop = epoch_order.bounds(rows, replicas, replica)
         assert (samples, first, total, counting, largest) == (stop - start, start, rows, min(rows, replicas), 9)
         expected = slice(start, stop) if stop > start else slice(0, 1)
         np.testing.assert_array_equal(features, arrays[0][expected])
