@@ -46,10 +46,8 @@ def started(
     """A process in a session of its own, which ends with the block, with everything that it has started there.
 
     Args:
-        command: What to run.
         question: What its standard input brings, for `question_of_parent` there, by which it ends with this process;
             None for `stdin`.
-        environ: Its environment; None for this process's.
         stdin: As for `Popen`.
         stdout: As for `Popen`.
         stderr: As for `Popen`.
@@ -86,10 +84,7 @@ def run(
     """Runs a command; when its time is up, ends it.
 
     Args:
-        command: What to run.
-        seconds: How long it may take.
         question: As for `started`; None for `stdin`.
-        environ: Its environment; None for this process's.
         stdin: As for `Popen`.
 
     Raises:

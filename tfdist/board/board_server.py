@@ -44,8 +44,6 @@ def serve(folder: BoardFolder, host: str, port: int, announce: Callable[[Guard],
     """Serves the board until a signal comes; returns the exit code.
 
     Args:
-        folder: What is shown.
-        host: An IP address of this machine.
         port: A port; 0 takes any.
         announce: Called once it can be reached.
 

@@ -27,7 +27,6 @@ def list_answer(folder: BoardFolder, first: int, find: str) -> dict[str, Any]:
     """Some runs, the newest first.
 
     Args:
-        folder: Their folder.
         first: How many newer ones are left out.
         find: A part of their directories' names, in whatever case; empty for all.
     """

@@ -76,7 +76,6 @@ class Guard:
         """Returns why a request is refused; None where it is answered.
 
         Args:
-            method: Its method.
             host: Its `Host` header.
             given: The token in its address; None without one.
             cookie: The value of the cookie; None without one.

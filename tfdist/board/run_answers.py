@@ -135,9 +135,6 @@ def log_answer(path: Path, worker: int, attempt: int, *, with_tf: bool) -> dict[
     """The end of a worker's log.
 
     Args:
-        path: The run directory.
-        worker: The worker.
-        attempt: Which start of it.
         with_tf: Whether lines of TensorFlow's own code are among them.
 
     Raises:

@@ -39,12 +39,7 @@ class _BadRequestError(Exception):
 
 
 def web_app(folder: BoardFolder, guard: Guard) -> Starlette:
-    """The application.
-
-    Args:
-        folder: What is shown.
-        guard: Who may ask.
-    """
+    """The application."""
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
     from starlette.middleware.base import BaseHTTPMiddleware

@@ -188,8 +188,6 @@ def count(name: str, text: str, default: int | str | None = None) -> Decorator:
     """An option that counts something, from 1.
 
     Args:
-        name: The option.
-        text: Its help.
         default: The number; or, in words, what holds where none is given.
     """
     shown, number = (default, None) if isinstance(default, str) else (default is not None, default)

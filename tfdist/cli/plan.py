@@ -281,12 +281,7 @@ def _count_gpus() -> GpuCount:
 
 
 def planned(config: RunConfig, job: JobSpec) -> str:
-    """The plan of a run that is about to start here, as `tfdist train --verbose` shows it; or why there is none.
-
-    Args:
-        config: What is run.
-        job: The job that runs it.
-    """
+    """The plan of a run that is about to start here, as `tfdist train --verbose` shows it; or why there is none."""
     from tfdist.config.data_sections import GeneratorSource
     from tfdist.data.format_registry import plan_run
     from tfdist.plan.plan_table import render

@@ -67,8 +67,6 @@ def show_first_fit(
         target: The script or module.
         memory: Whether to show what a device holds in each mode of `--shard`.
         nproc: Workers of this machine; None for as many as `tfdist train` would start.
-        timeout: Seconds that it may take.
-        as_json: Whether to print it as JSON.
         workers: None: a script is tried on this machine.
         replicas: None likewise.
         **options: What else `JobSpec` takes; None for what it has by default.

@@ -21,7 +21,6 @@ def run_argument(name: str = "run_dir", metavar: str = "[RUN_DIR]", kind: click.
     """`[RUN_DIR]`: a run directory, by default the newest in ./runs.
 
     Args:
-        name: The parameter.
         metavar: What the help calls it.
         kind: Its type; None for a path of this machine.
     """

@@ -24,7 +24,6 @@ def check_mode(ctx: click.Context, options: dict[str, Any]) -> None:
 
     Args:
         ctx: Knows which were given.
-        options: All of them, by name.
 
     Raises:
         UsageError: They do not.

@@ -65,7 +65,6 @@ def local_hosts(
 
     Args:
         hosts: Names and addresses of a worker list.
-        resolver: Looks a name up.
         timeout: Seconds for all look-ups together.
         can_bind: Whether an IP address is this machine's.
 

@@ -63,7 +63,6 @@ def chosen_variables(names: Iterable[str], environ: Mapping[str, str] | None = N
 
     Args:
         names: Their names, or several between commas, as `--env` has them.
-        environ: Where they are.
 
     Raises:
         UsageError: A name is none, or there is no such variable.

@@ -33,11 +33,8 @@ def ranks_of_one_machine(rank: int, size: int, here: int, job: str | None, sourc
 
     Args:
         rank: Its number, from 0.
-        size: How many ranks there are.
-        here: How many of them run on this machine.
         job: What only the ranks of this job have in common; None where that is not known.
         source: What has started them, for messages.
-        remedy: What to do otherwise.
 
     Raises:
         ClusterError: The ranks run on several machines, or the numbers contradict one another.
@@ -113,7 +110,6 @@ def hydra_membership(environ: Mapping[str, str], job: Callable[[], str | None] |
     """This rank's membership; None outside of Hydra, or when it started one rank.
 
     Args:
-        environ: Its environment.
         job: Returns what only the ranks of this job have in common; None asks the system.
 
     Raises:

@@ -113,7 +113,6 @@ def has_own_gpus(environ: Mapping[str, str], tasks: int) -> bool:
     """Returns whether Slurm has given this task GPUs that no other task of its node sees.
 
     Args:
-        environ: Of the task.
         tasks: The tasks of this step on its node.
 
     Raises:
@@ -238,12 +237,7 @@ def _number(environ: Mapping[str, str], *names: str, default: int | None = None)
 
 @dataclass(frozen=True)
 class Allocation:
-    """An allocation.
-
-    Attributes:
-        job: The number of its job.
-        nodes: How many nodes it has.
-    """
+    """An allocation."""
 
     job: str
     nodes: int

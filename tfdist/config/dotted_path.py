@@ -23,7 +23,6 @@ def resolve_callable(path: str, key: str) -> Callable[..., Any]:
 
     Args:
         path: Such as `tfdist.models.mlp`.
-        key: The config's key that has it, for errors.
 
     Raises:
         ConfigError: It cannot be imported, does not exist or is not callable.

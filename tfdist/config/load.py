@@ -95,7 +95,6 @@ def listed(document: Document, mistakes: Sequence[tuple[str, str]]) -> str:
     """The text of an error with the mistakes of a config, one a line where there are several.
 
     Args:
-        document: The config.
         mistakes: The dotted key of each, and its text.
     """
     lines = [f"{document.where(key)}: {text}" for key, text in mistakes]
@@ -163,7 +162,6 @@ def dump_yaml(config: RunConfig, versions: Mapping[str, str] | None = None) -> s
     """The config as YAML that `load_config` reads back, with every default filled in.
 
     Args:
-        config: The config.
         versions: Package -> version, to be written with it.
     """
     content = to_dict(config) | ({_VERSIONS: dict(versions)} if versions else {})

@@ -152,7 +152,6 @@ def build(cls: type[S], content: Any, key: str = "") -> S:
     """Makes a section, and the sections in it, from the content of a YAML file.
 
     Args:
-        cls: The section's class.
         content: The mapping that describes it.
         key: The dotted key of `content` in the config.
 

@@ -146,10 +146,6 @@ def read_document(path: Path) -> Document:
 def parse_document(path: Path, file: IO[bytes]) -> Document:
     """Reads a YAML file that is open.
 
-    Args:
-        path: Its name.
-        file: The file.
-
     Raises:
         ConfigError: It is empty or too large, is not a YAML mapping, or has a key twice.
         OSError: It cannot be read.
@@ -217,7 +213,6 @@ def _count_values(node: yaml.Node, place: Callable[[int], str], above: set[int],
     """Returns how many values `node` stands for, with those of its aliases.
 
     Args:
-        node: A node of the document.
         place: Names a line in errors.
         above: The ids of the nodes that contain it.
         counted: Node's id -> what this function returned for it.

@@ -70,7 +70,6 @@ def local_facts(
     Args:
         membership: Who takes part; None for one worker alone.
         seconds: How long the queries of NVIDIA's driver and TensorFlow may take together.
-        clock: Seconds, never going back.
     """
     deadline = clock() + seconds
     variables = run_variables()
@@ -83,7 +82,6 @@ def check_facts(facts: LocalFacts, workers: int) -> list[Check]:
     """Judges what was found.
 
     Args:
-        facts: What was found.
         workers: How many workers a run would start here.
     """
     return [
@@ -102,7 +100,6 @@ def check_here(
     Args:
         membership: Who takes part, as the command line says; None to look in the environment as `tfdist train` does.
         seconds: How long the queries of NVIDIA's driver and TensorFlow may take together.
-        clock: Seconds, never going back.
     """
     begin = clock()
     try:
@@ -155,9 +152,6 @@ class Doctor:
 
     def examine(self, tell: Callable[[str], None]) -> DoctorReport:
         """Runs the checks.
-
-        Args:
-            tell: Called with progress messages.
 
         Raises:
             ClusterError: The list or the index cannot be used.

@@ -40,10 +40,6 @@ class ConfigProcess:
     def answer(self, question: Any, seconds: float) -> Any:
         """Asks it, and returns its answer.
 
-        Args:
-            question: What can be pickled.
-            seconds: How long it may take.
-
         Raises:
             WorkerFailedError: It took too long, or died; the text has what it said last.
         """
@@ -74,9 +70,7 @@ def ask_step_sizes(config: RunConfig, share: int, seconds: float) -> dict[str, A
     """The sizes of a config's model, its optimizer's state and one step on a device.
 
     Args:
-        config: The run's.
         share: Samples of a step on the device.
-        seconds: How long it may take.
 
     Returns:
         What `tfdist.plan.memory.step_sizes.StepSizes.to_json` makes of them.
@@ -105,7 +99,6 @@ def check_objects(values: Mapping[str, Any], skipped: Collection[str], seconds: 
     Args:
         values: The values of the config's keys that are valid.
         skipped: The dotted keys of data whose files are known to be missing.
-        seconds: How long it may take.
 
     Returns:
         What is wrong, in the order of a run.

@@ -67,10 +67,6 @@ def read_gpu_emulation(environ: Mapping[str, str] | None = None) -> usable_gpus.
 def count_gpus_here(environ: Mapping[str, str] | None = None, seconds: float = MOST_SECONDS) -> GpuCount:
     """Returns how many GPUs workers find that are started on this machine.
 
-    Args:
-        environ: The environment that they would have; default: this process's.
-        seconds: How long it may take to ask.
-
     Raises:
         UsageError: The variable that emulates GPUs is not understood.
     """
@@ -102,7 +98,6 @@ def choose_cores_here(size: int, local: int, environ: Mapping[str, str] | None =
     Args:
         size: Workers of this machine.
         local: Those of them that this process starts.
-        environ: The environment that they would have; default: this process's.
     """
     if size < 2 or computes_on_gpus(os.environ if environ is None else environ):
         return [None] * size

@@ -81,7 +81,6 @@ def run_to_result(spec: JobSpec, signals: Signals | None = None) -> RunResult:
     """Runs this launcher's part of a job, and leaves it to the caller to tell of its failure.
 
     Args:
-        spec: What this launcher is asked to do.
         signals: Those of the caller, who has entered them; None for the job's own.
 
     Raises:

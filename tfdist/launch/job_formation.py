@@ -58,10 +58,7 @@ def formed_job(spec: JobSpec, membership: Membership, runs: RunLock, signals: Si
     """Meets the job's other launchers, and makes or joins the run directory; the links are closed at the end.
 
     Args:
-        spec: What is asked for.
         membership: Which workers are started here. Their ports are held.
-        runs: Holds the run directory for this launcher.
-        signals: A signal ends the forming.
 
     Raises:
         FormingError: The launchers did not find one another in time, or do not agree.

@@ -133,7 +133,6 @@ class JobSpec(WorkerOptions):
         """The job that trains a config; what the command line says comes before what the config says.
 
         Args:
-            config: What is trained.
             seed: The run's seed; None for the config's.
             logical_devices: As in `WorkerOptions`; None for the config's.
             memory_limit: As in `WorkerOptions`; None for the config's.

@@ -55,7 +55,6 @@ def enter_network(
 
     Args:
         network: `host` for the machine's, where this does nothing.
-        membership: Which workers are started here.
         make_private: Moves the process into a private network, or raises OSError.
 
     Returns:
@@ -90,8 +89,6 @@ def public_warning(network: Network, membership: Membership, addresses: Iterable
     """The warning that the internet may reach the port of a worker that is started here; None where it cannot.
 
     Args:
-        network: Where the workers are.
-        membership: Which workers are started here.
         addresses: Of this machine's interfaces. TensorFlow listens on all of them, whatever the worker list says.
     """
     if network == "private" or membership.cluster is None:

@@ -50,14 +50,7 @@ def choose(wanted: Progress, *, is_screen: bool, is_dumb: bool, has_rich: bool =
 
 
 class ProgressDisplay:
-    """Shows on a terminal what the chief tells of its progress.
-
-    Args:
-        terminal: The launcher's.
-        shown: What to show.
-        encoding: Of the terminal's text.
-        clock: Seconds, never going back.
-    """
+    """Shows on a terminal what the chief tells of its progress."""
 
     def __init__(
         self,

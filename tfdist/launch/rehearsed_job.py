@@ -77,7 +77,6 @@ def planned_fit(spec: JobSpec, seconds: float) -> dict[str, Any]:
 
     Args:
         spec: The job, all of whose workers are of this machine.
-        seconds: How long it may take.
 
     Raises:
         UsageError: It ended without a `fit`.

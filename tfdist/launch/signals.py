@@ -23,11 +23,7 @@ AT_ONCE_SECONDS = 2.0
 
 
 class LauncherStopped(Exception):
-    """A signal ended the launcher before any worker ran.
-
-    Attributes:
-        exit_code: 128 + the signal.
-    """
+    """A signal ended the launcher before any worker ran."""
 
     def __init__(self, number: int) -> None:
         super().__init__(describe_signal(number))

@@ -137,7 +137,6 @@ def parse_filter(text: str, option: str) -> Filter:
     """Returns what a filter names.
 
     Args:
-        text: The filter.
         option: The option that gave it, for messages.
 
     Raises:
@@ -166,8 +165,6 @@ def include(hosts: Sequence[Host], text: str, source: str) -> tuple[Host, ...]:
     """The hosts that `--include` names, with the slots that it names.
 
     Args:
-        hosts: All that there are.
-        text: The filter.
         source: Where `hosts` were given, for messages.
 
     Raises:
@@ -181,8 +178,6 @@ def exclude(hosts: Sequence[Host], text: str, source: str) -> tuple[Host, ...]:
     """The hosts without what `--exclude` names.
 
     Args:
-        hosts: All that there are.
-        text: The filter.
         source: Where `hosts` were given, for messages.
 
     Raises:

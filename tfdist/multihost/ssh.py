@@ -104,7 +104,6 @@ def explain_connecting(
     """Returns why the remote end of a host has never answered.
 
     Args:
-        host: Its name for ssh.
         code: What ssh exited with; None where it still runs, and time is over.
         said: What came on its stderr.
         python: The interpreter that was to run.
@@ -181,7 +180,6 @@ class SshLink(HostLink):
     """A started ssh.
 
     Args:
-        command: How it is called.
         nonce: Marks the host's answers.
 
     Raises:
@@ -238,7 +236,6 @@ class SshLinks:
     """Makes links by ssh.
 
     Args:
-        ssh: How ssh is called.
         python: The interpreter on every host.
         seconds: How long a host may take to answer ssh.
     """

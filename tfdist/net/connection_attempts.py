@@ -31,13 +31,7 @@ def look_up(address: Address) -> list[Any]:
 
 
 class Lookup:
-    """Look-up of one address, in a thread because the system's resolver takes no timeout.
-
-    Args:
-        address: The address.
-        clock: Seconds, never going back.
-        resolver: Looks the address up.
-    """
+    """Look-up of one address, in a thread because the system's resolver takes no timeout."""
 
     def __init__(self, address: Address, clock: Callable[[], float], resolver: Resolver = look_up) -> None:
         self._address = address

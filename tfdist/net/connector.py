@@ -32,12 +32,8 @@ class Connector(Generic[HelloT]):
     """Attempts to meet the process that speaks for one worker.
 
     Args:
-        index: The worker.
         address: Where that process listens.
-        introduction: How this process introduces itself.
         link: Whether to keep the connection once the other has answered.
-        clock: Seconds, never going back.
-        resolver: Looks the address up.
 
     Attributes:
         seen: The last outcome; of a host with several addresses, at the one that led farthest. That somebody had

@@ -100,7 +100,6 @@ class CallerSide(Generic[HelloT]):
     """The caller's side of one introduction.
 
     Args:
-        introduction: This process's.
         link: Whether to ask for the line to stay.
 
     Attributes:
@@ -155,9 +154,6 @@ class CallerSide(Generic[HelloT]):
 
 class AnswererSide(Generic[HelloT]):
     """The answerer's side of one introduction.
-
-    Args:
-        introduction: This process's.
 
     Attributes:
         opening: What to send before anything has come; None when the caller begins.

@@ -50,7 +50,6 @@ class HelloListener(Generic[HelloT]):
         ports: Those of the workers here. This process holds them already.
         introduction: How this process introduces itself; callers who cannot prove that they have its token count for
             nothing.
-        clock: Seconds, never going back.
         keeps: Whether callers may keep the line.
 
     Attributes:

@@ -77,7 +77,6 @@ class HostLinks:
 
     Args:
         workers: Their indices in the cluster, ascending; `MOST_WORKERS` at most.
-        region_bytes: The memory that each of them has.
 
     Raises:
         OSError: The system gives no memory or no descriptors.

@@ -65,7 +65,6 @@ class JobOutcome:
         """The outcome in a folder; of a launcher that has written none, that it is gone.
 
         Args:
-            folder: The call folder.
             exit_code: Of the launcher's process, negative for a signal.
         """
         try:

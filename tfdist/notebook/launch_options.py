@@ -67,7 +67,6 @@ def job_of(folder: str, name: str, nproc: int, options: Mapping[str, Any]) -> Jo
     """The job whose workers call the function that lies in `folder`.
 
     Args:
-        folder: The call folder.
         name: What the run is called.
         nproc: Workers on this machine.
         options: As `checked_options` returns them.

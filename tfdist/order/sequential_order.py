@@ -32,7 +32,6 @@ def permuted_in_windows(
         positions: In their windows, counted from 0, [k].
         windows: The number of each one's window, of 0 or more, [k]; another number gives another permutation.
         sizes: The size of each one's window, below 2**31, [k].
-        name: The name of all of the permutations.
 
     Returns:
         int64 [k], each in `range` of its size.

@@ -189,7 +189,6 @@ def render(names: Sequence[str], found: Comparison) -> str:
 
     Args:
         names: Of the runs, in their order.
-        found: What they did.
     """
     parts = [("", found.facts), ("metrics", found.metrics), ("configs", found.settings)]
     lines = _lines([("", *names), *(cells for heading, rows in parts for cells in _cells(heading, rows))])

@@ -47,7 +47,6 @@ class BoundedDisk:
 
     Args:
         place: What lies on the disk, for errors.
-        seconds: How long a call may take.
     """
 
     def __init__(self, place: str | os.PathLike[str], seconds: float = SECONDS) -> None:

@@ -197,7 +197,6 @@ def read_further(file: Path, place: int) -> tuple[list[LedgerEntry], int]:
     """The entries that were added since the last call, for who follows a ledger while it grows.
 
     Args:
-        file: The ledger.
         place: What the last call returned, in bytes; 0 at first.
 
     Returns:

@@ -29,7 +29,6 @@ def presence(host: str, pid: int, seen: float, started: int | None = None) -> Pr
 
     Args:
         host: The machine that it ran on, by its own name.
-        pid: Its process id there.
         seen: When it certainly ran, in seconds since 1970. One that started later with its id is another process.
         started: Its `start_ticks`, by which it is known even after the machine's clock was set; None where unknown.
     """

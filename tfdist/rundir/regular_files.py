@@ -18,7 +18,6 @@ def open_regular(path: str | os.PathLike[str], *, follows_link: bool = False) ->
     """Opens a regular file for reading bytes; neither a link is followed nor a device or pipe waited for.
 
     Args:
-        path: Its path.
         follows_link: Whether a link is followed to a regular file after all, as where a user has named it.
 
     Raises:
@@ -66,7 +65,6 @@ def read_json(path: str | os.PathLike[str], most_bytes: int = MOST_JSON_BYTES) -
     """The value in a JSON file.
 
     Args:
-        path: A regular file.
         most_bytes: A larger file is not read.
 
     Raises:

@@ -95,12 +95,6 @@ def _advice(bad: Sequence[Mapping[str, Any]]) -> str:
 def find_way(row: Row, workers: Layout, as_it_is: RowResult, attempt: Callable[[Way], RowRun]) -> str:
     """Looks for a way around broken copies: one worker a GPU, where TensorFlow itself copies nothing between GPUs.
 
-    Args:
-        row: The row of the copies.
-        workers: The layout of one worker a GPU.
-        as_it_is: Its result.
-        attempt: Runs the row there in some way.
-
     Returns:
         What works, in words.
     """

@@ -76,11 +76,7 @@ def _number(value: float | None) -> str:
 
 
 class TableLines:
-    """The lines of the table, whose columns are as wide as the names of all rows need.
-
-    Args:
-        rows: All rows that may come.
-    """
+    """The lines of the table, whose columns are as wide as the names of all rows need."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self._width = max([len(HEADINGS[0]), *(len(row.name) for row in rows)])
@@ -237,9 +233,6 @@ def _fenced(text: str) -> str:
 @dataclass(frozen=True)
 class ReportFolder:
     """A new folder, which is made when the reports are written.
-
-    Attributes:
-        path: Where it will be.
 
     Raises:
         UsageError: It exists and is not an empty directory, or cannot be made.

@@ -43,9 +43,6 @@ class Deadline:
     """While entered, sends this process SIGTERM once, when the time is up. Enter it inside of `Signals`.
 
     A job that runs then ends as it would if a user had sent the signal, with every process that it has started.
-
-    Args:
-        seconds: How much time there is.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -80,7 +77,6 @@ class RowWatch:
 
     Args:
         look: Gives the names of the rows that are done.
-        tell: Called with each of them.
         tick: Seconds from look to look.
     """
 
@@ -169,14 +165,7 @@ class TimeUp(Exception):
 
 @dataclass
 class RowJobs:
-    """Runs the jobs of a selftest.
-
-    Attributes:
-        spec: The options.
-        folder: For the jobs' directories.
-        signals: Of the selftest.
-        deadline: Of the selftest.
-    """
+    """Runs the jobs of a selftest."""
 
     spec: SelftestSpec
     folder: Path
@@ -200,9 +189,6 @@ class RowJobs:
         """Runs rows in a layout.
 
         Args:
-            names: The rows.
-            layout: Where they run.
-            recorded: Whether their trainings are recorded.
             perturbed: Whether weights are moved by a rounding error first.
             saved: A model that an earlier job has saved.
             communication: The collectives; None for those of the options.

@@ -156,7 +156,6 @@ def run_through(names: Sequence[str], run: Callable[[Sequence[str]], JobEnd]) ->
 
     Args:
         names: The rows, in order.
-        run: Runs one job of some rows.
 
     Returns:
         Name -> how the row ended.

@@ -43,11 +43,8 @@ def compare_row(
     """Compares a training with that on one device.
 
     Args:
-        row: The row.
         layout: Where `other` ran.
-        one: The row on one device.
         again: The same with weights that were moved by a rounding error, which makes the tolerance.
-        other: The row in the layout.
         compression: The type in which workers sent gradients in `other`; "none" for their own.
     """
     for label, run in (("1 device", one), ("1 device again", again), (layout.label, other)):
@@ -142,7 +139,6 @@ def run_selftest(spec: SelftestSpec, listener: Listener) -> SelftestReport:
     """Runs the rows that were asked for, and compares.
 
     Args:
-        spec: The options.
         listener: Is told of progress.
 
     Raises:

@@ -182,10 +182,6 @@ def _gpu(gpu: Gpu) -> str:
 def look(began: float, seconds: float) -> MachineReport:
     """Looks at this machine.
 
-    Args:
-        began: When the selftest began.
-        seconds: How long it may take.
-
     Raises:
         WorkerFailedError: TensorFlow does not work here.
     """

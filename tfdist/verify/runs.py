@@ -87,11 +87,7 @@ def _check_empty(keep: str) -> None:
 
 
 class Interrupted(Exception):
-    """A signal ended a run and the verification.
-
-    Attributes:
-        code: The exit code.
-    """
+    """A signal ended a run and the verification."""
 
     def __init__(self, code: int) -> None:
         super().__init__(f"exit code {code}")
@@ -110,7 +106,6 @@ def last_line(log: Path, tail_bytes: int = TAIL_BYTES) -> str:
     """The last line of a worker's log, without TensorFlow's own messages; empty where it has no log.
 
     Args:
-        log: Its log file.
         tail_bytes: How much of the end is searched: a long run's log does not fit into memory.
     """
     try:

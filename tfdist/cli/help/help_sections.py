@@ -66,7 +66,6 @@ def sections(
     """The options of a verb by their headings: first what it has for itself, last those that ask for help.
 
     Args:
-        options: All that are shown.
         own: Heading -> options, where a verb has headings of its own.
     """
     if len(options) <= FEW:
@@ -95,8 +94,6 @@ def write_options(
     """Writes the options as a help has them: all, or the common ones and the names of the others.
 
     Args:
-        ctx: Says which.
-        formatter: Takes them.
         by_heading: Of `sections`.
         records: Name of an option in Python -> how it is written, and what it does.
     """

@@ -88,13 +88,7 @@ def inference_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class InferenceInputs:
-    """The inputs of these verbs.
-
-    Attributes:
-        membership: The workers.
-        model: The model.
-        data: The samples.
-    """
+    """The inputs of these verbs."""
 
     membership: Membership
     model: ModelChoice

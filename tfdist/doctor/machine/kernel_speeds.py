@@ -63,12 +63,7 @@ class _Trouble(Exception):
 
 
 def measure_kernels(seconds: float, command: Sequence[str] = COMMAND) -> KernelSpeeds | UnknownSpeeds:
-    """Measures both kernels.
-
-    Args:
-        seconds: How long that may take.
-        command: The program that measures.
-    """
+    """Measures both kernels."""
     deadline = time.monotonic() + seconds
     try:
         with contextlib.ExitStack() as stack:

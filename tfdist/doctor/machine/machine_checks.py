@@ -40,10 +40,7 @@ def check_machine(machine: MachineFacts, nvidia: NvidiaDriver, workers: int, env
     """All checks of the machine.
 
     Args:
-        machine: What it has.
-        nvidia: Its GPUs.
         workers: How many workers a run would start here.
-        environ: The variables that a worker would have.
     """
     return [
         check_cores(machine, workers),
@@ -165,12 +162,7 @@ def _listed(environ: Mapping[str, str]) -> str:
 
 
 def check_tensorflow(found: TensorFlowFacts | BrokenTensorFlow, nvidia: NvidiaDriver) -> list[Check]:
-    """Judges what the probe found.
-
-    Args:
-        found: The facts.
-        nvidia: What the driver reports.
-    """
+    """Judges what the probe found."""
     if isinstance(found, BrokenTensorFlow):
         return [_broken(found)]
     checks = [_imported(found), *_gpus(found, nvidia)]
@@ -240,7 +232,6 @@ def check_run(found: TensorFlowFacts | BrokenTensorFlow, membership: Membership 
     """Returns what a run here would use; nothing where TensorFlow is broken, which another check reports.
 
     Args:
-        found: The facts.
         membership: The cluster of a run; None when it is not known.
     """
     name = "a run here"

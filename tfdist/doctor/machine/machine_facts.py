@@ -147,9 +147,7 @@ def ask(command: Sequence[str] = COMMAND, device: Path = _DEVICE, seconds: float
     """Asks nvidia-smi, which comes with the driver.
 
     Args:
-        command: What to run.
         device: The driver's device file: without it and without nvidia-smi there is no GPU.
-        seconds: How long it may take.
     """
     try:
         done = run(command, seconds)

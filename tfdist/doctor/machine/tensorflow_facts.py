@@ -91,7 +91,6 @@ def probe(
 
     Args:
         request: The worker that it stands for, and its bound in seconds.
-        command: The probe.
         kill_after: Seconds beyond its bound after which the probe is killed.
     """
     # What a worker would compute by is part of what is found.

@@ -55,12 +55,7 @@ def doctor_introduction(hello: DoctorHello) -> Introduction[DoctorHello]:
 
 @dataclass(frozen=True)
 class Disagreement:
-    """The reason why two hosts would not form a cluster.
-
-    Attributes:
-        found: What differs.
-        advice: What to do.
-    """
+    """The reason why two hosts would not form a cluster."""
 
     found: str
     advice: str
@@ -70,8 +65,6 @@ def leads_elsewhere(mine: DoctorHello, theirs: DoctorHello, reached: int) -> Dis
     """Returns whether the address of a worker leads to somebody else; None when it leads to that worker.
 
     Args:
-        mine: This doctor's hello.
-        theirs: That of the doctor which answered.
         reached: The worker whose address was dialled.
     """
     advice = "Check what its name resolves to on this host, and --index there."
@@ -106,13 +99,6 @@ def disagreement(mine: DoctorHello, theirs: DoctorHello) -> Disagreement | None:
 
 class DoctorLink(Connector[DoctorHello]):
     """One worker's address, dialled until a doctor answers there, and the line to that doctor.
-
-    Args:
-        index: The worker.
-        address: Its address.
-        introduction: How this doctor introduces itself.
-        clocks: The time.
-        resolver: Looks the address up.
 
     Attributes:
         measurement: What is measured of the line; None before `measure`.

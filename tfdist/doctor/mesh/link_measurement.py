@@ -82,12 +82,7 @@ class MeasurementPhase(enum.Enum):
 
 
 class Measurement:
-    """The asking end.
-
-    Args:
-        line: To the other doctor.
-        clocks: The time.
-    """
+    """The asking end."""
 
     def __init__(self, line: LineSocket, clocks: Clocks) -> None:
         self.phase = MeasurementPhase.PINGS

@@ -37,13 +37,7 @@ _NAMED = 4
 
 
 class ConnectionVerdicts:
-    """Judges links, each once.
-
-    Args:
-        hello: This doctor's.
-        clocks: The time.
-        known: Where the verdicts are kept.
-    """
+    """Judges links, each once."""
 
     def __init__(self, hello: DoctorHello, clocks: Clocks, known: KnownPairs) -> None:
         self._hello = hello
@@ -102,12 +96,7 @@ class Mesh:
     """One doctor's part of the mesh.
 
     Args:
-        cluster: All workers.
         hello: This doctor's: with the workers of this machine, and those whose ports are taken.
-        clocks: The time.
-        seconds: How long it may take.
-        tell: Called with lines of progress.
-        resolver: Looks addresses up.
     """
 
     def __init__(
@@ -311,10 +300,6 @@ def check_connections(
 
     Args:
         membership: The cluster, and this machine's workers.
-        seconds: How long it may take.
-        clocks: The time.
-        tell: Called with lines of progress.
-        resolver: Looks addresses up.
     """
     cluster = membership.cluster
     if cluster is None:

@@ -165,8 +165,6 @@ def judge(
     """The pair for a worker whose doctor was met.
 
     Args:
-        mine: This doctor's hello.
-        theirs: The other's.
         target: The worker that was dialled.
         address: The IP address that answered.
         measured: What was measured of the line; None if nothing was.
@@ -218,10 +216,6 @@ def _findings(
 class KnownPairs:
     """The knowledge of one doctor, which tells each other doctor each of its own pairs once.
 
-    Args:
-        hello: This doctor's.
-        workers: How many the cluster has.
-
     Attributes:
         pairs: The connections that are known of.
         finished: The workers whose doctors know all of theirs.
@@ -265,12 +259,7 @@ class KnownPairs:
             self._told.pop(theirs.sender, None)
 
     def share(self, lines: Mapping[str, LineSocket], *, complete: bool) -> None:
-        """Tells every doctor on a line what it does not know yet of this one's connections.
-
-        Args:
-            lines: One to each doctor, by what tells it from the others.
-            complete: Whether those are all of this one's connections.
-        """
+        """Tells every doctor on a line what it does not know yet of this one's connections."""
         own = {pair.key: pair for pair in self.pairs.values() if pair.sources == self._hello.local}
         for doctor, line in lines.items():
             told = self._told.setdefault(doctor, set())

@@ -62,12 +62,7 @@ class AttemptState(enum.Enum):
 
 
 class GroupAttempt:
-    """This launcher's workers, from their start to their end.
-
-    Args:
-        assignments: One for each local worker.
-        dependencies: What the attempt uses.
-    """
+    """This launcher's workers, from their start to their end."""
 
     def __init__(self, assignments: Sequence[Assignment], dependencies: Dependencies) -> None:
         self._assignments = assignments

@@ -53,9 +53,7 @@ class CoordinatedStop:
 
     Args:
         workers: This launcher's workers by index.
-        coordinator: The connection to the other launchers.
         grace: Seconds from the request until the workers are ended, wherever they are.
-        clock: Seconds, monotonic.
     """
 
     def __init__(

@@ -93,7 +93,6 @@ class ExitDiagnosis:
 
     Args:
         run: Where workers write their error files.
-        disk: The disk of that directory.
         count: Counts the processes that the kernel has killed because memory was full.
     """
 
@@ -171,8 +170,6 @@ def from_signal(
     """The failure of a worker that a signal ended.
 
     Args:
-        index: The worker.
-        number: The signal.
         out_of_memory: Whether the kernel has killed a process since because memory was full; None when unknown.
         shrunk: Which file became smaller that it had mapped, in words.
         **process: What is known of its process: `address`, `pid`, `log` and `last_lines`.

@@ -79,7 +79,6 @@ def decide_exit(workers: Sequence[WorkerExit], now: float, awaited: int | None =
     must be done with the same code within FOLLOW_SECONDS or GONE_SECONDS, or the group has failed.
 
     Args:
-        workers: All workers of the job.
         now: Seconds of the clock.
         awaited: The code with which all were asked to stop; a worker that is done with it may wait for the others.
     """

@@ -80,13 +80,7 @@ class StackRequest:
     """A request for the stacks of all workers, and the answers to it.
 
     Args:
-        asked: The workers.
         now: When they were asked, in seconds of the clock.
-        seconds: How long they may take.
-
-    Attributes:
-        asked_at: When they were asked.
-        answers: The stacks of each worker that has answered.
     """
 
     def __init__(self, asked: Iterable[int], now: float, seconds: float = ANSWER_SECONDS) -> None:
@@ -120,8 +114,6 @@ class HangDetector:
 
     Args:
         workers: This launcher's workers by index; they are added as they start.
-        coordinator: The connection to the other launchers.
-        clock: Seconds, monotonic.
     """
 
     def __init__(self, workers: Mapping[int, Worker], coordinator: Coordinator, clock: Callable[[], float]) -> None:
@@ -275,7 +267,6 @@ def explain_waits(
     """The failures of the workers that wait for one whose script has ended.
 
     Args:
-        states: The latest state of each worker.
         waits: See `waits_for_ended`.
         answers: Where the workers are; those that did not answer may be absent.
     """

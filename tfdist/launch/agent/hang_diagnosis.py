@@ -29,7 +29,6 @@ def explain_hang(
     """The failures of a hang: of the workers that hold the others up, and of those that wait for them.
 
     Args:
-        states: The latest state of each worker.
         answers: The stacks of each worker; workers that did not answer may be absent.
         logs: Paths of the logs, as far as they are known here.
         seconds: Time without progress.
@@ -65,9 +64,7 @@ def explain_stall(worker: Worker, state: WorkerState | None, why: str) -> Failur
     """The failure of a worker that does not run, for which the others' collective broke off.
 
     Args:
-        worker: A worker of this launcher.
         state: The last that it said of itself; None where it has said nothing yet.
-        why: Why it does not answer.
     """
     doing = "before its first report" if state is None else _doing(state)
     return Failure(
@@ -89,7 +86,6 @@ def laggards(states: Iterable[WorkerState], silent: Iterable[int] = (), busy: It
     user, such as one that loads their input. When no worker stands out, all are returned.
 
     Args:
-        states: The latest state of each worker.
         silent: Workers that do not answer.
         busy: Workers in which functions of the user run outside of the main thread.
     """

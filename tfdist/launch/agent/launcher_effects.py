@@ -49,13 +49,9 @@ class LauncherEffects:
     A disk that is full, gone, or does not answer must not keep a launcher from watching and ending its workers.
 
     Args:
-        spec: What the launcher is asked to do.
         location: Where the job writes.
-        coordinator: The connection to the other launchers.
         ledger: The launcher's part of the run's ledger.
-        terminal: The launcher's own output.
         shown: Workers whose output is shown on the terminal.
-        display: Shows the progress of the run.
         metrics: Told what happens, for who watches it from outside.
     """
 

@@ -31,8 +31,6 @@ class WorkerGroup:
 
     Args:
         assignments: Of the first attempt, one for each local worker.
-        dependencies: What the group and its attempts use.
-        lifecycle: The job's, which is forming.
         max_restarts: Restarts without progress that are allowed; the leader's value counts.
         on_restart: Called with the result of an attempt that is followed by another one.
     """

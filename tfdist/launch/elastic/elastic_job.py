@@ -21,7 +21,6 @@ def run_elastic_job(spec: JobSpec, steps: JobSteps) -> int:
 
     Args:
         spec: What this launcher is asked to do; its membership has the candidates.
-        steps: What it is made of.
 
     Returns:
         The exit code, as `run_job` has it; 3 where too few candidates are left.

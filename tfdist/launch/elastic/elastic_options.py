@@ -43,7 +43,6 @@ class ElasticOptions:
         """Checks that the list of candidates can lose a host, and that no two parts of it can go on without each other.
 
         Args:
-            membership: The list.
             is_fenced: Says whether two starts of the run would know of each other by the store of its checkpoints.
 
         Raises:

@@ -59,11 +59,7 @@ class Knock:
 
     Args:
         membership: The candidates, and which are started here.
-        token: The job's secret; None where the network is trusted.
         check: Called with the terms of the chief's launcher: raises why this one cannot take part.
-        signals: A signal ends every wait.
-        say: Tells the user what is waited for.
-        clock: Seconds, never going back.
     """
 
     def __init__(
@@ -90,9 +86,6 @@ class Knock:
 
     def meet(self, timeout: float) -> None:
         """Reaches the chief's launcher.
-
-        Args:
-            timeout: Seconds.
 
         Raises:
             FormingError: It cannot be reached, or has another list, version or token.

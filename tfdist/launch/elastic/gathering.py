@@ -60,10 +60,6 @@ class Gathering:
 
     Args:
         membership: The candidates, and which are started here. Their ports are held.
-        terms: What the others have to agree with.
-        token: The job's secret; None where the network is trusted.
-        say: Tells the user who has come, is gone or cannot take part.
-        clock: Seconds, never going back.
         is_out: Whether a host with one of these candidates stays out of the job for now.
 
     Attributes:

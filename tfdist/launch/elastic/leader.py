@@ -333,7 +333,6 @@ def lost_members(
 
     Args:
         error: Why the chief's launcher has given up.
-        generation: The generation.
         cluster: Its workers; None where there is one.
         members: Its launchers but the chief's, as they have knocked.
     """

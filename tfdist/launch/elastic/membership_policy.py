@@ -142,11 +142,7 @@ class Rest:
 
 
 class HostLosses:
-    """The losses of the candidates other than the chief, over all generations.
-
-    Args:
-        clock: Seconds, never going back.
-    """
+    """The losses of the candidates other than the chief, over all generations."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -48,10 +48,7 @@ def count_gpus(
     """Counts the GPUs. CUDA's driver is asked only where there may be several: it takes a second or more.
 
     Args:
-        environ: The environment that workers would have.
         command: The program that asks the driver.
-        devices: Where the device files are.
-        seconds: How long it may take.
     """
     files = sum(entry.name.removeprefix("nvidia").isdigit() for entry in devices.glob("nvidia[0-9]*"))
     # Under WSL GPUs have no device files of their own.

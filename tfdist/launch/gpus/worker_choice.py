@@ -101,10 +101,6 @@ def _makes_mirrored_strategy(script: Path) -> bool:
 def with_chosen_workers(spec: JobSpec, count: Callable[[], GpuCount]) -> tuple[JobSpec, str]:
     """The job with as many workers as `choose_workers` has for it, and what the terminal is to say of that.
 
-    Args:
-        spec: The job.
-        count: Counts the GPUs of this machine.
-
     Raises:
         UsageError: The job asks for devices that this machine does not have.
     """
@@ -129,7 +125,6 @@ def refuse_devices(spec: JobSpec, count: Callable[[], GpuCount]) -> None:
     """Refuses GPUs that are not here, and logical CPUs of several workers. A worker refuses what TensorFlow lacks.
 
     Args:
-        spec: The job.
         count: Counts the GPUs of this machine; called only where the number matters.
 
     Raises:

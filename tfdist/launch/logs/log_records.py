@@ -139,12 +139,7 @@ class LogRecords:
 
 
 class RecordStream(io.TextIOBase):
-    """A text stream that writes each message that is printed into it as one record.
-
-    Args:
-        stream: Where the records go.
-        records: What makes them.
-    """
+    """A text stream that writes each message that is printed into it as one record."""
 
     encoding = "utf-8"
     errors = "replace"

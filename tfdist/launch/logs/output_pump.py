@@ -41,9 +41,6 @@ _LOG_PATIENCE = 1.0
 class WorkerLog:
     """The log of one worker in one attempt, opened to append, as the worker itself adds its traceback.
 
-    Args:
-        path: The file.
-
     Raises:
         OSError: It cannot be opened.
     """
@@ -85,7 +82,6 @@ class BackgroundLog:
         log: The log; it is closed at the end.
         stdout: The stream in whose lines it is said that some are missing.
         report: Told why the log ends, once, where it cannot be written any more.
-        clock: Seconds, never going back.
     """
 
     def __init__(
@@ -163,12 +159,10 @@ class OutputPump:
     """A thread that reads what one worker writes, so that the worker never waits for the launcher's other work.
 
     Args:
-        index: The worker.
         pipes: The reading ends of its stdout and stderr, by STDOUT and STDERR; the pump owns them.
         log: Where every byte goes; lines of the two streams are never mixed.
         terminal: Where it is shown; None when this worker's output is not.
         quiet: Whether TensorFlow's own log lines are left out on the terminal.
-        clock: Seconds, never going back.
 
     Raises:
         OSError: The log cannot be opened.

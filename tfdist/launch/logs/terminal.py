@@ -105,9 +105,7 @@ class Terminal:
         The launcher never waits for more than a second: a terminal that accepts nothing for so long misses the message.
 
         Args:
-            text: The message.
             level: How serious it is, for its record; None for what the message says itself.
-            **fields: What else its record has.
 
         Returns:
             Whether the whole message was written.

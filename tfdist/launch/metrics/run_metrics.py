@@ -48,7 +48,6 @@ class RunMetrics:
     """Takes what the launcher sees. No method waits for anything but another one of them.
 
     Args:
-        run: The run's name.
         epochs: Epochs that the run is to have; None where that is not known.
     """
 

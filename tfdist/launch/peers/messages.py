@@ -276,9 +276,6 @@ def beat_seconds(num_workers: int) -> float:
 
     Changes, to another state, limit or attempt, are told at once whatever this is. A worker reports about once in a
     second.
-
-    Args:
-        num_workers: Workers of the job.
     """
     seconds = num_workers / _PER_SECOND
     return 0.0 if seconds <= _LEAST_SECONDS else min(seconds, _MOST_SECONDS)

@@ -47,7 +47,6 @@ class Silence(Generic[Link]):
 
     Args:
         links: The links, which have all just been heard.
-        clock: Seconds, monotonic.
     """
 
     def __init__(self, links: Iterable[Link], clock: Callable[[], float] = time.monotonic) -> None:
@@ -128,8 +127,6 @@ def lost_launcher(host: str, workers: Sequence[int], address: str) -> Failure:
     """The failure of a launcher that is gone.
 
     Args:
-        host: Its machine.
-        workers: The workers that it starts.
         address: The host:port of the first of them.
     """
     names = ", ".join(map(str, workers))
@@ -140,13 +137,7 @@ def lost_launcher(host: str, workers: Sequence[int], address: str) -> Failure:
 
 
 class PeerLinks:
-    """The coordinator of a job of several launchers.
-
-    Args:
-        links: For the leader, the links to all others; for the others, the one link to the leader.
-        leads: Whether this launcher leads.
-        remote: Workers that other launchers start.
-    """
+    """The coordinator of a job of several launchers."""
 
     def __init__(self, links: Sequence[PeerLink], *, leads: bool, remote: tuple[int, ...]) -> None:
         self.leads = leads
@@ -313,10 +304,6 @@ def _stamped(message: Message) -> Message:
 
 def _by_own_clock(failures: Iterable[Failure], sent: Any) -> list[Failure]:
     """The failures with their times by this machine's clock: which was first must not depend on how clocks are set.
-
-    Args:
-        failures: Those of a message.
-        sent: When that was sent, by the clock of its sender.
 
     Raises:
         LineError: The message does not say when it was sent.

@@ -50,16 +50,10 @@ def form(
 
     Args:
         membership: Which workers are started here. Their ports are held.
-        cluster: All workers.
         make_go: Called once all have met, by the chief's launcher alone: what it hands out.
-        timeout: Seconds for all of it.
-        signals: A signal ends the forming.
-        clock: Seconds, never going back.
         token: The job's secret: only launchers that have it take part. None where the network is trusted.
-        say: Tells the user who is here and whom the launcher waits for.
         terms: What the other launchers have to agree with; the chief's launcher sends it.
         check: Called with it by every launcher but the chief's, before that may call `make_go`.
-        watch: Called again and again until all have met.
 
     Raises:
         FormingError: The others did not come in time, or do not agree; or another launcher gave up, and then with its

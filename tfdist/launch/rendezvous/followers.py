@@ -200,11 +200,7 @@ class Overview:
 
 
 def whom_to_dial(membership: Membership) -> tuple[int, ...]:
-    """The workers at whose addresses this launcher looks for their launchers, ascending.
-
-    Args:
-        membership: Which workers are started here.
-    """
+    """The workers at whose addresses this launcher looks for their launchers, ascending."""
     if membership.has_chief:
         return membership.remote
     size = membership.num_workers
@@ -214,9 +210,6 @@ def whom_to_dial(membership: Membership) -> tuple[int, ...]:
 
 def raise_limit(links: int) -> None:
     """Lets this process have so many links to other launchers, as far as the system allows it.
-
-    Args:
-        links: How many there may be.
 
     Raises:
         FormingError: The system's limit does not allow them.

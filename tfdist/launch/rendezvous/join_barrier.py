@@ -60,10 +60,7 @@ class LeaderBarrier:
     """The part of the chief's launcher.
 
     Args:
-        discovery: Who is here.
         make_go: Called once none misses another and all can take part: what to hand out.
-        terms: What the others have to agree with.
-        clock: Seconds, never going back.
     """
 
     def __init__(
@@ -129,9 +126,7 @@ class FollowerBarrier:
     """The part of every other launcher.
 
     Args:
-        discovery: Who is here.
         check: Called with the terms of the chief's launcher: raises why this launcher cannot take part.
-        clock: Seconds, never going back.
     """
 
     def __init__(

@@ -73,7 +73,6 @@ def waiting_text(
     """Who is here, and whom this launcher waits for.
 
     Args:
-        cluster: All workers.
         missing: Workers that this launcher has not met, with what it saw of them.
         others: Host of another launcher and a worker that it has not met, as it says itself.
         sees_all: Whether this launcher dials all others.
@@ -88,12 +87,7 @@ def waiting_text(
 
 
 class Progress:
-    """Says who is here when that changes, and not too often.
-
-    Args:
-        say: Says a line to the user.
-        clock: Seconds, never going back.
-    """
+    """Says who is here when that changes, and not too often."""
 
     def __init__(self, say: Callable[[str], None], clock: Callable[[], float]) -> None:
         self._say = say
@@ -145,11 +139,9 @@ def absence_lines(
     """Returns what is known of the workers that were not met, a line each, and fewer where there are many.
 
     Args:
-        cluster: All workers.
         missing: Workers that this launcher has not met, with what it saw of them.
         came: Workers whose launchers have reached this one, with their hosts.
         callers: The launchers on the line, for the chief's launcher; None for the others.
-        remote: Workers that other launchers start.
     """
     said = []
     for index, seen in missing.items():
@@ -166,11 +158,9 @@ def explain_absence(
     """The error's text when the cluster did not form in time.
 
     Args:
-        cluster: All workers.
         lines: What is known of those that were not met, see `absence_lines`.
         count: How many did not come, in words.
         refused: Addresses whose callers cannot take part, with why.
-        timeout: Seconds that were waited.
     """
     strangers = [f"  from {host}, a launcher called that {why}. {ONE_TOKEN}" for host, why in refused.items()]
     known = [*lines, *_at_most(strangers)]

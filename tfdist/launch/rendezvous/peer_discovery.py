@@ -40,7 +40,6 @@ class Dialler:
 
     Args:
         connectors: Worker -> how to meet its launcher.
-        clock: Seconds, never going back.
     """
 
     def __init__(self, connectors: Mapping[int, Connector[Hello]], clock: Callable[[], float]) -> None:
@@ -140,8 +139,6 @@ class PeerDiscovery:
 
     Args:
         membership: Which workers are started here. Their ports are held.
-        cluster: All workers.
-        clock: Seconds, never going back.
         token: The job's secret: only launchers that have it are met. None where the network is trusted.
 
     Attributes:

@@ -147,12 +147,7 @@ def _is_marker(name: str) -> bool:
 
 
 class CopyStore:
-    """The copy of a run directory.
-
-    Args:
-        store: The store of its URL.
-        url: Its URL.
-    """
+    """The copy of a run directory."""
 
     def __init__(self, store: ObjectStore, url: str) -> None:
         self._store = store
@@ -194,11 +189,6 @@ class CopyStore:
 
     def begin(self, run: RunDir, resume: Resume, *, overwrite: bool) -> int:
         """Makes sure that a start of the run may write the copy, and reads it where this host has no such run.
-
-        Args:
-            run: The run directory on this host.
-            resume: Whether an earlier run is resumed.
-            overwrite: Whether it is replaced.
 
         Returns:
             How many files were read.

@@ -42,11 +42,6 @@ _MAGIC = frozenset("*?[]")
 def run_with_copy(job: JobSpec, url: str, run: Callable[[JobSpec], int]) -> int:
     """Runs a job, and keeps a copy of its run directory if this is the chief's launcher; returns the exit code.
 
-    Args:
-        job: What is asked for.
-        url: Where the copy is to be.
-        run: Runs the job.
-
     Raises:
         UsageError: There can be no copy there.
         TfdistError: As `run` does, and what is wrong with an earlier copy.
@@ -82,13 +77,7 @@ def _checked(job: JobSpec, url: str) -> str:
 
 
 class RunCopy:
-    """Keeps a copy of a run directory. Its thread alone writes it, from when the launchers have met.
-
-    Args:
-        job: What is asked for.
-        run: The run directory on this host.
-        store: The copy.
-    """
+    """Keeps a copy of a run directory. Its thread alone writes it, from when the launchers have met."""
 
     def __init__(self, job: JobSpec, run: RunDir, store: CopyStore) -> None:
         self._job = job

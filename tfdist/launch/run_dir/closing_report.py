@@ -37,8 +37,6 @@ def render_report(result: RunResult, *, verbose: bool = False, worker_per_gpu: b
     """The report, without a newline at its end; empty when the job succeeded or its scripts chose its exit code.
 
     Args:
-        result: How the job ended.
-        verbose: Whether to show whole tracebacks.
         worker_per_gpu: Whether tfdist itself has chosen to start several workers.
     """
     if result.stop is not None:
@@ -62,7 +60,6 @@ def render_failures(failures: Sequence[Failure], *, verbose: bool = False) -> st
 
     Args:
         failures: One or more, the first one first.
-        verbose: Whether to show whole tracebacks.
     """
     first, *others = failures
     return "\n".join([*_first(first, verbose), *_others(first, others)])
@@ -168,9 +165,7 @@ def closing_line(result: RunResult, seconds: float, run: RunDir) -> str:
     """The line, without a newline; empty for a job that failed or was stopped, of which the failure report tells.
 
     Args:
-        result: How the job ended.
         seconds: How long it took, from the start of its workers on.
-        run: Its run directory.
     """
     if result.failures or result.stop is not None:
         return ""

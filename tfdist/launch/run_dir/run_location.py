@@ -88,10 +88,8 @@ def create_run_location(
 
     Args:
         run_dir: `--run-dir`; None for a new one in `runs/`.
-        name: The run's name.
         overwrite: Whether an earlier run is replaced.
         seed: The run's seed; None to draw one.
-        resume: Whether an earlier run is resumed.
         epochs: How many the run is to have in all; None where that is not known.
 
     Raises:
@@ -127,9 +125,7 @@ def join_run_location(
     """The location for a launcher without the chief: the chief's directory if shared, else one of the same name.
 
     Args:
-        go: What the chief's launcher sent.
         run_dir: `--run-dir` as given on this host; None takes the chief's name for it.
-        name: The run's name.
         overwrite: Whether an earlier run is replaced.
         resume: Whether an earlier run is resumed. Its checkpoints are on the chief's host, not here.
         patience: Seconds in which a shared directory must show that it is this job's.

@@ -165,7 +165,6 @@ class RemoteStates:
 
     Args:
         run: The run directory on the leader's machine.
-        remote: The workers that other launchers start.
     """
 
     def __init__(self, run: RunDir, remote: Iterable[int]) -> None:

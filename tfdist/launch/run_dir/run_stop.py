@@ -75,7 +75,6 @@ def stop_run(run_dir: str, seconds: float) -> StoppedRun:
     """Stops a run whose launcher is on this host.
 
     Args:
-        run_dir: Its directory.
         seconds: How long it may take to stop after a step; then its workers are ended where they are.
 
     Raises:

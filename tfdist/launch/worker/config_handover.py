@@ -52,7 +52,6 @@ def handed_over(config: RunConfig | None, document: Document | None = None) -> I
     """While entered, holds the config for workers to inherit. Yields the file's descriptor, None without a config.
 
     Args:
-        config: The config.
         document: The file that it was read from, for errors.
 
     Raises:

@@ -62,7 +62,6 @@ def choose_binding(rank: int, size: int, nodes: Sequence[frozenset[int]]) -> Cor
 
     Args:
         rank: The worker's place among those of the machine.
-        size: Workers of the machine.
         nodes: The cores of each node that workers may run on; nodes without one left out.
     """
     count = len(nodes)
@@ -87,9 +86,7 @@ def own_cores(allowed: frozenset[int], all_cores: int, local: int, size: int) ->
 
     Args:
         allowed: The cores on which the launcher may run.
-        all_cores: How many the machine has.
         local: The workers that the launcher starts.
-        size: Workers of the machine.
 
     Returns:
         None where the launcher has all cores or starts all workers, or where there are fewer cores than workers.

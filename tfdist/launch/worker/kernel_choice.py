@@ -97,9 +97,6 @@ def choose_kernels(asked: Kernels, environ: Mapping[str, str], processor: Proces
 
     Args:
         asked: `--kernels`.
-        environ: The environment that the workers would have.
-        processor: The host's.
-        has_gpu: Whether workers compute on GPUs.
     """
     said = environ.get(VARIABLE)
     users = _users(said)
@@ -132,7 +129,6 @@ def computes_on_gpus(environ: Mapping[str, str], nvidia: Path = _NVIDIA) -> bool
     """Returns whether workers of this machine find a GPU: it has NVIDIA's driver, and `environ` does not hide its GPUs.
 
     Args:
-        environ: The environment that they would have.
         nvidia: The device file of the driver.
     """
     return nvidia.exists() and not hides_gpus(environ)

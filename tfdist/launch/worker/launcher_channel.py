@@ -76,7 +76,6 @@ class LauncherChannel:
 
         Args:
             code: What this process is about to exit with.
-            timeout: Seconds to wait for the others.
 
         Returns:
             Whether the launcher released this worker within the time.

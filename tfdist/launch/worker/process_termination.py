@@ -116,7 +116,6 @@ def end_children(*, but: Collection[int] = (), own: Collection[int] = ()) -> Non
     """Kills the children of this process, and those that they leave to it, within a bounded time.
 
     Args:
-        but: Children that stay.
         own: Children that somebody waits for.
     """
     deadline = time.monotonic() + _KILL_SECONDS

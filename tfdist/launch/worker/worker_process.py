@@ -77,8 +77,6 @@ def why_silent(before: ProcessSample | None, after: ProcessSample | None, second
     """Returns why a process of this machine does not answer, in words.
 
     Args:
-        before: The process when it was asked.
-        after: The process now.
         seconds: The time between them.
     """
     if before is None or after is None:
@@ -147,9 +145,7 @@ class WorkerProcess:
 
     Args:
         assignment: What the worker must know; its channel is added here.
-        log: The worker's log file.
         terminal: Shows its output; None when that is not shown.
-        module: The module that the worker runs.
         environ: The environment that the worker's is made from; None for this process's.
 
     Raises:

@@ -42,7 +42,6 @@ def allocator_settings(environ: Mapping[str, str], nvidia: Path = _NVIDIA) -> di
     memory and many threads may decode data, so malloc is left as it is.
 
     Args:
-        environ: The environment that the worker would have.
         nvidia: The device file of NVIDIA's driver.
 
     Returns:
@@ -55,10 +54,6 @@ def allocator_settings(environ: Mapping[str, str], nvidia: Path = _NVIDIA) -> di
 
 def proxy_settings(environ: Mapping[str, str], cluster: Cluster) -> dict[str, str]:
     """Exempts the cluster's hosts from the proxy that the environment names for other connections.
-
-    Args:
-        environ: The environment that the worker would have.
-        cluster: All workers.
 
     Returns:
         What to add; nothing where no proxy is set.
@@ -74,10 +69,6 @@ def proxy_settings(environ: Mapping[str, str], cluster: Cluster) -> dict[str, st
 def nccl_settings(environ: Mapping[str, str], *, share_gpu: bool) -> dict[str, str]:
     """Allows NCCL to exchange between workers that share a GPU.
 
-    Args:
-        environ: The environment that the worker would have.
-        share_gpu: Whether workers may share one.
-
     Returns:
         What to add; nothing where the user has set it.
     """
@@ -86,9 +77,6 @@ def nccl_settings(environ: Mapping[str, str], *, share_gpu: bool) -> dict[str, s
 
 def keras_settings(environ: Mapping[str, str]) -> dict[str, str]:
     """Chooses Keras's TensorFlow backend where the environment chooses none, whatever ~/.keras/keras.json says.
-
-    Args:
-        environ: The environment that the worker would have.
 
     Returns:
         What to add.

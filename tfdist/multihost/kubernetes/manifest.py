@@ -35,11 +35,7 @@ _OTHER_MEANING = {"y", "n", "yes", "no", "on", "off", "true", "false", "null", "
 
 
 def pod_failure_policy(container: str) -> dict[str, Any]:
-    """The `podFailurePolicy` of a Job. The first rule that fits a pod decides; where none does, its failure counts.
-
-    Args:
-        container: In which tfdist runs.
-    """
+    """The `podFailurePolicy` of a Job. The first rule that fits a pod decides; where none does, its failure counts."""
     return {
         "rules": [
             # Preempted, drained or evicted: no fault of the job's.

@@ -44,13 +44,7 @@ class Mount:
 
 @dataclass(frozen=True)
 class SecretVariable:
-    """A variable of the pods whose value is in a Secret.
-
-    Attributes:
-        name: The variable.
-        secret: The Secret, which is there already.
-        key: Of the value in it.
-    """
+    """A variable of the pods whose value is in a Secret."""
 
     name: str
     secret: str

@@ -54,7 +54,6 @@ def pod_spec(options: ManifestOptions, *, with_what_runs: bool = True, **more: A
     """The `spec` of the pods.
 
     Args:
-        options: The job's.
         with_what_runs: Whether the container has `what_runs`.
         **more: Fields of one kind.
     """
@@ -135,7 +134,6 @@ def metadata(options: ManifestOptions, *, own: bool = False) -> dict[str, Any]:
     """Name, namespace and labels of an object of the job.
 
     Args:
-        options: The job's.
         own: Whether it is the job itself, which has the labels that were asked for.
     """
     labels = {"app.kubernetes.io/name": "tfdist", "app.kubernetes.io/instance": options.name}

@@ -101,7 +101,6 @@ class HostGroup:
     """The hosts of a launch; a context manager that ends all connections.
 
     Args:
-        hosts: In their order.
         signals: What has come to this process; a first one ends what has not started yet.
     """
 
@@ -125,8 +124,6 @@ class HostGroup:
         """Connects to all hosts and waits for what they have found.
 
         Args:
-            connect: Starts a connection.
-            explain: Says why a host has not answered.
             seconds: How long each may take to answer.
 
         Returns:

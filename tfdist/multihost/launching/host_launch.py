@@ -125,10 +125,6 @@ class Links(Protocol):
 def run_host_launch(launch: HostLaunch, links: Links) -> int:
     """Runs a launch to its end, or until it is left to the hosts; returns the exit code.
 
-    Args:
-        launch: What is launched.
-        links: How the hosts are reached.
-
     Raises:
         UsageError: A host has no such interpreter, working directory or target, or another tfdist; or a name is given
             twice; or there is no ssh.
@@ -252,8 +248,6 @@ def leave_to_hosts(
 
     Args:
         watch: Sees the run to its end where it ends at once.
-        group: The hosts, told to start.
-        display: For what is said.
         start_timeout: Seconds in which the cluster must form.
         ssh: How the user calls ssh.
 

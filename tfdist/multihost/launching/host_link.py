@@ -40,7 +40,6 @@ def launch_error(problems: Mapping[str, HostProblem], of: int) -> TfdistError:
 
     Args:
         problems: Host -> what is wrong with it; at least one.
-        of: How many hosts there are in all.
     """
     common = Counter(problem.what for problem in problems.values())
     grouped: dict[tuple[str, str], list[str]] = {}

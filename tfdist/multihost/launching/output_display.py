@@ -28,7 +28,6 @@ class ReportHolder:
 
     Args:
         shows_restarts: Whether the reports of attempts that are followed by another one are shown: one host's are.
-        clock: The time, in seconds.
     """
 
     def __init__(self, *, shows_restarts: bool, clock: Callable[[], float] = time.monotonic) -> None:
@@ -81,10 +80,8 @@ class OutputDisplay:
     Args:
         hosts: Their names; the first has the chief.
         out: Where their stdout is shown.
-        err: Where their stderr is.
         records: What makes records of the launch's own words, where hosts print records, which have their host in them;
             None for text, with the host's name before each line.
-        clock: The time, in seconds.
     """
 
     def __init__(

@@ -51,9 +51,6 @@ class RunWatch:
     """Sees started hosts to their end.
 
     Args:
-        group: The hosts.
-        display: Shows what they print.
-        signals: What has come to this process.
         grace: Seconds in which workers may come to a step boundary.
         is_elastic: Whether the run may go on without a host, but for the first, which has the chief: its launcher alone
             decides that.

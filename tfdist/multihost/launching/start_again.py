@@ -84,12 +84,8 @@ class HostReturns:
     """The hosts that are to come back.
 
     Args:
-        group: All hosts of the launch.
         connect: Starts a connection, and tells the host what to check.
-        explain: Says why a host has not answered.
         seconds: How long a host may take to connect.
-        say: Tells the user what is in the way, once for each cause.
-        clock: Seconds, never going back.
     """
 
     def __init__(
@@ -159,9 +155,7 @@ class StartAgain:
 
     Args:
         returns: Connects to lost hosts.
-        options: Of the run.
         order: What a host is told to start.
-        clock: Seconds, never going back.
     """
 
     def __init__(
@@ -197,7 +191,6 @@ class StartAgain:
         """Notes that another host is over, and has it come back where nobody has ended it there.
 
         Args:
-            host: The host.
             has_lost_chief: Whether it has ended because it has lost the chief's launcher.
         """
         if was_killed(host) or host.code in _LOST_LAUNCHER:

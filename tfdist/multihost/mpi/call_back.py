@@ -52,11 +52,6 @@ def call(connection: socket.socket, token: Token, host: str, stream: StreamName)
 def answer_call(connection: socket.socket, token: Token, seconds: float = ANSWER_SECONDS) -> tuple[str, str]:
     """The launching host's side; returns the host and the stream.
 
-    Args:
-        connection: The call.
-        token: The secret of the launch.
-        seconds: How long the whole call may take.
-
     Raises:
         CallError: The other side is no rank of the launch.
         OSError: The connection failed.

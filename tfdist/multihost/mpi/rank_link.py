@@ -35,12 +35,7 @@ _AT_ONCE = 128
 
 
 class RankListener:
-    """Answers calls, in threads of its own; a context manager that ends them.
-
-    Args:
-        token: The secret of the launch.
-        hosts: Those whose ranks will call.
-    """
+    """Answers calls, in threads of its own; a context manager that ends them."""
 
     def __init__(self, token: Token, hosts: Iterable[str]) -> None:
         self._token = token
@@ -141,9 +136,7 @@ class RankLink(HostLink):
     """A rank that mpirun starts.
 
     Args:
-        mpirun: What starts it.
         listener: Where it calls back.
-        host: Its host's name.
         nonce: Marks the host's answers.
     """
 
@@ -195,9 +188,6 @@ class RankLinks:
     """Makes links by one mpirun; a context manager that ends it.
 
     Args:
-        mpirun: How mpirun is called.
-        family: Whose it is.
-        hosts: All of them.
         python: The interpreter on every host.
     """
 
@@ -254,10 +244,6 @@ def _brief(said: str) -> str:
 
 class MpirunProcess:
     """A started mpirun; its output is kept in a file.
-
-    Args:
-        command: How it is called.
-        environ: Its environment.
 
     Raises:
         OSError: It cannot be started.

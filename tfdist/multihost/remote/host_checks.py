@@ -133,11 +133,6 @@ def reachable_address(reached: str | None, own: tuple[str, ...]) -> str | None:
 def find_facts(spec: HostSpec, reservation: PortReservation, reached: str | None) -> HostFacts:
     """Checks all of it.
 
-    Args:
-        spec: What is to run here.
-        reservation: Holds the ports.
-        reached: Where ssh reached this host.
-
     Raises:
         TfdistError: Something is in the way.
     """

@@ -58,7 +58,6 @@ class RemoteChild:
 
     Args:
         arguments: Of `tfdist`.
-        environ: Its environment.
         grace: Seconds in which it may stop at a step boundary.
         output: Its stdout and stderr; None for this process's own.
         is_detached: Whether it outlives this process.
@@ -124,7 +123,6 @@ class ControlInput:
     """A pipe with messages, one a line; an empty line is a sign of life.
 
     Args:
-        descriptor: The pipe's end.
         silence: Seconds without any byte after which it counts as ended.
     """
 
@@ -192,7 +190,6 @@ class RemoteEnd:
 
     Args:
         control: What the launching host says.
-        signals: What has come to this process.
         reached: The address of this host at which the launching host knows it; None where that is not known.
     """
 
@@ -301,7 +298,6 @@ def train_arguments(spec: HostSpec, order: StartOrder, facts: HostFacts) -> list
     Args:
         spec: What the host was told first.
         order: What it was told last.
-        facts: What it has found.
     """
     devices = []
     if order.use_slots and spec.slots and facts.gpus:

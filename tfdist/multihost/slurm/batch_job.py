@@ -209,7 +209,6 @@ class BatchJob:
         """Returns where the output of a job goes; what only its nodes know stays as Slurm's sign.
 
         Args:
-            number: The job's.
             task: Of the array; empty where the job is none.
         """
         known = {"%x": value_of(self.options, "job-name") or self.name, "%A": number, "%%": "%"}
@@ -229,9 +228,6 @@ def limit_seconds(text: str) -> int | None:
 
 def check_owned(options: Iterable[str]) -> None:
     """Checks that the script does not have the same options, which stand later in it and count.
-
-    Args:
-        options: Each as one word.
 
     Raises:
         UsageError: It has one; the text says what to give instead.
@@ -288,7 +284,6 @@ def ending_options(arguments: Sequence[str], start_timeout: float) -> list[str]:
     that it has ended.
 
     Args:
-        arguments: All that follows `tfdist train`.
         start_timeout: Seconds that launchers wait for one another.
     """
     return [] if _is_lasting(arguments) else [f"--wait={_end_seconds(start_timeout)}"]

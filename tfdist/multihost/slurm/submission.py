@@ -40,10 +40,6 @@ _ORDINARY = frozenset(
 def submit(job: BatchJob, environ: Mapping[str, str] | None = None) -> str:
     """Submits a job.
 
-    Args:
-        job: The job.
-        environ: Of sbatch; None for this process's.
-
     Returns:
         The job's number.
 
@@ -126,13 +122,7 @@ def _shown_run_dir(job: BatchJob, number: str, task: str) -> str:
 
 
 def submission_notes(job: BatchJob, number: str, environ: Mapping[str, str] | None = None) -> list[str]:
-    """Lines for the user of a job that was submitted; none where nothing is to be said.
-
-    Args:
-        job: The job.
-        number: Its number.
-        environ: Of squeue; None for this process's.
-    """
+    """Lines for the user of a job that was submitted; none where nothing is to be said."""
     notes = []
     folder = os.path.dirname(os.path.join(job.cwd, job.log_of(number, "")))
     if "%" not in folder and not os.path.isdir(folder):

@@ -61,7 +61,6 @@ class NodeOutput:
     """Writes what one launcher wrote to this process's streams.
 
     Args:
-        streams: Those.
         name: What its lines begin with; None for the chief's, which are written as they come, bars and all.
     """
 
@@ -158,7 +157,6 @@ def dead_nodes(ray: Any, suspects: Collection[str]) -> set[str]:
     drivers connect anyway, refuses connections at once.
 
     Args:
-        ray: The library.
         suspects: The ids of nodes on which something was lost.
     """
     known = {node["NodeID"]: node for node in ray.nodes() if node["NodeID"] in suspects}
@@ -183,7 +181,6 @@ def answers(ray: Any, references: Sequence[Any], machines: Sequence[NodeWorkers]
     """Returns what actors answer to the same question.
 
     Args:
-        ray: The library.
         references: The answers to come, one a machine.
         machines: Whom they come from.
 
@@ -225,11 +222,8 @@ class Driving:
     """Hears launchers.
 
     Args:
-        ray: The library.
         actors: Machine -> its actor, whose launcher was started; the chief's first.
-        signals: Those to this process.
         grace: Seconds that workers have to stop.
-        streams: Where launchers' output goes.
     """
 
     def __init__(

@@ -20,13 +20,7 @@ _SAY_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Node:
-    """A machine of the Ray cluster.
-
-    Attributes:
-        id: What Ray calls it.
-        address: Its IP address.
-        name: Its host name.
-    """
+    """A machine of the Ray cluster."""
 
     id: str
     address: str
@@ -165,8 +159,6 @@ def placed(
 
     Args:
         ray: The library, connected.
-        demand: What is needed.
-        say: Told what is waited for.
         check: Called while waiting; may raise.
 
     Raises:

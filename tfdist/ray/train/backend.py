@@ -191,7 +191,6 @@ def assignments(places: Sequence[WorkerPlace], name: str, common: dict[str, Any]
 
     Args:
         places: Of the workers, in the order of their ranks.
-        name: Of the training function.
         common: Fields of every worker's.
     """
     hosts = [place.address.rpartition(":")[0] for place in places]

@@ -18,11 +18,7 @@ MODEL_FILE = "model.keras"
 
 
 class ReportCallback(keras.callbacks.Callback):
-    """Reports each epoch's metrics to Ray, with the model as Ray's checkpoint; give it to `fit` on every worker.
-
-    Args:
-        model: Whether reports have a checkpoint.
-    """
+    """Reports each epoch's metrics to Ray, with the model as Ray's checkpoint; give it to `fit` on every worker."""
 
     def __init__(self, *, model: bool = True) -> None:
         super().__init__()
@@ -52,7 +48,6 @@ def callbacks(
     Args:
         every_steps: A checkpoint of tfdist's after each multiple of so many steps, besides at the end of every epoch.
         every_minutes: One when the last is so old; None for none.
-        keep: How many of these are kept.
         model: Whether Ray gets a checkpoint with each report.
 
     Raises:

@@ -115,7 +115,6 @@ def columns(account: Account, most: int = MAX_COLUMNS) -> list[Column]:
 
     Args:
         account: The account; time between jobs is not in the chart.
-        most: Number of columns.
     """
     if not account.wall:
         return []
@@ -148,8 +147,6 @@ def render(name: str, run_dir: str, account: Account, epochs: Sequence[EpochMetr
     """A whole HTML document, which needs no other file, no script and no network.
 
     Args:
-        name: The run's name.
-        run_dir: Its directory.
         account: Where its time went.
         epochs: The metrics of its epochs, of which the losses are drawn.
     """

@@ -163,7 +163,6 @@ def _slowest_first(row: WorkerStatus, interval: float) -> tuple[int, float, floa
     """Gone or stalled workers before running ones; among the stalled, who is behind first; then the slowest first.
 
     Args:
-        row: The worker.
         interval: Seconds that its state may be old where its host has told it to the chief's.
     """
     state = row.state

@@ -68,7 +68,6 @@ def read_listed(folder: Path, directories: Iterable[Path]) -> RunList:
     """Returns what some of the runs in a folder are doing now.
 
     Args:
-        folder: The folder.
         directories: Run directories in it. One that is removed meanwhile is left out.
     """
     runs: list[RunStatus] = []

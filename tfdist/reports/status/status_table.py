@@ -121,7 +121,6 @@ def render(status: RunStatus, width: int | None = None, height: int | None = Non
     """The whole picture, without a newline at its end.
 
     Args:
-        status: The status.
         width: Columns of the terminal; longer lines are cut, but metrics and what is unusual of a worker take as many
             lines as they need. None for no limit.
         height: Lines of the terminal; the fastest workers are left out when they do not fit. None for no limit.
@@ -177,7 +176,6 @@ def render_list(found: RunList, width: int | None = None, height: int | None = N
     """The whole picture, without a newline at its end.
 
     Args:
-        found: The runs.
         width: Columns of the terminal; where the last column does not fit, it is below each run. None for no limit.
         height: Lines of the terminal; the oldest runs are left out when they do not fit, and longer lines are cut. None
             for no limit.

@@ -34,12 +34,7 @@ def attempts_in(folder: Path) -> list[int]:
 
 
 def read_run(request: TraceRequest, chief: RunDir) -> TracedRun:
-    """Reads what the workers of all attempts have traced.
-
-    Args:
-        request: Where they have.
-        chief: The run directory on the chief's host.
-    """
+    """Reads what the workers of all attempts have traced."""
     found = _workers_in(Path(request.directory))
     attempts = [
         tuple(Trace.read(request.steps_file(worker, attempt)) for worker, of in found if of == attempt)
@@ -67,11 +62,6 @@ def verify_hosts(
     spec: HostsSpec, tell: Callable[[str], None], worker_module: str = WORKER_MODULE
 ) -> HostsVerification:
     """Runs the target untouched and on hosts that are lost, and compares.
-
-    Args:
-        spec: The target and the options.
-        tell: Called with progress messages.
-        worker_module: The module that workers run.
 
     Raises:
         NamespacesUnavailableError: Hosts cannot be made here.

@@ -121,7 +121,6 @@ def namespace_hosts(count: int, rate: str | None = None) -> Iterator[tuple[Names
     """Hosts on one switch, `10.91.0.1`, `10.91.0.2` and so on. At the end they are gone.
 
     Args:
-        count: How many.
         rate: What each may send, and receive, in a second, see `check_rate`; None for no limit.
 
     Raises:

@@ -91,8 +91,6 @@ def compare_rounded(whole: TracedRun, lossy: TracedRun, rounding: Rounding | Non
     """Compares a run that has lost hosts with the untouched one, causes before their effects.
 
     Args:
-        whole: The untouched run on all hosts.
-        lossy: The other one.
         rounding: How far they may differ; None where the number of workers has not changed: not at all.
     """
     findings = [resume_finding(lossy), samples_finding(whole, lossy)]

@@ -60,10 +60,8 @@ def draw_events(hosts: int, least: int, kills: int, seed: int, *, cut: bool = Fa
     stay away until the end, or until the job starts again.
 
     Args:
-        hosts: How many there are.
         least: With fewer the job may not go on.
         kills: How often hosts are lost.
-        seed: Seed of the draw.
         cut: Whether links are cut, too: in every second loss.
 
     Returns:
@@ -106,11 +104,6 @@ def present_after(hosts: int, events: Iterable[HostEvent]) -> list[tuple[int, ..
 
 def draw_steps(trace: Trace, events: int, seed: int) -> tuple[int, ...]:
     """Draws after which steps things happen, such that each attempt resumes from a later checkpoint than those before.
-
-    Args:
-        trace: What the untouched run's chief traced.
-        events: How many steps.
-        seed: Seed of the draw.
 
     Returns:
         The steps, ascending.

@@ -15,10 +15,7 @@ def choose_kills(trace: Trace, workers: int, number: int, seed: int) -> tuple[Ki
     """Draws kills such that each attempt resumes from a later checkpoint than the attempt before it.
 
     Args:
-        trace: What the untouched run's chief traced.
         workers: Number of workers; the kills are dealt to them equally.
-        number: How many kills.
-        seed: Seed of the draw.
 
     Returns:
         The kills in the order of their steps.

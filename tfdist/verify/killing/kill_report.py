@@ -126,7 +126,6 @@ def finding_lines(
     Args:
         findings: Causes before their effects.
         is_repeatable: Whether two untouched runs are the same; None where that was not tried.
-        headings: What the kinds are called.
     """
     rows = [(headings[finding.what], _said(finding), finding.compared) for finding in findings]
     yield from table(rows, "lll", indent="  ")

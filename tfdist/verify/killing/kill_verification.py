@@ -21,10 +21,6 @@ from tfdist.verify.runs import STOPPED, Interrupted, WorkFolder, last_line, open
 def verify_killed(spec: KillSpec, tell: Callable[[str], None]) -> KillVerification:
     """Runs the target untouched and killed, and compares.
 
-    Args:
-        spec: The target and the options.
-        tell: Called with progress messages.
-
     Raises:
         UsageError: `spec.keep` cannot be used, the target trains nothing, or is too short for the kills.
         Interrupted: A signal came.
@@ -34,11 +30,7 @@ def verify_killed(spec: KillSpec, tell: Callable[[str], None]) -> KillVerificati
 
 
 class _Failed(Exception):
-    """A run failed.
-
-    Attributes:
-        verification: The report of it.
-    """
+    """A run failed."""
 
     def __init__(self, verification: KillVerification) -> None:
         super().__init__(verification.failure)

@@ -239,10 +239,7 @@ def likely_causes(
     """The most likely causes of a difference, the likeliest first; empty when there is none.
 
     Args:
-        comparison: The comparison of both runs.
-        facts: Facts of their models.
         versus: How the other run differs.
-        replicas: Replicas of the other run.
         compression: The type in which its workers send gradients; "none" for their own.
     """
     row, first = comparison.first_row, comparison.first()

@@ -159,7 +159,6 @@ def compare(reference: Recording, workers: Sequence[Recording], tolerance: Toler
     """Compares a run with a reference.
 
     Args:
-        reference: The chief's recording of the reference.
         workers: Every worker's recording of the other run, the chief's first.
         tolerance: How far rounding may go.
     """
@@ -238,7 +237,6 @@ def reproduced(reference: Recording, perturbed: Recording, *, half: bool) -> Com
     """Compares what two runs on one replica must have in common: initial weights, data, nearly the first step, length.
 
     Args:
-        reference: The recording on one replica.
         perturbed: The recording of the same run with weights moved after they were first recorded.
         half: Whether layers compute in 16 bits.
     """

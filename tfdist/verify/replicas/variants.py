@@ -119,7 +119,6 @@ def variants(spec: VerifySpec, gpus: int, *, jit_compile: bool, half: bool) -> l
     """The runs to compare, given what the reference run has found out about this machine and this model.
 
     Args:
-        spec: The command line.
         gpus: GPUs that TensorFlow sees here.
         jit_compile: Whether the target compiles with XLA.
         half: Whether it computes in 16 bits.

@@ -57,8 +57,6 @@ def run_variant(spec: VerifySpec, variant: Variant, folder: Path) -> RecordedRun
     """Runs a variant to its last recorded step.
 
     Args:
-        spec: The target and the options.
-        variant: The run.
         folder: An existing folder, for the run directory and the recordings.
 
     Raises:
@@ -93,10 +91,6 @@ def run_variant(spec: VerifySpec, variant: Variant, folder: Path) -> RecordedRun
 
 def verify(spec: VerifySpec, tell: Callable[[str], None]) -> Verification:
     """Runs the target in every way that was asked for, and compares.
-
-    Args:
-        spec: The target and the options.
-        tell: Called with progress messages.
 
     Raises:
         UsageError: `spec.keep` cannot be used, or the target trains nothing.

@@ -103,9 +103,7 @@ def judged(variant: Variant, comparison: Comparison, facts: ModelFacts) -> Compa
     """The result of comparing a variant with its reference.
 
     Args:
-        variant: The run that was compared.
         comparison: Both runs, moment by moment.
-        facts: Facts of their models.
     """
     if comparison.passed:
         return ComparisonResult(variant.label, variant.reference, ComparisonVerdict.PASSED, comparison)
@@ -169,7 +167,6 @@ def render(verification: Verification, steps: int) -> str:
     """All comparisons, one below the other, and the verdict.
 
     Args:
-        verification: The results.
         steps: Steps that were asked for.
     """
     head = "\n".join(wrap(line, indent=2) for line in _head(verification, steps)) if verification.trained else ""
