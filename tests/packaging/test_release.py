@@ -94,7 +94,7 @@ def test_with_the_address_of_the_source_links_lead_there(built: tuple[Path, Path
 
 def test_the_wheel_is_imported_from_its_environment(python: Path, tmp_path: Path) -> None:
     """And not this checkout, however it is installed beside the tests; the examples are those of the wheel."""
-    say = "import tfdist, tfdist.examples.catalog as i; print(tfdist.__file__, i.examples_root(), sep='\\n')"
+    say = "import tfdist, tfdist.examples.example_catalog as i; print(tfdist.__file__, i.examples_root(), sep='\\n')"
     said = output(python, "-I", "-c", say, cwd=tmp_path)
     assert all(Path(line).is_relative_to(python.parents[1]) for line in said.splitlines())
     assert output(python.parent / "tfdist", "--version", cwd=tmp_path) == f"tfdist {VERSION}\n"

@@ -41,6 +41,12 @@ VARIABLE = "TFDIST_WORKER"
 _REFUSES_BREAKPOINTS = "tfdist.training.refused_breakpoint.refuse"
 
 TargetKind = Literal["config", "script", "module", "inference"]
+_TYPES_IN_TEXTS = {
+    **dict.fromkeys(("str", "str | None", "tuple[str, ...]"), str),
+    **dict.fromkeys(("int", "int | None", "tuple[int, ...]", "tuple[int, ...] | None"), int),
+    "bool": bool,
+}
+"""Annotation of a field -> the type of its value, or of each of its values."""
 _TUPLES = ("args", "devices", "linked", "host_workers", "feed_sockets")
 
 
@@ -230,19 +236,18 @@ class Assignment(WorkerOptions):
         Raises:
             TypeError: A value has another one.
         """
-        texts = [self.run_dir, self.target, self.job, *self.args]
-        texts += [text for text in (self.address, self.cluster, self.checkpoint_every) if text is not None]
-        numbers = [self.seed, self.index, self.num_workers, self.local_rank, self.local_size, self.attempt]
-        numbers += [self.max_restarts, *(self.devices or ()), *self.linked, *itertools.chain(*self.links)]
-        numbers += [*self.host_workers, *self.feed_sockets]
-        numbers += self.binding.cores if self.binding else ()
-        optional = (self.logical_devices, self.memory_limit, self.config_fd, self.channel_fd, self.debug_worker)
-        if not all(isinstance(text, str) for text in texts):
-            raise TypeError("expected texts for names, paths and addresses")
-        if not all(isinstance(number, int) for number in numbers):
-            raise TypeError("expected whole numbers for counts and indices")
-        if not all(isinstance(number, int | None) for number in optional):
-            raise TypeError("expected whole numbers for devices, memory and file descriptors")
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            # Annotations are texts here, such as `int | None` and `tuple[str, ...]`.
+            expected = _TYPES_IN_TEXTS.get(str(field.type))
+            if expected is None or (value is None and "None" in str(field.type)):
+                continue
+            values = value if isinstance(value, tuple) else (value,)
+            if not all(isinstance(each, expected) for each in values):
+                raise TypeError(f"expected {field.type} for {field.name}")
+        cores = self.binding.cores if self.binding else ()
+        if not all(isinstance(number, int) for number in itertools.chain(cores, *self.links)):
+            raise TypeError("expected whole numbers for file descriptors and cores")
 
     def to_environ(self, base: Mapping[str, str] | None = None) -> dict[str, str]:
         """The worker's environment: `base` (default: this process's) with what the worker must know.

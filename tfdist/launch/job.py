@@ -70,10 +70,10 @@ def _saved(spec: JobSpec, result: RunResult) -> str:
     trains = spec.target_kind in ("config", "script", "module")
     if result.stop is not None or not result.step or result.run_dir is None or elsewhere or not trains:
         return ""
-    is_kept = spec.config is not None or spec.resume != "never" or spec.max_restarts or spec.checkpoint_every
+    is_kept = spec.config is not None or spec.saves_by_itself
     with contextlib.suppress(RunDirError):
         run = RunDir(Path(result.run_dir))
-        return BoundedDisk(run.path).call(lambda: saved_line(run, result.step, is_kept=bool(is_kept)))
+        return BoundedDisk(run.path).call(lambda: saved_line(run, result.step, is_kept=is_kept))
     return ""
 
 
@@ -197,9 +197,7 @@ def _run_group(
     with generated_code_dir() as code_dir:
         handed = {"config_fd": config_fd, "generated_code_dir": code_dir}
         assignments = _assignments(spec, formed, handed)
-        result = WorkerGroup(
-            assignments, dependencies, lifecycle, spec.max_restarts if spec.restarts else 0, effects.restart
-        ).run()
+        result = WorkerGroup(assignments, dependencies, lifecycle, spec.restart_policy(), effects.restart).run()
     effects.close(assignments, result)
     if spec.target_kind in ("script", "module") and membership.has_chief and not spec.quiet:
         terminal.say(closing_line(result, time.monotonic() - begun, location.run_dir))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from tfdist.cluster.membership import Membership
 from tfdist.errors import UsageError
+from tfdist.launch.agent.group_policy import RestartPolicy
 from tfdist.launch.elastic.elastic_options import ElasticOptions
 from tfdist.launch.environment import TargetKind
 from tfdist.launch.logs.terminal import Show
@@ -119,33 +120,26 @@ class JobSpec(WorkerOptions):
         elastic = {} if self.elastic is None else {"--min-workers": str(self.elastic.min_workers)}
         return {**super().options_in_common(), **elastic}
 
+    def restart_policy(self, *, outlives_loss: bool = False) -> RestartPolicy:
+        """The restarts that this launcher may decide on; none where whoever runs the job restarts it."""
+        restarts = self.restarts or outlives_loss
+        return RestartPolicy(self.max_restarts if restarts else 0, outlives_loss=outlives_loss)
+
     @classmethod
-    def for_config(
-        cls,
-        config: RunConfig,
-        *,
-        seed: int | None = None,
-        logical_devices: int | None = None,
-        memory_limit: int | None = None,
-        share_gpu: bool = False,
-        **options: Any,
-    ) -> JobSpec:
+    def for_config(cls, config: RunConfig, **options: Any) -> JobSpec:
         """The job that trains a config; what the command line says comes before what the config says.
 
         Args:
-            seed: The run's seed; None for the config's.
-            logical_devices: As in `WorkerOptions`; None for the config's.
-            memory_limit: As in `WorkerOptions`; None for the config's.
-            share_gpu: As in `WorkerOptions`; False for the config's.
-            **options: What else `JobSpec` takes.
+            **options: What else `JobSpec` takes; the seed and devices are the config's where they are None or False.
         """
-        return cls(
-            target_kind="config",
-            config=config,
-            name=config.name,
-            seed=config.seed if seed is None else seed,
-            logical_devices=logical_devices or config.devices.logical,
-            memory_limit=memory_limit or config.devices.memory_limit,
-            share_gpu=share_gpu or config.devices.share_gpu,
-            **{**options_of(config), **options},
-        )
+        devices = config.devices
+        own = {
+            "seed": config.seed,
+            "logical_devices": devices.logical,
+            "memory_limit": devices.memory_limit,
+            "share_gpu": devices.share_gpu,
+        }
+        for name, value in own.items():
+            if options.get(name) is None or options[name] is False:
+                options[name] = value
+        return cls(target_kind="config", config=config, name=config.name, **{**options_of(config), **options})

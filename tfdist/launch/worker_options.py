@@ -183,6 +183,11 @@ class WorkerOptions:
         """These options by name, as arguments for another object that has them."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(WorkerOptions)}
 
+    @property
+    def saves_by_itself(self) -> bool:
+        """True if a script's checkpoints are made, as it is to go on with them."""
+        return bool(self.resume != "never" or self.max_restarts or self.checkpoint_every)
+
     def sharding(self, hosts: Sequence[str]) -> Sharding | None:
         """Returns how workers on these hosts shard, in the order of the cluster; see `sharding_of`.
 

@@ -27,7 +27,6 @@ class Layout:
         replicas: Replicas of all of them.
         gpus: The GPUs, by TensorFlow's index; None for the CPU.
         logical: Parts into which each GPU, or the CPU, is split; None for no split.
-        share_gpu: Whether workers share GPUs, of which there are fewer.
     """
 
     label: str
@@ -35,7 +34,11 @@ class Layout:
     replicas: int
     gpus: tuple[int, ...] | None = None
     logical: int | None = None
-    share_gpu: bool = False
+
+    @property
+    def shares_gpus(self) -> bool:
+        """True if there are fewer GPUs than workers."""
+        return self.gpus is not None and self.workers > len(self.gpus)
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ def layouts(
         several = Layout(format_count(workers, "worker"), workers, workers, gpus[:workers])
         return Layouts(one, (together, several), (_WITHOUT_TF32,))
     label = f"{format_count(workers, 'worker')} on {format_count(len(gpus), 'GPU')}"
-    several = Layout(label, workers, workers, gpus, share_gpu=True)
+    several = Layout(label, workers, workers, gpus)
     return Layouts(one, (together, several), (_WITHOUT_TF32, _sharing(label, nccl)))
 
 

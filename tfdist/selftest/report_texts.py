@@ -188,7 +188,7 @@ def _copies(report: SelftestReport) -> Iterator[str]:
     pairs = [
         pair
         for result in report.results
-        if not (result.layout.logical or result.layout.share_gpu)
+        if not (result.layout.logical or result.layout.shares_gpus)
         for pair in result.document.get("pairs", ())
     ]
     if pairs:

@@ -231,7 +231,7 @@ class RowJobs:
             "args": (order.to_argument(),),
             "devices": layout.gpus,
             "logical_devices": None,
-            "share_gpu": layout.share_gpu,
+            "share_gpu": layout.shares_gpus,
             "step_timeout": seconds,
             "verbose": False,
         }

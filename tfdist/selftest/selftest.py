@@ -276,7 +276,7 @@ class _Selftest:
         """Adds to the results of broken copies between GPUs what works instead."""
         broken = [result for result in copied.values() if result.verdict is not ComparisonVerdict.PASSED]
         # On one GPU nothing is copied from GPU to GPU.
-        workers = next((each for each in copied if each.workers > 1 and each.gpus and not each.share_gpu), None)
+        workers = next((each for each in copied if each.workers > 1 and each.gpus and not each.shares_gpus), None)
         if not broken or workers is None:
             return
 

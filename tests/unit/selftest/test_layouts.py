@@ -20,13 +20,13 @@ ONE = Layout("1 device", 1, 1)
             1,
             {},
             Layout("1 device", 1, 1, (0,)),
-            [Layout("2 logical devices", 1, 2, (0,), 2), Layout("2 workers on 1 GPU", 2, 2, (0,), share_gpu=True)],
+            [Layout("2 logical devices", 1, 2, (0,), 2), Layout("2 workers on 1 GPU", 2, 2, (0,))],
         ),
         (
             2,
             {"nproc": 3},
             Layout("1 device", 1, 1, (0,)),
-            [Layout("2 devices", 1, 2, (0, 1)), Layout("3 workers on 2 GPUs", 3, 3, (0, 1), share_gpu=True)],
+            [Layout("2 devices", 1, 2, (0, 1)), Layout("3 workers on 2 GPUs", 3, 3, (0, 1))],
         ),
         (
             4,

@@ -79,7 +79,7 @@ def test_what_the_workers_found(jobs: RowJobs, monkeypatch: pytest.MonkeyPatch, 
 def test_workers_that_share_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = Job()
     monkeypatch.setattr(row_jobs, "run_job", job)
-    layout = Layout("2 workers on 1 GPU", 2, 2, (3,), share_gpu=True)
+    layout = Layout("2 workers on 1 GPU", 2, 2, (3,))
     RowJobs(SelftestSpec(), tmp_path, Signals(), Deadline(100.0)).run(["dense"], layout, recorded=True)
     (asked,) = job.specs
     assert (asked.devices, asked.share_gpu, asked.membership.num_workers) == ((3,), True, 2)

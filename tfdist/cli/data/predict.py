@@ -9,7 +9,7 @@ import click
 
 from tfdist.cli import common_options as shared
 from tfdist.cli.inference.inference_options import InferenceInputs, inference_options, run_inference_verb
-from tfdist.cli.inference.predict import max_restarts, part_samples, prediction_line, say_what_is_kept
+from tfdist.cli.inference.predict import allowed_restarts, part_samples, prediction_line, say_what_is_kept
 from tfdist.cli.verb import Verb
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 )
 @click.option("--overwrite", is_flag=True, help="Replace kept outputs in DIR, and parts of others beside it.")
 @part_samples
-@max_restarts
+@allowed_restarts
 @click.pass_context
 def predict(
     ctx: click.Context, /, output: str, shards: int | None, overwrite: bool, part_samples: int | None, **options: Any

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 part_samples = shared.count("--part-samples", "Keep what is done after each N samples.", "about 32 MB, or 30 s")
-max_restarts = click.option(
+allowed_restarts = click.option(
     "--max-restarts",
     type=click.IntRange(min=0),
     default=0,
@@ -38,7 +38,7 @@ max_restarts = click.option(
 )
 @click.option("--overwrite", is_flag=True, help="Replace OUT, and parts of other predictions beside it.")
 @part_samples
-@max_restarts
+@allowed_restarts
 @click.pass_context
 def predict(
     ctx: click.Context,

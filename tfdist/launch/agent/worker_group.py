@@ -31,7 +31,7 @@ class WorkerGroup:
 
     Args:
         assignments: Of the first attempt, one for each local worker.
-        max_restarts: Restarts without progress that are allowed; the leader's value counts.
+        restarts: The restarts that are allowed, by default none; the leader's count.
         on_restart: Called with the result of an attempt that is followed by another one.
     """
 
@@ -40,7 +40,7 @@ class WorkerGroup:
         assignments: Sequence[Assignment],
         dependencies: Dependencies,
         lifecycle: JobLifecycle,
-        max_restarts: int = 0,
+        restarts: RestartPolicy | None = None,
         on_restart: OnRestart = lambda result, restart: None,
     ) -> None:
         self._assignments = list(assignments)
@@ -48,7 +48,7 @@ class WorkerGroup:
         self._coordinator = dependencies.coordinator
         self._signals = dependencies.signals
         self._clock = dependencies.clock
-        self._restarts = RestartPolicy(max_restarts)
+        self._restarts = restarts or RestartPolicy(0)
         self._on_restart = on_restart
         self._lifecycle = lifecycle
         self._attempt = assignments[0].attempt

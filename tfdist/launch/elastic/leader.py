@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from tfdist.cluster.cluster_spec import Cluster
 from tfdist.cluster.membership import Membership
 from tfdist.errors import FormingError, PortTakenError, RunDirError, TfdistError, UsageError
-from tfdist.launch.agent.group_policy import FIRST_DELAY_SECONDS, RestartAfter, RestartPolicy
+from tfdist.launch.agent.group_policy import FIRST_DELAY_SECONDS, RestartAfter
 from tfdist.launch.elastic.elastic_options import ElasticOptions
 from tfdist.launch.elastic.gathering import Gathering
 from tfdist.launch.elastic.generation import CHIEF, Generation, JobSteps, chief_ports, job_of_generation
@@ -73,7 +73,7 @@ class ElasticLeader:
         self._policy = MembershipPolicy(
             self._candidates.num_workers, options.min_workers, spec.start_timeout, options.rejoin_timeout
         )
-        self._restarts = RestartPolicy(spec.max_restarts, outlives_loss=True)
+        self._restarts = spec.restart_policy(outlives_loss=True)
         self._losses = HostLosses()
         terms = JobTerms(spec).offer()
         self._gathering = Gathering(

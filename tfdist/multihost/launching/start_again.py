@@ -39,13 +39,13 @@ class ElasticLaunch:
         run_dir: The run directory, the same in every start.
         arguments_again: The arguments of `tfdist train` in every start but the first, as `HostLaunch.arguments`.
         rejoin_timeout: Seconds that the host with the chief is waited for.
-        max_restarts: How often all hosts start again without progress between.
+        restarts: How often all hosts start again without progress between.
     """
 
     run_dir: str
     arguments_again: tuple[str, ...]
     rejoin_timeout: float = 60.0
-    max_restarts: int = 3
+    restarts: int = 3
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class StartAgain:
         self._options = options
         self._order = order
         self._clock = clock
-        self._restarts = ChiefRestarts(options.max_restarts)
+        self._restarts = ChiefRestarts(options.restarts)
         self._lost_since: float | None = None
         self._give_up_at: float | None = None
 
@@ -181,7 +181,7 @@ class StartAgain:
     @property
     def may_lose_chief(self) -> bool:
         """True if all may start again where the chief's host is lost."""
-        return self._options.max_restarts > 0
+        return self._options.restarts > 0
 
     def lose_chief(self) -> None:
         """Notes that the chief's host is lost."""
@@ -233,7 +233,7 @@ class StartAgain:
             after = f"after {used} restart{'' if used == 1 else 's'} without progress" if used else "once"
             return (
                 f"error: {chief.host.name}, which has the chief, was lost {after} (--max-restarts "
-                f"{self._options.max_restarts}). The run has ended on all hosts. {self._remedy()}"
+                f"{self._options.restarts}). The run has ended on all hosts. {self._remedy()}"
             )
         self._restarts, self._lost_since = restarts, None
         count = f"restart {restarts.used} of {restarts.most}; progress resets the count"

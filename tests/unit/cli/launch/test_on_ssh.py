@@ -44,7 +44,7 @@ def test_an_elastic_run_without_a_directory_gets_one_that_all_starts_know(launch
     found = launched(launches, "--min-workers 2 --rejoin-timeout 7 --max-restarts 1 train.py")
     assert found.elastic is not None and found.elastic.run_dir.startswith("runs/train-")
     assert found.arguments[0] == f"--run-dir={found.elastic.run_dir}"
-    assert (found.elastic.rejoin_timeout, found.elastic.max_restarts, found.detached_run) == (7.0, 1, None)
+    assert (found.elastic.rejoin_timeout, found.elastic.restarts, found.detached_run) == (7.0, 1, None)
 
 
 def test_the_defaults_are_those_of_train(launches: list[HostLaunch]) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from tests.helpers.launch_fakes import Stage, assignments, beat, stage
 from tfdist.launch.agent.exit_diagnosis import from_signal
+from tfdist.launch.agent.group_policy import RestartPolicy
 from tfdist.launch.agent.worker_group import WorkerGroup
 from tfdist.launch.job_phases import JobLifecycle, JobPhase
 from tfdist.launch.peers.messages import AttemptEnded, GiveUp, Hold, Restart, Stop, Stopped, StopRequested, WorkerDone
@@ -46,7 +47,7 @@ def run_group(scene: Stage, max_restarts: int = 0, diagnose: Any = None, judge: 
         assignments(len(scene.workers[0]), len(scene.coordinator.remote)),
         dependencies,
         life,
-        max_restarts,
+        RestartPolicy(max_restarts),
         lambda result, restart: told.append(restart),
     )
     with scene.signals:
