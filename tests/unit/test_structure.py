@@ -15,7 +15,7 @@ MOST_CONTEXT_VARIABLES = 12
 MOST_ATTACHED_NAMES = 29
 """Fewer are better: what is known of one object is better one record."""
 
-MOST_FILES_OF_AN_OPTION = 23
+MOST_FILES_OF_AN_OPTION = 17
 """Options are handed on as one `WorkerOptions`: what acts on an option names it, and what checks it."""
 
 

@@ -314,6 +314,13 @@ def sharding(command: Callable[..., Any]) -> Callable[..., Any]:
     return _shard(_shard_over(_shard_embeddings(_offload(_tensor(command)))))
 
 
+def computation(command: Callable[..., Any]) -> Callable[..., Any]:
+    """How the workers of a training share devices, and how they compute: `--memory-limit` to `--tensor`."""
+    for option in (sharding, kernels, jit, compression, communication, batch_norm, share_gpu, memory_limit):
+        command = option(command)
+    return command
+
+
 OF_CONFIGS = ("batch_norm", "jit", "kernels", "shard", "shard_over", "shard_embeddings", "offload", "tensor")
 """Options that a config has, too: its own holds unless they are given."""
 

@@ -39,8 +39,6 @@ def selftest(
     /,
     output: str | None,
     as_json: bool,
-    batch_norm: str | None,
-    kernels: str | None,
     **options: Any,
 ) -> None:
     """Shows that several devices and workers of this machine give the numbers of one device.
@@ -58,9 +56,7 @@ def selftest(
     from tfdist.verify.runs import Interrupted
 
     folder = ReportFolder.chosen(output, socket.gethostname(), time.time())
-    chosen: dict[str, Any] = {"batch_norm": batch_norm, "kernels": kernels}
-    options |= {name: value for name, value in chosen.items() if value is not None}
-    spec = SelftestSpec(**options)
+    spec = SelftestSpec(**{name: value for name, value in options.items() if value is not None})
     lines = TableLines(spec.rows)
 
     # The terminal's: while a job runs, its launcher writes elsewhere. Where JSON is printed, the table is progress.

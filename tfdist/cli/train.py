@@ -27,14 +27,7 @@ _DEBUG_SECONDS = 7 * 24 * 3600.0
 @shared.count("--nproc", "Start N workers here, on free ports; 1: one process on all GPUs.", "one for each GPU")
 @shared.devices
 @shared.count("--logical-devices", "Split each GPU, or the CPU when there is none, into N logical devices.")
-@shared.memory_limit
-@shared.share_gpu
-@shared.batch_norm
-@shared.communication
-@shared.compression
-@shared.jit
-@shared.kernels
-@shared.sharding
+@shared.computation
 @shared.check
 @shared.strict
 @click.option(

@@ -115,14 +115,7 @@ class ToleranceParam(click.ParamType):
 )
 @click.option("--seed", type=click.IntRange(min=0, max=2**32 - 1), metavar="N", help="Of every run.")
 @shared.devices
-@shared.memory_limit
-@shared.share_gpu
-@shared.batch_norm
-@shared.communication
-@shared.compression
-@shared.jit
-@shared.kernels
-@shared.sharding
+@shared.computation
 @shared.overrides
 @shared.seconds("--start-timeout", 120, "How long the workers may take to find one another.")
 @shared.seconds("--step-timeout", 600, "How long a step may take.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import os
 from collections.abc import Mapping
@@ -20,18 +21,10 @@ _SECONDS = ("first_step_timeout", "step_timeout", "grace")
 NAMES = sorted((*_OF_JOBS, *_OF_WORKERS, *_SECONDS, *OF_COMPUTATION))
 """Those that say something about a job of one machine that runs a function."""
 
-_COUNTS = {
-    "logical_devices": 1,
-    "memory_limit": 1,
-    "max_restarts": 0,
-    "metrics_port": 1,
-    "seed": 0,
-    "shard_embeddings": 1,
-    "tensor": 1,
-}
-"""Option -> its least value; whole numbers."""
-
-_FLAGS = ("log_prefix", "overwrite", "quiet", "share_gpu", "strict", "verbose")
+_TYPES = {field.name: str(field.type) for field in dataclasses.fields(JobSpec)}
+"""Name of an option -> its annotation, such as `int | None`."""
+_FROM_ZERO = ("max_restarts", "seed")
+"""Of the options that are whole numbers; the others are at least 1."""
 _MODULE = "tfdist.notebook.call_in_worker"
 
 
@@ -47,14 +40,14 @@ def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
             near = difflib.get_close_matches(name, ("nproc", *NAMES), n=1)
             hint = f" Did you mean {near[0]!r}?" if near else f" Known: {', '.join(NAMES)}."
             raise UsageError(f"notebook_launcher has no option {name!r}.{hint}")
+        kind, least = _TYPES[name], int(name not in _FROM_ZERO)
         if value is None:
             del checked[name]
-        elif name in _COUNTS and (not _is_whole(value) or value < _COUNTS[name]):
-            expected = f"a whole number of at least {_COUNTS[name]}"
-            raise UsageError(f"{name} expected {expected}. Received: {safe_repr(value)}")
-        elif name in _FLAGS and not isinstance(value, bool):
+        elif kind in ("int", "int | None") and (not _is_whole(value) or value < least):
+            raise UsageError(f"{name} expected a whole number of at least {least}. Received: {safe_repr(value)}")
+        elif kind == "bool" and not isinstance(value, bool):
             raise UsageError(f"{name} expected True or False. Received: {safe_repr(value)}")
-        elif name in _SECONDS and (isinstance(value, bool) or not isinstance(value, int | float)):
+        elif kind == "float" and (isinstance(value, bool) or not isinstance(value, int | float)):
             raise UsageError(f"{name} expected a number of seconds. Received: {safe_repr(value)}")
         elif name == "devices":
             checked[name] = _device_list(value)
