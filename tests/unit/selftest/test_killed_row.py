@@ -27,8 +27,10 @@ from tfdist.verify.replicas.verification_report import ComparisonVerdict
 from tfdist.verify.runs import Interrupted
 
 ATTEMPTS = (KilledAttempt(0, 6, Kill(0, 6)), KilledAttempt(6, 15, None))
-SAME = KillVerification(15, ATTEMPTS, (Finding("weights", "8 weights"),))
-PARTED = KillVerification(15, ATTEMPTS, (Finding("weights", "8 weights", "kernel on worker 0", relative=0.5),))
+SAME = KillVerification(steps=15, attempts=ATTEMPTS, findings=(Finding("weights", "8 weights"),))
+PARTED = KillVerification(
+    steps=15, attempts=ATTEMPTS, findings=(Finding("weights", "8 weights", "kernel on worker 0", relative=0.5),)
+)
 
 
 @pytest.fixture

@@ -101,9 +101,14 @@ class _HostsVerifier:
         findings = compare_rounded(whole, lossy, rounding)
         generations = _generations(lossy, attempts_in(self._traces("lossy")), events, reached)
         is_repeatable = self._is_repeatable(findings, whole)
-        steps = whole.chief.ended or 0
         return HostsVerification(
-            steps, spec.hosts, spec.kills, generations, findings, rounding is None, is_repeatable
+            steps=whole.chief.ended or 0,
+            hosts=spec.hosts,
+            losses=spec.kills,
+            generations=generations,
+            findings=findings,
+            is_exact=rounding is None,
+            is_repeatable=is_repeatable,
         )
 
     def _rounding(self, whole: TracedRun) -> Rounding:

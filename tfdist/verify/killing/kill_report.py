@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from tfdist.text import format_count, table, wrap
 from tfdist.verify.killing.kill_plan import KillSpec
 from tfdist.verify.killing.trace_comparison import Finding, FindingKind
 from tfdist.verify.relative_difference import json_number
-from tfdist.verify.runs import DIFFERS
+from tfdist.verify.runs import DIFFERS, TargetSpec
 
 HEADINGS: dict[FindingKind, str] = {
     "alone": "one worker as all",
@@ -47,21 +47,19 @@ class KilledAttempt:
     kill: Kill | None
 
 
-@dataclass(frozen=True)
-class KillVerification:
-    """Outcome of a verification under kills.
+@dataclass(frozen=True, kw_only=True)
+class TracedVerification:
+    """Outcome of a comparison of a run that was interrupted with an untouched one.
 
     Attributes:
         steps: Steps that the untouched run trained.
-        attempts: The attempts of the killed run.
         findings: What was compared; empty where a run failed.
         is_repeatable: Whether two untouched runs are the same; None where that was not tried.
         failure: Why there is nothing to compare; None where there is.
-        code: The exit code.
+        failure_code: The exit code, then.
     """
 
     steps: int = 0
-    attempts: tuple[KilledAttempt, ...] = ()
     findings: tuple[Finding, ...] = ()
     is_repeatable: bool | None = None
     failure: str | None = None
@@ -69,7 +67,7 @@ class KillVerification:
 
     @property
     def passed(self) -> bool:
-        """True if the killed run ended as the untouched one."""
+        """True if the interrupted run ended as the untouched one."""
         return self.failure is None and not any(finding.parted for finding in self.findings)
 
     @property
@@ -79,23 +77,44 @@ class KillVerification:
             return self.failure_code
         return 0 if self.passed else DIFFERS
 
+    @property
+    def verdict(self) -> str:
+        """The verdict and the exit code, in words."""
+        as_untouched = "the same as untouched" if self.passed else "not the same as untouched"
+        return f"{as_untouched} (exit code {self.code})"
+
+    @property
+    def failed_text(self) -> str:
+        """The report of a failure."""
+        return f"{wrap(f'FAILED  {self.failure}', indent=2)}\n\nverify: a run failed (exit code {self.code})"
+
+    def to_json(self, spec: TargetSpec, attempts: Iterable[dict[str, Any]], **options: Any) -> dict[str, Any]:
+        """The content of `--output FILE`. Numbers that are not finite are texts: "nan", "inf", "-inf"."""
+        return {
+            "target": spec.target,
+            "args": list(spec.args),
+            "options": spec.replica_options,
+            "seed": spec.seed,
+            **options,
+            "steps": self.steps,
+            "exit_code": self.code,
+            "failure": self.failure,
+            "repeatable": self.is_repeatable,
+            "attempts": list(attempts),
+            "comparisons": [finding_json(finding) for finding in self.findings],
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class KillVerification(TracedVerification):
+    """Outcome of a verification under kills, with the attempts of the killed run."""
+
+    attempts: tuple[KilledAttempt, ...] = ()
+
 
 def to_json(spec: KillSpec, verification: KillVerification) -> dict[str, Any]:
-    """The content of `--output FILE`. Numbers that are not finite are texts: "nan", "inf", "-inf"."""
-    return {
-        "target": spec.target,
-        "args": list(spec.args),
-        "options": spec.replica_options,
-        "seed": spec.seed,
-        "workers": spec.workers,
-        "kills": spec.kills,
-        "steps": verification.steps,
-        "exit_code": verification.code,
-        "failure": verification.failure,
-        "repeatable": verification.is_repeatable,
-        "attempts": [_attempt(attempt) for attempt in verification.attempts],
-        "comparisons": [finding_json(finding) for finding in verification.findings],
-    }
+    """The content of `--output FILE`."""
+    return verification.to_json(spec, map(_attempt, verification.attempts), workers=spec.workers, kills=spec.kills)
 
 
 def _attempt(attempt: KilledAttempt) -> dict[str, Any]:
@@ -165,13 +184,11 @@ def _indented(text: str) -> str:
 def render(verification: KillVerification) -> str:
     """The attempts, what was compared, and the verdict."""
     if verification.failure is not None:
-        text = f"FAILED  {verification.failure}"
-        return f"{wrap(text, indent=2)}\n\nverify: a run failed (exit code {verification.code})"
+        return verification.failed_text
     lines = [*_attempts(verification), "", *finding_lines(verification.findings, verification.is_repeatable), ""]
     kills = len(verification.attempts) - 1
     times = "once" if kills == 1 else f"{kills} times"
-    verdict = "the same as untouched" if verification.passed else "not the same as untouched"
-    return "\n".join([*lines, f"verify: killed {times}, {verdict} (exit code {verification.code})"])
+    return "\n".join([*lines, f"verify: killed {times}, {verification.verdict}"])
 
 
 def _attempts(verification: KillVerification) -> Iterator[str]:

@@ -75,7 +75,9 @@ class _KillVerifier:
         is_repeatable = None
         if any(finding.parted for finding in findings):
             is_repeatable = not any(finding.parted for finding in compare(whole, self._run("untouched again", ())))
-        return KillVerification(whole.chief.ended or 0, tuple(attempts), findings, is_repeatable)
+        return KillVerification(
+            steps=whole.chief.ended or 0, attempts=tuple(attempts), findings=findings, is_repeatable=is_repeatable
+        )
 
     def _run(self, label: str, kills: tuple[Kill, ...]) -> TracedRun:
         """Runs the target to its end, through all kills."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 
 from tests.unit.verify.hosts.lossy_traces import ALONE, CHANGED, UNCHANGED, WHOLE, attempt, run
@@ -13,11 +14,14 @@ GENERATIONS = (
     Generation(1, 2, 3, 8, HostEvent("back", (2,))),
     Generation(3, 3, 6, 12),
 )
+TWICE = HostsVerification(steps=12, hosts=3, losses=2, generations=GENERATIONS)
 
 
 def verification(lossy: TracedRun = CHANGED, is_repeatable: bool | None = None) -> HostsVerification:
     findings = compare_rounded(WHOLE, lossy, Rounding(ALONE, WHOLE))
-    return HostsVerification(12, 3, 1, GENERATIONS, findings, is_repeatable=is_repeatable)
+    return HostsVerification(
+        steps=12, hosts=3, losses=1, generations=GENERATIONS, findings=findings, is_repeatable=is_repeatable
+    )
 
 
 def test_the_same() -> None:
@@ -42,7 +46,7 @@ verify: hosts lost once, the same as untouched (exit code 0)"""
 
 def test_a_number_that_never_changed() -> None:
     findings = compare_rounded(WHOLE, UNCHANGED, None)
-    said = render(HostsVerification(12, 3, 2, GENERATIONS, findings, is_exact=True))
+    said = render(dataclasses.replace(TWICE, findings=findings, is_exact=True))
     assert "  final weights, to the bit  same  2 weights and variables" in said
     assert said.endswith("verify: hosts lost 2 times, the same as untouched (exit code 0)")
 
@@ -56,7 +60,7 @@ def test_a_difference() -> None:
 
 def test_a_training_that_depends_on_the_number_of_workers() -> None:
     alone = run(attempt(1, loss=1.5))
-    said = render(HostsVerification(12, 3, 2, GENERATIONS, compare_rounded(WHOLE, CHANGED, Rounding(alone, WHOLE))))
+    said = render(dataclasses.replace(TWICE, findings=compare_rounded(WHOLE, CHANGED, Rounding(alone, WHOLE))))
     assert "PARTED  one worker as all: loss of epoch 1: 0.25 instead of 0.375" in said
     assert "likely cause: the training depends on the number of workers" in said
 

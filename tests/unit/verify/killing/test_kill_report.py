@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 
 from tests.unit.verify.killing.traces import KILLED, WHOLE, run, trace
@@ -13,7 +14,9 @@ KILLS = (Kill(1, 5), Kill(0, 8), None)
 
 def verification(killed: TracedRun, is_repeatable: bool | None = None) -> KillVerification:
     attempts = tuple(KilledAttempt(*steps, kill) for steps, kill in zip(attempts_of(killed), KILLS, strict=True))
-    return KillVerification(12, attempts, compare(WHOLE, killed), is_repeatable)
+    return KillVerification(
+        steps=12, attempts=attempts, findings=compare(WHOLE, killed), is_repeatable=is_repeatable
+    )
 
 
 PASSED = verification(KILLED)
@@ -48,7 +51,7 @@ def test_a_difference() -> None:
 
 
 def test_a_training_that_cannot_be_repeated_is_named_first() -> None:
-    said = render(KillVerification(12, PARTED.attempts, PARTED.findings, is_repeatable=False))
+    said = render(dataclasses.replace(PARTED, is_repeatable=False))
     assert "likely cause: the training cannot be repeated." in said
     assert "a metric or a callback" not in said
 
