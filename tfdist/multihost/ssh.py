@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from tfdist.errors import UsageError
 from tfdist.multihost.hosts import Host
-from tfdist.multihost.launching.host_link import HostLink, HostProblem
+from tfdist.multihost.launching.host_link import HostLink, HostProblem, words_of
 from tfdist.multihost.launching.protocol import REMOTE_MODULE, HostSpec
 
 SSH_FAILED = 255
@@ -68,18 +68,8 @@ _LAST_WORDS_SECONDS = 1.0
 
 
 def parse_ssh(text: str) -> tuple[str, ...]:
-    """The words of `--ssh`.
-
-    Raises:
-        UsageError: It has none, or a quote without an end.
-    """
-    try:
-        words = shlex.split(text)
-    except ValueError as error:
-        raise UsageError(f'--ssh expected a command such as "ssh -F FILE" ({error}). Received: {text!r}') from None
-    if not words:
-        raise UsageError(f'--ssh expected a command such as "ssh -F FILE". Received: {text!r}')
-    return tuple(words)
+    """The words of `--ssh`. Raises `UsageError` as `words_of`."""
+    return words_of(text, '--ssh expected a command such as "ssh -F FILE"')
 
 
 def ssh_command(ssh: Sequence[str], host: str, python: str, connect_seconds: int) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import contextlib
 import os
+import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -189,3 +190,18 @@ class HostLink(abc.ABC):
             data += more
             if len(data) > MOST_ANSWER_BYTES:
                 return data
+
+
+def words_of(text: str, expected: str) -> tuple[str, ...]:
+    """The words of a command that an option has; `expected` says what that expects.
+
+    Raises:
+        UsageError: It has none, or a quote without an end.
+    """
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"{expected} ({error}). Received: {text!r}") from None
+    if not words:
+        raise UsageError(f"{expected}. Received: {text!r}")
+    return tuple(words)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import enum
 import re
-import shlex
 from collections.abc import Sequence
 
 from tfdist.bounded_process import run
 from tfdist.errors import UsageError
 from tfdist.multihost.hosts import Host
+from tfdist.multihost.launching.host_link import words_of
 from tfdist.multihost.mpi.call_back import PLACES, SECRET
 
 RANK_MODULE = "tfdist.multihost.mpi.rank_end"
@@ -34,18 +34,8 @@ _UNBOUND = {
 
 
 def parse_mpirun(text: str) -> tuple[str, ...]:
-    """The words of `--mpirun`.
-
-    Raises:
-        UsageError: It has none, or a quote without an end.
-    """
-    try:
-        words = shlex.split(text)
-    except ValueError as error:
-        raise UsageError(f"--mpirun expected a command such as mpirun ({error}). Received: {text!r}") from None
-    if not words:
-        raise UsageError(f"--mpirun expected a command such as mpirun. Received: {text!r}")
-    return tuple(words)
+    """The words of `--mpirun`. Raises `UsageError` as `words_of`."""
+    return words_of(text, "--mpirun expected a command such as mpirun")
 
 
 def family_of(mpirun: str) -> MpiFamily:

@@ -129,7 +129,7 @@ def render(status: RunStatus, width: int | None = None, height: int | None = Non
     body = _table(status.rows, width) if status.rows else []
     below = [line for note in notes(status) for line in _wrapped(note, width)]
     room = None if height is None else height - len(head) - len(below)
-    lines = [*head, *_fitting(body, room), *below]
+    lines = [*head, *_fitting(body, room, "faster workers"), *below]
     return "\n".join(printable(line)[:width].rstrip() for line in lines)
 
 
@@ -153,8 +153,8 @@ def _table(rows: Sequence[WorkerStatus], width: int | None) -> list[list[str]]:
     return [[heading], *([line, *remarks] for line, remarks in zip(short, below, strict=True))]
 
 
-def _fitting(blocks: Sequence[Sequence[str]], room: int | None) -> list[str]:
-    """The lines of a table, without its last workers where there is no room for all: the slowest stays."""
+def _fitting(blocks: Sequence[Sequence[str]], room: int | None, left_out: str) -> list[str]:
+    """The lines of a table, without its last blocks where there is no room for all: the first stays."""
     if room is None or sum(map(len, blocks)) <= room:
         return [line for block in blocks for line in block]
     kept = list(blocks[:2])
@@ -163,7 +163,7 @@ def _fitting(blocks: Sequence[Sequence[str]], room: int | None) -> list[str]:
             break
         kept.append(block)
     left = len(blocks) - len(kept)
-    return [*(line for block in kept for line in block), *([f"and {left} faster workers"] if left else [])]
+    return [*(line for block in kept for line in block), *([f"and {left} {left_out}"] if left else [])]
 
 
 def _wrapped(text: str, width: int | None, indent: str = "") -> list[str]:
@@ -182,7 +182,7 @@ def render_list(found: RunList, width: int | None = None, height: int | None = N
     """
     head = [f"{found.folder}: {format_count(len(found.runs) + len(found.unreadable), 'run')}", ""]
     notes = [f"{path.name} cannot be read: {why}" for path, why in found.unreadable.items()]
-    body = _fitting_runs(_blocks(found, width), None if height is None else height - len(head) - len(notes))
+    body = _fitting(_blocks(found, width), None if height is None else height - len(head) - len(notes), "older")
     most = None if height is None else width
     return "\n".join(printable(line)[:most].rstrip() for line in (*head, *body, *notes))
 
@@ -204,18 +204,6 @@ def _below(last: str, width: int) -> list[str]:
     if last == NOTHING:
         return []
     return textwrap.wrap(printable(last), width, initial_indent="  ", subsequent_indent="    ")
-
-
-def _fitting_runs(blocks: Sequence[Sequence[str]], room: int | None) -> list[str]:
-    """The lines of the table, without its last runs where there is no room for all; the newest stays."""
-    if room is None or sum(map(len, blocks)) <= room:
-        return [line for block in blocks for line in block]
-    kept = list(blocks[:2])
-    for block in blocks[2:]:
-        if sum(map(len, kept)) + len(block) >= room:
-            break
-        kept.append(block)
-    return [*(line for block in kept for line in block), f"and {len(blocks) - len(kept)} older"]
 
 
 def to_json(status: RunStatus) -> dict[str, Any]:

@@ -13,6 +13,14 @@ from tfdist.verify.runs import TargetSpec
 Also = Literal["xla", "communication", "precision"]
 
 
+_OF_SEVERAL_WORKERS = {
+    "shard": ("cuts what several workers hold", "none"),
+    "shard_embeddings": ("gives each of several workers some rows", None),
+    "tensor": ("cuts weights between workers", 1),
+}
+"""Option -> what it does, and its value where it does nothing."""
+
+
 @dataclass(frozen=True)
 class VerifySpec(TargetSpec):
     """Options of `tfdist verify`.
@@ -42,21 +50,14 @@ class VerifySpec(TargetSpec):
                 "There is nothing to compare one replica with. Expected --replicas 2 or more, --nproc N or --also "
                 f"{'|'.join(get_args(Also))}. Received: --replicas 1"
             )
-        if self.shard != "none" and self.nproc is None:
-            raise UsageError(
-                "--shard cuts what several workers hold, and there is one worker. Expected --nproc N, too. Received: "
-                f"--shard {self.shard} without --nproc"
-            )
-        if self.shard_embeddings is not None and self.nproc is None:
-            raise UsageError(
-                "--shard-embeddings gives each of several workers some rows, and there is one worker. Expected --nproc "
-                f"N, too. Received: --shard-embeddings {self.shard_embeddings} without --nproc"
-            )
-        if self.tensor != 1 and self.nproc is None:
-            raise UsageError(
-                "--tensor cuts weights between workers, and there is one worker. Expected --nproc N, too. Received: "
-                f"--tensor {self.tensor} without --nproc"
-            )
+        for option, (what, unset) in _OF_SEVERAL_WORKERS.items():
+            value = getattr(self, option)
+            if value != unset and self.nproc is None:
+                flag = f"--{option.replace('_', '-')}"
+                raise UsageError(
+                    f"{flag} {what}, and there is one worker. Expected --nproc N, too. Received: {flag} {value} "
+                    "without --nproc"
+                )
         if self.offload != "none" and self.nproc is None:
             raise UsageError(
                 "--offload is compared on several workers with one device that offloads nothing. Expected --nproc N, "
