@@ -26,8 +26,6 @@ WOULD_FAIL_AGAIN = sorted({UsageError.exit_code, DataError.exit_code})
 ASKED_TO_STOP = 128 + signal.SIGTERM
 _API = "trainer.kubeflow.org"
 _VERSION = f"{_API}/v1alpha1"
-MOST_PARTS = 128
-"""Of a command, by the schema of a TrainJob."""
 FIRST_WORDS = "# Made by tfdist"
 """By which a manifest is known from other files."""
 _PLAIN = re.compile(r"/?[A-Za-z][A-Za-z0-9._/-]*")

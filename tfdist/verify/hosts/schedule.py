@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
@@ -85,21 +85,6 @@ def draw_events(hosts: int, least: int, kills: int, seed: int, *, cut: bool = Fa
     if away and (kills == 1 or draw.random() < 0.5):
         events.append(HostEvent("back", away))
     return tuple(events)
-
-
-def present_after(hosts: int, events: Iterable[HostEvent]) -> list[tuple[int, ...]]:
-    """The hosts that take part after each event, ascending."""
-    present = set(range(hosts))
-    found = []
-    for event in events:
-        if event.kind == "lost":
-            present -= set(event.hosts)
-        elif event.kind == "back":
-            present |= set(event.hosts)
-        elif event.kind == "chief lost":
-            present = set(range(hosts))
-        found.append(tuple(sorted(present)))
-    return found
 
 
 def draw_steps(trace: Trace, events: int, seed: int) -> tuple[int, ...]:

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 import pytest
 
 from tests.unit.verify.killing.traces import WHOLE, trace
 from tfdist.errors import UsageError
-from tfdist.verify.hosts.schedule import CHIEF, HostEvent, draw_events, draw_steps, present_after
+from tfdist.verify.hosts.schedule import CHIEF, HostEvent, draw_events, draw_steps
 
 LAYOUTS = [(hosts, least) for hosts in range(2, 6) for least in range(1, hosts + 1)]
 
@@ -28,6 +29,21 @@ def test_the_kinds_of_loss_are_dealt_equally(hosts: int, least: int) -> None:
     kinds = Counter(event.kind for event in draw_events(hosts, least, 6, 3) if event.kind != "back")
     dealt = {"lost": 2, "chief lost": 2, "restarted": 2} if least < hosts else {"chief lost": 3, "restarted": 3}
     assert kinds == dealt
+
+
+def present_after(hosts: int, events: Iterable[HostEvent]) -> list[tuple[int, ...]]:
+    """The hosts that take part after each event, ascending."""
+    present = set(range(hosts))
+    found = []
+    for event in events:
+        if event.kind == "lost":
+            present -= set(event.hosts)
+        elif event.kind == "back":
+            present |= set(event.hosts)
+        elif event.kind == "chief lost":
+            present = set(range(hosts))
+        found.append(tuple(sorted(present)))
+    return found
 
 
 def test_one_loss_shows_a_return_as_well() -> None:
