@@ -70,7 +70,7 @@ class LauncherEffects:
         self._location = location
         self._leads = coordinator.leads
         self._ledger = ledger
-        self._terminal = terminal
+        self.terminal = terminal
         self._shown = shown
         self._display = display
         self._metrics = metrics
@@ -91,7 +91,7 @@ class LauncherEffects:
         """
         index = assignment.index
         log = self._location.run_dir.log_file(index, assignment.attempt)
-        terminal = self._terminal if index in self._shown else None
+        terminal = self.terminal if index in self._shown else None
         self.diagnosis.start(index)
         self._disk.call(lambda: open_to_append(log).close())
         worker = WorkerProcess(assignment, log, terminal, self._spec.worker_module, self._spec.environ)
@@ -102,7 +102,7 @@ class LauncherEffects:
 
     def linked(self, assignments: Sequence[Assignment]) -> AbstractContextManager[Sequence[Assignment]]:
         """The context in which workers start that share memory, where all of the job's run on this host."""
-        return linked(assignments, lambda text: self._terminal.say(f"warning: {text}", event="links", level="warning"))
+        return linked(assignments, lambda text: self.terminal.say(f"warning: {text}", event="links", level="warning"))
 
     def enter(self, phase: JobPhase, attempt: int) -> None:
         """Records that the job enters a phase."""
@@ -110,7 +110,7 @@ class LauncherEffects:
         if phase is not JobPhase.RUNNING:
             self._display.clear()
         if phase is JobPhase.RUNNING:
-            self._terminal.begin(attempt)
+            self.terminal.begin(attempt)
             self._record(lambda: self._ledger.running(attempt))
         if self._location.writes_failure:
             self._record(lambda: write_phase(self._location.run_dir, phase, attempt))
@@ -119,7 +119,7 @@ class LauncherEffects:
         """Reports an attempt that failed and is followed by another one."""
         self._metrics.restarted(failure.index for failure in result.failures)
         said = render_restart(result, restart, verbose=self._spec.verbose)
-        self._terminal.say(said, **{**failure_fields(result), "event": "restart", "level": "warning"})
+        self.terminal.say(said, **{**failure_fields(result), "event": "restart", "level": "warning"})
         self._record(lambda: self._ledger.restarting(result))
         if self._location.writes_failure:
             self._write_failure(self._location.run_dir.attempt_failure_file(restart.attempt - 1), result.failures)
@@ -134,7 +134,7 @@ class LauncherEffects:
         if self._leads and now >= self._next_stragglers:
             self._next_stragglers = now + straggler_seconds(len(states))
             for message in self._stragglers.observe(states, now):
-                self._terminal.say(message, event="straggler")
+                self.terminal.say(message, event="straggler")
 
     def progress(self, told: Mapping[str, Any] | None) -> None:
         """Shows what the chief tells of its progress."""
