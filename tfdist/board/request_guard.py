@@ -99,8 +99,7 @@ class Guard:
         return word is not None and hmac.compare_digest(word.encode(errors="replace"), self.token.encode())
 
     def _is_own(self, header: str) -> bool:
-        """Returns whether no other site can have had the browser call: another's name may lead here, a number may
-        not."""
+        """Whether no other site can have had the browser call: another's name may lead here, a number may not."""
         name = header.rpartition(":")[0] if header.rpartition(":")[2].isdigit() else header
         name = name.strip("[]").lower()
         if name == "localhost":

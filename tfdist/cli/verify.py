@@ -207,8 +207,7 @@ def _tell(line: str) -> None:
 def _target_options(
     target: Target, overrides: tuple[str, ...], chosen: dict[str, str | int | None], seed: int | None
 ) -> dict[str, Any]:
-    """Returns what a `TargetSpec` says of the target. A config has its own values unless the command line has
-    others."""
+    """What a `TargetSpec` says of the target; a config's own values hold unless the command line has others."""
     options: dict[str, Any] = {"target_kind": target.kind, "target": target.target, "args": target.args}
     if target.kind != "config":
         options |= {name: value for name, value in chosen.items() if value is not None}

@@ -121,8 +121,7 @@ def check_here(
 
 
 def _check_kernels(facts: LocalFacts, seconds: float | None) -> Check:
-    """Returns which kernels a run here computes by on the CPU; they are measured where nobody waits for it
-    (`seconds`)."""
+    """By which kernels a run here computes on the CPU; they are measured where nobody waits for it (`seconds`)."""
     choice = choose_kernels_here()
     if choice.kernels is None or seconds is None or isinstance(facts.tensorflow, BrokenTensorFlow):
         return check_kernels(choice, None)

@@ -207,11 +207,7 @@ def _prepare(run: RunDir, name: str, *, is_new: bool) -> None:
 
 
 def _refuse_links(run: RunDir) -> None:
-    """Refuses links where tfdist writes: who could write into the directory would have it change files elsewhere.
-
-    Raises:
-        RunDirError: There is one.
-    """
+    """Refuses links, by which who writes into the directory changes files elsewhere. Raises `RunDirError` for one."""
     events = [entry for entry in run.events_dir.rglob("*") if not run.events_dir.is_symlink()]
     checkpoints = [entry for name in ("fit-*", "step-*", "fit-*/step-*") for entry in run.checkpoints_dir.glob(name)]
     written = [run.state_dir, run.logs_dir, run.events_dir, run.checkpoints_dir, run.ledger_file]

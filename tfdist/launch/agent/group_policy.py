@@ -172,10 +172,7 @@ class RestartPolicy:
 
 
 def _fingerprint(failure: Failure) -> tuple[str, int | None] | None:
-    """The exception and its step, by which a repetition is recognized; None for failures that may not come again.
-
-    Those include exceptions that only follow from another worker's end, such as a broken connection.
-    """
+    """The exception and its step, by which a repetition is known; None where it may not come again, or only follows."""
     if failure.kind != "exception" or failure.type == _PASSES or is_consequence(failure):
         return None
     return failure.type, failure.step

@@ -96,8 +96,7 @@ def laggards(states: Iterable[WorkerState], silent: Iterable[int] = (), busy: It
 
 
 def _reached(state: WorkerState) -> tuple[int, int, bool]:
-    """Returns how advanced a worker is, as a sort key: after a step come callbacks, then an evaluation, then the next
-    step."""
+    """How advanced a worker is, as a sort key: after a step come callbacks, then an evaluation, then the next step."""
     return state.step, _ORDER[state.state], state.is_forming
 
 

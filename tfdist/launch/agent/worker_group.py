@@ -191,8 +191,7 @@ class WorkerGroup:
 
 
 def _verdict(event: Event) -> Restart | GiveUp | Stop | None:
-    """Returns what an event tells about another attempt, the stop of all included; None when it tells nothing about
-    that."""
+    """Returns what an event tells about another attempt, the stop of all included; None when it tells nothing."""
     if isinstance(event, Restart | GiveUp):
         return event
     return event.stop if isinstance(event, Hold | AttemptEnded) else None

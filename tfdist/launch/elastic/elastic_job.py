@@ -50,11 +50,7 @@ def run_elastic_job(spec: JobSpec, steps: JobSteps) -> int:
 
 
 def _is_fenced(spec: JobSpec) -> bool:
-    """Returns whether the checkpoints are in a store in which a later start of the run shuts out an earlier one.
-
-    Raises:
-        RunDirError: The store does not answer.
-    """
+    """Whether the checkpoints' store shuts out an earlier start. Raises `RunDirError` where it does not answer."""
     directory = None if spec.config is None else spec.config.checkpoint.directory
     if directory is None or not is_bucket(directory):
         return False

@@ -225,11 +225,7 @@ class ElasticLeader:
             self._signals.ask(f"to take in {', '.join(hosts)} (--grow)")
 
     def _gather(self, before: tuple[int, ...] | None) -> tuple[int, ...]:
-        """Waits until a generation can begin; returns its members.
-
-        Raises:
-            FormingError: There are too few.
-        """
+        """Waits until a generation can begin; returns its members. Raises `FormingError` where there are too few."""
         begun, enough_since, said = time.monotonic(), None, ""
         wanted = None if before is None else tuple(index for index in before if not self._losses.is_out([index]))
         while True:
@@ -309,11 +305,7 @@ def _change_phase(spec: JobSpec, phase: JobPhase) -> None:
 
 
 def _free_port(candidates: Membership) -> int:
-    """A port of the chief's host, beside its own in the list, that nobody has now.
-
-    Raises:
-        PortTakenError: There is none.
-    """
+    """A free port of the chief's host, beside its own in the list. Raises `PortTakenError` where there is none."""
     for port in chief_ports(candidates):
         with contextlib.suppress(PortTakenError), PortReservation() as reservation:
             reservation.take(port)

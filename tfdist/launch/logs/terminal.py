@@ -158,8 +158,7 @@ class Terminal:
             self._lock.release()
 
     def _is_inside_line(self) -> bool:
-        """Returns whether the cursor is inside a line on stderr, or on the screen that stdout shares; afterwards it is
-        not."""
+        """Returns whether the cursor is inside a line of the screen on stderr; afterwards it is not."""
         inside = self._inside_line.pop(STDERR, False)
         if all(stream in self._streams and _is_screen(self._streams[stream]) for stream in (STDOUT, STDERR)):
             inside = self._inside_line.pop(STDOUT, False) or inside

@@ -83,8 +83,7 @@ class RunMetrics:
 
 
 def _has_stepped(before: WorkerState | None, now: WorkerState) -> bool:
-    """Returns whether a worker has done a step since its last report; what an earlier attempt has done is no step of
-    this."""
+    """Returns whether a worker has done a step of this attempt since its last report."""
     if before is None or before.attempt != now.attempt:
         return False
     return now.step > before.step

@@ -303,11 +303,7 @@ def _stamped(message: Message) -> Message:
 
 
 def _by_own_clock(failures: Iterable[Failure], sent: Any) -> list[Failure]:
-    """The failures with their times by this machine's clock: which was first must not depend on how clocks are set.
-
-    Raises:
-        LineError: The message does not say when it was sent.
-    """
+    """The failures by this machine's clock: which was first must not depend on how clocks are set."""
     if not is_finite(sent):
         raise LineError("failures without the time at which they were sent")
     ahead = sent - time.time()

@@ -157,10 +157,7 @@ class RunCopy:
                 )
 
     def _is_own(self) -> bool:
-        """Returns whether the directory has this job's mark: before, it may be one of another job that runs there.
-
-        A job that finds all of its run done leaves no mark.
-        """
+        """Whether the directory has this job's mark, which a job leaves that did not find all of its run done."""
         job = job_of(self._run.run_file)
         return job is not None and (job != self._before or self._is_done)
 

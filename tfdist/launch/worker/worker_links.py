@@ -93,8 +93,7 @@ def _check_spare_descriptors(count: int) -> None:
 
 
 def _serve(assignments: Sequence[Assignment]) -> bool:
-    """Returns whether the workers sum in shared memory, or in part; whether they compute on GPUs is their own to
-    see."""
+    """Returns whether the workers sum in shared memory, or in part; whether on GPUs is theirs to see."""
     first = assignments[0]
     if first.communication == "auto" and first.compression != "none" and len(assignments) == first.num_workers:
         return False  # what is compressed is sent, on one host, too

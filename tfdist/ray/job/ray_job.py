@@ -101,8 +101,7 @@ def _start(
 
 
 def _directory(ray: Any) -> str | None:
-    """Returns where launchers work: where this process does, unless the Ray job has a folder of its own on every
-    node."""
+    """Where launchers work: where this process does, unless the Ray job has a folder of its own on every node."""
     return None if ray.get_runtime_context().runtime_env.get("working_dir") else os.getcwd()
 
 

@@ -141,8 +141,7 @@ def _row(state: WorkerState, presence: Presence, lag: WorkerLag | None, now: flo
 
 
 def _remarks(row: WorkerStatus, attempt: int, condition: RunCondition, *, watched: bool) -> tuple[str, ...]:
-    """Returns what is unusual; of a run that is over, only what it left. Under a live launcher a state need not be
-    fresh."""
+    """What is unusual; of a run that is over, only what it left. Under a live launcher a state need not be fresh."""
     remarks = [f"of attempt {row.state.attempt}"] if row.state.attempt != attempt else []
     if row.state.state.is_last or condition.is_over:
         return tuple(remarks)

@@ -176,11 +176,7 @@ class HostsRun:
             self._pause()
 
     def _see_the_end(self, first: int) -> None:
-        """Waits until all launchers have ended, once the first has.
-
-        Raises:
-            HostsRunError: They do not, or have not all done all.
-        """
+        """Waits until all launchers have ended, once the first has. Raises `HostsRunError` where they fail to."""
         deadline = time.monotonic() + _END_SECONDS
         while any(self.hosts[host].code is None for host in self._present) and time.monotonic() < deadline:
             self._pause()

@@ -111,8 +111,7 @@ def is_loss(name: str) -> bool:
 
 
 def _alone_finding(alone: TracedRun, whole: TracedRun) -> Finding:
-    """Returns whether the untouched runs on one worker and on all hosts are the same, so that they show what rounding
-    does."""
+    """Whether untouched runs on one worker and on all hosts are the same, so that they show what rounding does."""
     samples = samples_finding(alone, whole)
     worst = 0.0
     expected = {epoch.step: epoch for epoch in alone.chief.epochs}

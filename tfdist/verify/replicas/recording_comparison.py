@@ -203,8 +203,7 @@ def _between(a: Moment, b: Moment) -> Iterator[_Quantity]:
 
 
 def _among(moments: Sequence[Moment]) -> Iterator[_Quantity]:
-    """Yields what the replicas of one run differ in: within each worker, and between the chief and each other
-    worker."""
+    """What the replicas of one run differ in: within each worker, and between the chief and each other worker."""
     chief = moments[0]
     least = _least(chief.weights)
     for path, weight in chief.weights.items():
