@@ -183,7 +183,10 @@ def _rows_by_ids(stored: tf.Tensor, ids: tf.Tensor, table: SlicedWeight, shape: 
     start, stop = table.bounds[table.group.share : table.group.share + 2]
     is_here = tf.logical_and(asked >= start, asked < stop)
     found = tf.gather(own, tf.where(is_here, asked - start, tf.zeros_like(asked)))
-    return summed(tf.where(is_here[..., tf.newaxis], found, tf.zeros_like(found)), counts, table.groupdef _checked_ids(ids: tf.Tensor, rows: int) -> tf.Tensor:
+    return summed(tf.where(is_here[..., tf.newaxis], found, tf.zeros_like(found)), counts, table.group)
+
+
+def _checked_ids(ids: tf.Tensor, rows: int) -> tf.Tensor:
     return checked(ids, rows, f"A lookup in a table with the rows 0 to {rows - 1}. Received ids beyond them:")
 
 
