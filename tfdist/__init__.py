@@ -128,7 +128,7 @@ _MODULES = {
     "Group": "training.collectives_api",
     "Handle": "training.collectives_api",
     "Pruning": "training.pruning.pruning_callback",
-    "QuantizationAware": "training.quantization_aware.quantization_aware_callback",
+    "QuantizationAware": "training.quantization_aware_callback",
     "RunConfig": "config",
     "all_gather": "training.collectives_api",
     "all_gather_object": "training.collectives_api",
