@@ -359,7 +359,6 @@ def test_a_public_address_is_warned_of_once(jobs: list[JobSpec], monkeypatch: py
         ("--shard zero1 --logical-devices 3 train.py", "Received: --shard zero1 with --logical-devices 3"),
         ("--shard zero1 digits.yaml", "gives a GPU to each. Received: --shard zero1 with --logical-devices 2"),
         ("--tensor 0 train.py", "0 is not in the range x>=1"),
-        ("--tensor 2 --shard zero2 train.py", "Received: --tensor 2 with --shard zero2. Leave one of them out"),
         ("--tensor 2 digits.yaml", "Received: --tensor 2 with --logical-devices 2"),
         ("--shard-embeddings 0 train.py", "expected a number of rows of 1 or more, such as 1e6. Received: 0"),
         ("--shard-embeddings 1.5 train.py", "Received: 1.5"),
