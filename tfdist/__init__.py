@@ -134,7 +134,7 @@ _MODULES = {
     "all_gather_object": "training.collectives_api",
     "all_reduce": "training.collectives_api",
     "all_to_all": "training.collectives_api",
-    "averaged": "keras_repairs.coupling.declaring",
+    "averaged": "keras_repairs.coupling.declarations",
     "barrier": "training.collectives_api",
     "broadcast": "training.collectives_api",
     "broadcast_object": "training.collectives_api",
@@ -151,7 +151,7 @@ _MODULES = {
     "reduce_scatter": "training.collectives_api",
     "scatter": "training.collectives_api",
     "send": "training.collectives_api",
-    "summed": "keras_repairs.coupling.declaring",
+    "summed": "keras_repairs.coupling.declarations",
     "tf_config": "cluster.tf_config",
     "without_pruned_channels": "training.pruning.channel_removal",
 }
