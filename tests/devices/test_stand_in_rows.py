@@ -35,7 +35,7 @@ SAMPLES = 65
 
 def without_stand_in_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """A replica without samples gets no row."""
-    monkeypatch.setattr(data_adapters, "_with_stand_in", lambda first, end: (first, end))
+    monkeypatch.setattr(data_adapters, "with_stand_in", lambda first, end: (first, end))
 
 
 @pytest.mark.parametrize(
