@@ -124,6 +124,8 @@ ON_WORKERS = {
             *(f"keras.src.backend.tensorflow.numpy.{name}" for name in ("matmul", "einsum", "take", "repeat")),
             "keras.src.backend.tensorflow.nn.conv",
             "keras.src.backend.tensorflow.nn.silu",
+            "keras.src.backend.tensorflow.nn.sparse_categorical_crossentropy",
+            "keras.src.backend.tensorflow.nn.categorical_crossentropy",
             "FuncGraph._create_op_internal",
             "FuncGraph.control_dependencies",
             "GradientTape.watch",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -14,7 +13,7 @@ import pytest
 from tests.helpers.cli_process import tfdist
 from tests.helpers.marks import slow
 
-SCRIPT = Path(__file__).with_name("sliced_training.py")
+SCRIPT = "tests.workers.sliced_training"
 BOUND = 600
 
 QUICK = ("own_step", "own_gradient", "classifier", "language", "mlp", "images", "own_layer", "scores")
@@ -51,7 +50,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str,
         place = tmp_path_factory.mktemp("trained")
         environ = None if carrier is None else {"TFDIST_EMULATE_GPUS": carrier}
         # What the check of the first step compares is compared here.
-        arguments = ("--check", "off", "--no-save", "--run-dir", place / "run", SCRIPT, groups, samples, *kinds)
+        arguments = ("--check", "off", "--no-save", "--run-dir", place / "run", "-m", SCRIPT, groups, samples, *kinds)
         done = tfdist("train", *options, *arguments, timeout=BOUND, environ=environ)
         assert done.returncode == 0, done.stderr
         said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

@@ -40,11 +40,12 @@ def train(
     code: int = 0,
     timeout: float = BOUND,
     environ: Mapping[str, str] | None = None,
+    are_warm: bool = True,
 ) -> list[Any]:
     """Runs a script on some workers, asserts its exit code and returns what each of them said last."""
     options = ["--nproc", workers, "--communication", communication, "--run-dir", run, "--step-timeout", 30]
     done = tfdist("train", *options, SCRIPTS / script, *arguments, timeout=timeout,
-                  environ=environ)  # fmt: skip
+                  environ=environ, are_warm=are_warm)  # fmt: skip
     assert done.returncode == code, done.stdout + done.stderr
     return [said(run, index) for index in range(workers)]
 

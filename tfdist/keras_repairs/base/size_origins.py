@@ -151,7 +151,9 @@ def depends_on_batch(tensor: Any, is_apart: Callable[[tf.Operation], bool] = lam
         found.add(id(tensor))
         source = _source(tensor)
         if source is not None:
-            if source[0].shape.rank and source[0].shape[source[1]] is None and not _is_later(*source):
+            # Behind the last size of a tensor there is nothing, such as the sizes of an element of a vector.
+            is_size = bool(source[0].shape.rank) and source[1] < source[0].shape.rank
+            if is_size and source[0].shape[source[1]] is None and not _is_later(*source):
                 return True
             continue
         operation, outer = tensor.op, _outside(tensor.op)

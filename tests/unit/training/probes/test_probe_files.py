@@ -99,7 +99,7 @@ def test_there_may_be_none(tmp_path: Path) -> None:
 def test_the_launcher_reads_it_without_tensorflow() -> None:
     script = (
         "import sys\n"
-        "from tfdist.verify.replicas import verification, verification_json, verification_table\n"
+        "from tfdist.verify.replicas import verification, verification_report\n"
         "sys.exit('tensorflow' in sys.modules or 'keras' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", script], timeout=60, check=True)
