@@ -60,7 +60,6 @@ from tfdist.keras_repairs.random_numbers import draws, stateless_draws, unseeded
 from tfdist.keras_repairs.sharded_optimizer import cut_kinds, slot_making
 from tfdist.keras_repairs.sharded_optimizer.cut_kinds import KNOWN
 from tfdist.keras_repairs.sharded_parameters import tensor_layouts
-from tfdist.keras_repairs.tensor_parallel import vocabulary_rules
 
 
 @dataclass(frozen=True)
@@ -174,7 +173,6 @@ def _for_losses() -> tuple[Reliance, ...]:
         *_of(loss_treatment, losses_module.LossFunctionWrapper, "call"),
         *_of(loss_treatment, losses_module, "dice", "tversky"),
         *_of(tensor_attributes, nn, "_get_logits"),
-        *_of(vocabulary_rules, nn, "_get_logits"),
         *_of(tensor_attributes, activations, "softmax", "sigmoid"),
     )
 
