@@ -222,6 +222,9 @@ def standing_for(sliced: SlicedTensor, shape: Any) -> tf.Tensor:
         return tf.compat.v1.placeholder(sliced.slice.dtype, shape, name="tfdist_sliced"), sliced.gradient
 
     made = stand_in(sliced.source)
+    if isinstance(sliced, SlicedRows):
+        # Not those of the slice, which an exchange has made.
+        sized_as(made, sliced.origin)
     note(made, sliced)
     return made
 
