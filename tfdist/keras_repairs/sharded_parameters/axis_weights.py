@@ -175,7 +175,8 @@ class AxisParameterShard(BlockParameterShard):
     def sum_between_groups(self, own: tf.Tensor) -> tf.Tensor:
         """The sum of gradients by the slice over the workers that have it."""
         settings = settings_of(self.strategy)
-        (total,) = shard_groups.sum_between_groups([tf.reshape(own, [-1])], settings, self.group)
+        # A gradient may not know its shape.
+        (total,) = shard_groups.sum_between_groups([tf.reshape(own, [self.size])], settings, self.group)
         return differentiated_once(tf.reshape(total, self.cut.slice_shape(self.share)))
 
     def _summed_gradient(self, gradient: Gradient) -> Gradient | None:
