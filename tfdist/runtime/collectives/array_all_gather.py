@@ -11,11 +11,9 @@ from numpy.typing import NDArray
 from tfdist.runtime.collectives.chief_broadcast import PIECE_BYTES
 from tfdist.runtime.collectives.decisions import all_gather
 from tfdist.runtime.strategy_settings import settings_of
+from tfdist.runtime.transport.shared_memory.output_buffers import aligned_bytes
 from tfdist.runtime.workers import worker_count, worker_rank
 from tfdist.sharding.cut import Cut
-
-_ALIGNMENT = 64
-"""Bytes, as TensorFlow's vector instructions need them."""
 
 
 def all_gather_array(
@@ -57,16 +55,17 @@ def all_gather_array(
 
 def empty_for_tensor(size: int, dtype: np.dtype) -> NDArray:
     """An array of any values and of one dimension, whose memory `as_tensor` can take over."""
-    memory = np.empty(size * dtype.itemsize + _ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % _ALIGNMENT
-    return memory[start : start + size * dtype.itemsize].view(dtype)
+    return aligned_bytes(size * dtype.itemsize).view(dtype)
 
 
 def as_tensor(array: NDArray) -> tf.Tensor:
     """A tensor in host memory with the memory of an array, which nobody changes any more.
 
-    `tf.constant` would copy it, twice where it is not aligned: too much for the largest weight of a model.
+    `tf.constant` would copy it, twice where it is not aligned: too much for the largest weight of a model. It does copy
+    an array that cannot be written to, whose memory is another tensor's.
     """
+    if not array.flags.writeable:
+        return tf.constant(array)
     is_numpys = array.dtype.kind in "biufc"
     given = array if is_numpys else array.view(f"u{array.dtype.itemsize}")
     found = tf.experimental.dlpack.from_dlpack(given.__dlpack__())

@@ -21,6 +21,13 @@ SPARE_TIMES = 2
 """The multiple of the most memory held at once that is kept on top of that."""
 
 
+def aligned_bytes(size: int) -> NDArray[np.uint8]:
+    """Returns memory that a tensor can have without a copy, a part of its array's `base`."""
+    memory = np.empty(size + _ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT
+    return memory[start : start + size]
+
+
 class OutputBuffers:
     """Hands out arrays, and uses their memory again once nobody holds the array or a part of it any more.
 
@@ -75,9 +82,8 @@ class _Buffer:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self._memory = np.empty(size + _ALIGNMENT, np.uint8)
-        start = -self._memory.ctypes.data % _ALIGNMENT
-        self._bytes = self._memory[start : start + size]
+        self._bytes = aligned_bytes(size)
+        self._memory = self._bytes.base
         self._own_references = sys.getrefcount(self._memory)
 
     @property
