@@ -18,8 +18,10 @@ from tfdist.keras_repairs.loop.fit_listeners import FitListener, TrainerMethod, 
 from tfdist.keras_repairs.loop.multi_step_execution import MultiStepExecutor
 from tfdist.keras_repairs.loop.xla_step import XlaStep, XlaSteps, may_be_compiled
 from tfdist.keras_repairs.model_checks.model_facts import unbuilt_parts
+from tfdist.keras_repairs.sharding.shards import stored_shards
 from tfdist.runtime.batches.distribute import ReplicaBatch
 from tfdist.runtime.collectives.decisions import all_reduce
+from tfdist.runtime.free_memory import return_free_memory
 
 Function = Callable[..., Any]
 
@@ -62,11 +64,15 @@ def execution(
             batches.is_checked = True
             if not checked.knows(batches.spec):
                 steps_of_model.check(batches.peeked)
-        return run_notifying(listener, call, steps, lambda: steps_of_model.run(batches, steps))
+        outputs = run_notifying(listener, call, steps, lambda: steps_of_model.run(batches, steps))
+        steps_of_model.run_one.return_memory()
+        return outputs
 
     def run_one(batch: Any) -> Any:
         steps_of_model.check(lambda: batch)
-        return run_notifying(listener, call, 1, lambda: steps_of_model.run_one(batch))
+        outputs = run_notifying(listener, call, 1, lambda: steps_of_model.run_one(batch))
+        steps_of_model.run_one.return_memory()
+        return outputs
 
     executor = MultiStepExecutor(run, lambda seconds: float(all_reduce(seconds, "max", model.distribute_strategy)))
     state = fit_state(model)
@@ -254,6 +260,7 @@ class OneStep:
         self._compile = functools.partial(tf.function, autograph=False, jit_compile=jit_compile or None)
         self._by_spec: list[tuple[Any, Any]] = []
         self._is_built = False
+        self._was_traced = False
 
     def __call__(self, batch: Any) -> Any:
         """The outputs of the step with a batch, a `FetchedBatch` or another one."""
@@ -304,9 +311,24 @@ class OneStep:
 
     def _on_values(self, values: Any) -> Any:
         strategy = self._model.distribute_strategy
-        return trainer_module.reduce_per_replica(
+        outputs = trainer_module.reduce_per_replica(
             strategy.run(self._step, args=(values,)), strategy, self._reduction
         )
+        if not tf.executing_eagerly():
+            # Trials of a model whose weights are cut have had them in full.
+            self._was_traced = True
+            self._return_memory()
+        return outputs
+
+    def return_memory(self) -> None:
+        """Returns memory that a trace has left free, if the step was traced since the last call."""
+        if self._was_traced:
+            self._was_traced = False
+            self._return_memory()
+
+    def _return_memory(self) -> None:
+        if stored_shards(self._model):
+            return_free_memory()
 
 
 def _spec_of(batch: Any) -> Any:

@@ -140,6 +140,9 @@ class StepRunner(Protocol):
     def trace_for(self, spec: Any) -> None:
         """Traces the step for batches of an iterator with this spec, and runs nothing."""
 
+    def return_memory(self) -> None:
+        """Returns memory that a trace has left free, if the step was traced since the last call."""
+
 
 class XlaSteps:
     """Runs steps that XLA compiles as a whole where it can, and else in parts; the same on all workers.
@@ -161,6 +164,11 @@ class XlaSteps:
         self.run_compiled = run_compiled
         self.run_in_parts = run_in_parts
         self._verdicts: list[tuple[Any, bool]] = []
+
+    def return_memory(self) -> None:
+        """Returns memory that traces have left free."""
+        self.run_compiled.return_memory()
+        self.run_in_parts.return_memory()
 
     def compiles(self, spec: Any) -> bool | None:
         """Returns whether XLA compiles the step for batches of a spec as a whole; None until one of them has shown
