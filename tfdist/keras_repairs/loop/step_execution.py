@@ -267,6 +267,7 @@ class OneStep:
         if self._model.run_eagerly:
             self._build(batch)
             return self._on_values(_values(batch))
+        self._was_traced |= not tf.executing_eagerly()  # by a function of an iterator
         return self._traced(_spec_of(batch), lambda function: function(_values(batch)))
 
     def trace(self, batch: Any) -> Any:
