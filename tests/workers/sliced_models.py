@@ -22,6 +22,9 @@ LAYOUTS = {
     "attention.*(query|key|value)/kernel": (None, "model", None),
     "attention.*(query|key|value)/bias": ("model", None),
     "attention.*output/kernel": ("model", None, None),
+    "^deep/kernel": (None, None, "model"),
+    "^deep/bias": (None, "model"),
+    "^flat/kernel": (None, "model", None),
     "^wide.*kernel": (None, None, "model"),
     "^wide.*bias": ("model",),
     "^narrow.*kernel": (None, "model", None),
@@ -168,11 +171,13 @@ def own_gradient(sample: Sample) -> Any:
 
 
 def classifier(sample: Sample) -> Any:
-    """Self-attention with padding and dropout, and convolutions."""
+    """Self-attention with padding and dropout, products that are cut along the width of their heads, convolutions."""
     x = keras.Input((6,), dtype="int64")
     hidden = layers.Embedding(50, 12, mask_zero=True, name="table_a")(x) + layers.Embedding(6, 12, name="places")(x % 6)
     attention = layers.MultiHeadAttention(3, 4, dropout=0.2, name="attention_b")
     hidden = attention(layers.LayerNormalization()(hidden), hidden)
+    hidden = layers.EinsumDense("btf,fhd->bthd", (None, 2, 5), "tanh", bias_axes="hd", name="deep")(hidden)
+    hidden = layers.EinsumDense("bthd,hdf->btf", (None, 12), name="flat")(hidden)
     hidden = layers.Conv1D(7, 3, activation="relu", name="wide_c")(hidden)
     hidden = layers.Conv1D(5, 3, padding="same", name="narrow_d")(hidden)
     return keras.Model(x, layers.Dense(3)(layers.GlobalAveragePooling1D()(hidden))), sample.ids, sample.targets, "mse"
