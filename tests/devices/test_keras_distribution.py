@@ -226,3 +226,17 @@ def test_what_of_a_layout_map_is_of_no_use() -> None:
         unmatched, short = findings_of(keras.Model(inputs, keras.layers.Dense(1, name="last")(hidden)))
     assert "'.*fist/bias' of the layout map matches no weight and no output of 'functional" in unmatched
     assert "an axis of 1 element for 2 workers" in short and "last/kernel" in short
+
+
+def test_weights_that_are_frozen_after_they_were_cut_are_of_use_to_a_layout_map() -> None:
+    layout = keras.distribution.LayoutMap(DeviceMesh((1, 2), ["batch", "model"], ["cpu:0", "cpu:1"]))
+    layout[".*first/kernel"] = (None, "model")
+    layout[".*norm/moving_mean"] = ("model",)
+    with keras.distribution.ModelParallel(layout_map=layout, batch_dim_name="batch").scope():
+        inputs = keras.Input((3,))
+        first = keras.layers.Dense(4, name="first")
+        model = keras.Model(inputs, keras.layers.BatchNormalization(name="norm")(first(inputs)))
+        first.enable_lora(2)
+        (finding,) = findings_of(model)
+    assert not first._kernel.trainable
+    assert "'.*norm/moving_mean' of the layout map matches weights that are not trained" in finding

@@ -16,7 +16,7 @@ class PatternedWeight:
     Attributes:
         path: Its path in the model.
         shape: Its shape.
-        is_trained: Whether it is one that an optimizer updates; others stay whole.
+        is_trained: Whether it is one that an optimizer updates, or was when it was made; others stay whole.
     """
 
     path: str

@@ -14,6 +14,7 @@ from keras.src.layers.convolutional.base_conv import BaseConv
 from tfdist.keras_repairs.base.warn_once import point_out_once
 from tfdist.keras_repairs.model_checks.model_facts import layers_of, unbuilt_parts
 from tfdist.keras_repairs.model_checks.sent_rows import LayerCall, sent_rows
+from tfdist.keras_repairs.sharded_parameters.cut_variable import was_trained
 from tfdist.keras_repairs.sharded_parameters.model_parallel import model_parallel
 from tfdist.keras_repairs.sharded_parameters.tensor_layouts import TensorParallel
 from tfdist.plan.memory.step_sizes import Computed, WeightSizes
@@ -88,7 +89,8 @@ def findings_of(model: Any) -> list[str]:
         return []
     trained = {id(variable) for variable in model.trainable_variables}
     weights = [
-        PatternedWeight(variable.path, tuple(variable.shape), id(variable) in trained) for variable in model.variables
+        PatternedWeight(variable.path, tuple(variable.shape), id(variable) in trained or was_trained(variable))
+        for variable in model.variables
     ]
     outputs = [f"{getattr(layer, 'path', None) or layer.name}/output" for layer in layers_of(model)]
     layouts = distribution._layout_map

@@ -109,13 +109,20 @@ def add_weight(original: Function) -> Function:
         variable = original(self, *args, **kwargs)
         if (cuts_parameters() or model_parallel() is not None) and not isinstance(self, keras.metrics.Metric):
             lay_out(variable, self)
-            if variable._value is None:
-                _IS_WEIGHT.set(variable, True)
-            else:
+            _IS_WEIGHT.set(variable, variable.trainable)
+            if variable._value is not None:
                 outside_of_replicas(lambda: _cut(variable))
         return variable
 
     return repaired
+
+
+def was_trained(variable: keras.Variable) -> bool:
+    """Returns whether a weight was trained when a layer made it under a layout map, and so may be cut.
+
+    To freeze it later, as LoRA does, changes nothing of that.
+    """
+    return bool(_IS_WEIGHT.get(variable))
 
 
 def deferred_initialize(original: Function) -> Function:
