@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,11 @@ BOUND = 300
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, Any]]:
     """Trains a script with options; returns what it has printed."""
 
-    def train(*options: object, script: str = "tensor_training.py", argument: str = "") -> dict[str, Any]:
+    def train(
+        *options: object, script: str = "tensor_training.py", arguments: Sequence[object] = ()
+    ) -> dict[str, Any]:
         place = tmp_path_factory.mktemp("trained")
-        target = (SCRIPTS / script, argument or place / "model")
+        target = (SCRIPTS / script, *(arguments or (place / "model",)))
         done = tfdist("train", *options, "--run-dir", place / "run", *target, timeout=BOUND)
         assert done.returncode == 0, done.stderr
         said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -80,16 +82,35 @@ def test_numbers_of_one_device_from_a_config(tmp_path: Path) -> None:
         np.testing.assert_allclose(two, one, 2e-5, 2e-5)
 
 
+IN_FLOAT64 = ("gpt2", "bert", "bert_masked", "roberta", "roberta_masked", "bart")
+IN_FLOAT32 = ("llama", "llama3", "gemma", "gemma3", "mistral", "phi3", "qwen", "qwen3", "t5")
+"""They normalize in float32, or their loss is in it."""
+
+
 @pytest.mark.bound(2 * BOUND + 60)
-@pytest.mark.parametrize("name", [slow(name) for name in ("gpt2", "llama", "gemma", "bert")])
-def test_models_of_keras_hub(name: str, trained: Callable[..., dict[str, Any]]) -> None:
-    """Llama and Gemma by the maps of their classes, the others by derived layouts."""
+@pytest.mark.parametrize(
+    ("name", "samples", "groups", "options"),
+    [
+        *(slow(name, 65, 0, ("--nproc", 2, "--tensor", 2)) for name in (*IN_FLOAT64, *IN_FLOAT32)),
+        *(slow(name, 3, 0, ("--nproc", 2, "--tensor", 2)) for name in ("gpt2", "gemma")),
+        *(slow(name, 65, 0, ("--nproc", 4, "--tensor", 2)) for name in ("gpt2", "gemma")),
+        *(slow(name, 65, 1, ("--nproc", 2)) for name in ("llama", "gemma", "qwen")),
+    ],
+)
+def test_models_of_keras_hub(
+    name: str, samples: int, groups: int, options: tuple[object, ...], trained: Callable[..., dict[str, Any]]
+) -> None:
+    """Llama, Gemma and Qwen by the maps of their classes, with `--tensor` or set by the script, the others by derived
+    layouts: `fit`, `evaluate` and `predict`, with a cache of keys and values too, and what they generate."""
     pytest.importorskip("keras_hub", reason="KerasHub is not installed; pip install keras-hub")
-    runs = [(), ("--nproc", 2, "--tensor", 2)]
-    one, several = (trained(*options, script="tensor_hub_training.py", argument=name) for options in runs)
+    runs = [(("--nproc", 1), 0), (options, groups)]
+    one, several = (
+        trained(*of_run, "--check", "off", script="tensor_hub_training.py", arguments=(name, samples, own_map))
+        for of_run, own_map in runs
+    )
     stored, alone = several.pop("stored"), one.pop("stored")
-    # Llama and Gemma normalize in float32.
-    assert_same(one, several, *((1e-5, 1e-7) if name in ("llama", "gemma") else (1e-9, 1e-9)))
+    assert several.pop("gathered") == one.pop("gathered") == []
+    assert_same(one, several, *((1e-5, 1e-6) if name in IN_FLOAT32 else (1e-9, 1e-9)))
     assert sum(stored[path] != alone[path] for path in stored) >= 6
 
 
