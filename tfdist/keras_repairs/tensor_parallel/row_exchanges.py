@@ -20,6 +20,13 @@ from tfdist.sharding.mesh import ShardGroup
 Bounds = Sequence[int]
 _Gradient = Callable[..., tf.Tensor]
 
+OTHER_SIZES = (
+    "A layer computes with slices of its weights, for the rows of all workers that share them, and these are not "
+    "equally long on all workers, as where a model cuts its batch off at the longest sample: each worker has some of "
+    "them. Pad or cut samples in the data, or give the layers behind it no layout (`tfdist train` without --tensor, or "
+    "a LayoutMap without their weights). Received these sizes on the workers:"
+)
+
 
 def gathered(own: tf.Tensor, group: ShardGroup) -> tuple[tf.Tensor, tf.Tensor]:
     """The rows of all workers of the group, and how many each of them has.
@@ -32,7 +39,7 @@ def gathered(own: tf.Tensor, group: ShardGroup) -> tuple[tf.Tensor, tf.Tensor]:
 
     @tf.custom_gradient
     def exchange(own: tf.Tensor) -> tuple[tf.Tensor, _Gradient]:
-        rows, counts = gather_rows(own, group.workers)
+        rows, counts = gather_rows(_alike(own, group), group.workers)
         noted.append(counts)
         return rows, lambda upstream: differentiated_once(_unweighted(_summed(upstream, counts, group)))
 
@@ -69,7 +76,7 @@ def slices_of_all(own: tf.Tensor, axis: int, bounds: Bounds, group: ShardGroup) 
 
     @tf.custom_gradient
     def exchange(own: tf.Tensor) -> tuple[tf.Tensor, _Gradient]:
-        rows, counts = _dealt(own, axis, bounds, group)
+        rows, counts = _dealt(_alike(own, group), axis, bounds, group)
         noted.append(counts)
         return rows, lambda upstream: differentiated_once(_unweighted(_joined(upstream, axis, bounds, counts, group)))
 
@@ -134,6 +141,16 @@ def _worth(dtype: tf.DType) -> tf.Tensor:
     assert step is not None, "slices are computed with in a step"
     weight = step.weight(dtype)
     return step.share.of_samples(tf.ones((), dtype) if weight is None else weight)
+
+
+def _alike(own: tf.Tensor, group: ShardGroup) -> tf.Tensor:
+    """This worker's rows, where those of all workers have the same other sizes; what is known needs no check."""
+    if own.shape[1:].is_fully_defined():
+        return own
+    sizes, _ = gather_rows(tf.shape(own, tf.int64)[tf.newaxis, 1:], group.workers)
+    check = tf.debugging.Assert(tf.reduce_all(sizes == sizes[0]), [OTHER_SIZES, sizes], summarize=-1)
+    with tf.control_dependencies([] if check is None else [check]):
+        return tf.identity(own)
 
 
 def _summed(partial: tf.Tensor, counts: tf.Tensor, group: ShardGroup) -> tf.Tensor:
