@@ -56,6 +56,8 @@ def _squeezed(compute: Compute, inputs: Sequence[Input], attributes: Mapping[str
     rank = part.slice.shape.rank
     gone = {axis % rank for axis in given} or {axis for axis in range(rank) if tensor.shape[axis] == 1}
     # Of a slice other axes may be of size 1 than of the full tensor.
+    if 0 in gone and isinstance(part, SlicedRows):
+        return None
     axis, own = part.axis - sum(each < part.axis for each in gone), tf.squeeze(part.slice, sorted(gone))
     return _arranged(part, own, axis, lambda full: tf.squeeze(full, sorted(gone)))
 
@@ -71,7 +73,7 @@ def _reshape(_compute: Compute, inputs: Sequence[Input], _: Mapping[str, Any]) -
     (tensor, part), (sizes, _of_sizes) = inputs
     if not isinstance(part, SlicedTensor):
         return None
-    before, after = tensor.shape, tensor_util.constant_value_as_shape(sizes)
+    before, after = tensor.shape, _known_sizes(sizes)
     if isinstance(part, SlicedRows):
         return _reshaped_rows(part, before, after, sizes)
     if after.rank is None or not before.is_fully_defined():
@@ -83,6 +85,27 @@ def _reshape(_compute: Compute, inputs: Sequence[Input], _: Mapping[str, Any]) -
     axis, bounds = found
     own = tf.reshape(part.slice, [*shape[:axis], -1, *shape[axis + 1 :]])
     return [weight_like(part, own, axis, lambda: tf.reshape(part.full(), shape), bounds=bounds)]
+
+
+def _known_sizes(sizes: tf.Tensor) -> tf.TensorShape:
+    """The sizes that are known of those that a tensor has; also of `tf.tensordot`, which multiplies some of a shape."""
+    found = tensor_util.constant_value_as_shape(sizes)
+    if found.rank is None or sizes.op.type != "Pack":
+        return found
+    return tf.TensorShape(
+        [_product_of_sizes(each) if size is None else size for size, each in zip(found, sizes.op.inputs, strict=True)]
+    )
+
+
+def _product_of_sizes(size: tf.Tensor) -> int | None:
+    """The product of some sizes of a shape that are known; None for anything else."""
+    taken = size.op.inputs[0].op if size.op.type == "Prod" else size.op
+    places = tf.get_static_value(taken.inputs[1]) if taken.type == "GatherV2" else None
+    if places is None or taken is size.op:
+        return None
+    shape = tensor_util.constant_value_as_shape(taken.inputs[0])
+    chosen = [shape[int(place)] for place in places.reshape(-1)]
+    return None if None in chosen else math.prod(chosen)
 
 
 def _reshaped_rows(part: SlicedRows, before: tf.TensorShape, after: tf.TensorShape, sizes: tf.Tensor) -> Result:
@@ -195,11 +218,14 @@ _MASKS = ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
 
 
 def _strided(compute: Compute, inputs: Sequence[Input], attributes: Mapping[str, Any]) -> Result:
-    """Some places of other axes than that of the rows and that which is cut, of which it takes all."""
+    """Some places of other axes than that of the rows and that which is cut, of which it takes all; the same places of
+    the rows of all workers."""
     (_, part), *spec = inputs
     strides = tf.get_static_value(spec[2][0])
     masks = {name: value_of(attributes[f"{name}_mask"]) for name in _MASKS}
-    if not isinstance(part, SlicedRows) or strides is None or any(other is not None for _, other in spec):
+    if not isinstance(part, SlicedRows) or strides is None:
+        return None
+    if any(other is not None or not is_of_all(tensor) for tensor, other in spec):
         return None
     axis = _axis_behind(part, [int(stride) for stride in strides], masks)
     return None if axis is None else [rows_like(part, compute(part.slice, *(tensor for tensor, _ in spec)), axis)]

@@ -23,6 +23,11 @@ POOL = {"ksize": 2, "strides": 2, "padding": "SAME"}
 
 Function = Callable[[Any], Any]
 
+
+def _product_of(x: tf.Tensor, axes: list[int]) -> tf.Tensor:
+    return tf.reduce_prod(tf.gather(tf.shape(x), axes))
+
+
 OF_ROWS: dict[str, tuple[int, Function]] = {
     "AddN": (3, lambda x: tf.add_n([x, x, tf.tanh(x)])),
     "AddV2": (3, lambda x: x + VECTOR),
@@ -67,6 +72,7 @@ OF_ROWS: dict[str, tuple[int, Function]] = {
     "Transpose": (4, lambda x: tf.transpose(x, [0, 3, 2, 1])),
     "Unpack": (4, lambda x: tf.unstack(x, axis=2)[1]),
     "rows and places together": (3, lambda x: tf.reshape(tf.reshape(x, [-1, 6]), [-1, 4, 6])),
+    "sizes as of tensordot": (3, lambda x: tf.reshape(x, [_product_of(x, [0, 1]), _product_of(x, [2])])),
     "pooling in one dimension": (3, lambda x: keras.ops.max_pool(x, 2, padding="same")),
 }
 
@@ -85,6 +91,13 @@ OF_WEIGHTS: dict[str, Function] = {
     "product": lambda w: tf.matmul(np.arange(8.0).reshape(2, 4), w),
     "product with the weight first": lambda w: tf.matmul(w, np.arange(8.0).reshape(4, 2), transpose_a=True),
 }
+
+NEED_OWN_ROWS: dict[str, Function] = {
+    "places that the own rows decide on": lambda x: x[:, : tf.cast(tf.reduce_sum(tf.abs(x[:1, :1, :1])) > 0, tf.int32)],
+    "as many places as own rows": lambda x: x[:, : tf.shape(x)[0]],
+    "the row of a batch of one": lambda x: tf.squeeze(x, [0]),
+}
+"""What is not the same of the rows of all workers."""
 
 
 @pytest.fixture(autouse=True)
@@ -125,6 +138,22 @@ def test_slices_of_rows(name: str) -> None:
     rank, function = OF_ROWS[name]
     full = np.random.default_rng(0).normal(size=SHAPES[rank])
     assert_slices(function, full, [None, *full.shape[1:]])
+
+
+@pytest.mark.parametrize("name", NEED_OWN_ROWS)
+def test_what_needs_own_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = tf.compat.v1.placeholder
+    monkeypatch.setattr(SlicedRows, "full", lambda rows: own(rows.slice.dtype, [None, *rows.shape[1:]]))
+    found: list[Any] = []
+
+    def traced() -> None:
+        x = own(tf.float64, [1 if "one" in name else None, 4, 6])
+        group, counts = ShardGroup((0, 1), 0, (0,), (0, 1)), own(tf.int64, [2])
+        note(x, SlicedRows(tf.zeros([3, 4, 4], tf.float64), 2, BOUNDS, group, counts, x))
+        found.append(sliced_of(NEED_OWN_ROWS[name](x)))
+
+    tf.function(traced, autograph=False).get_concrete_function()
+    assert found == [None]
 
 
 @pytest.mark.parametrize("name", OF_OPEN_ROWS)
