@@ -11,12 +11,10 @@ import tensorflow as tf
 from keras import layers, ops
 
 LAYOUTS = {
-    "^(up|alone).*kernel$": (None, "model"),
-    "^up.*bias": ("model",),
-    "^(up.*gamma|up.*beta)": ("model",),
-    "^down.*kernel$": ("model", None),
-    "^rotated/up.*kernel$": (None, "model"),
-    "^rotated/down.*kernel$": ("model", None),
+    "(.*/)?(up|alone).*kernel$": (None, "model"),
+    "(.*/)?up.*bias": ("model",),
+    "(.*/)?up.*(gamma|beta)": ("model",),
+    "(.*/)?down.*kernel$": ("model", None),
     "^table.*embeddings": ("model", None),
     "^places/embeddings": (None, "model"),
     "attention.*(query|key|value)/kernel": (None, "model", None),

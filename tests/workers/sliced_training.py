@@ -1,13 +1,14 @@
 """Trains models whose layers compute with slices of their weights.
 
-Prints the numbers, which weights were gathered, by which operations own rows were put together, how often rows were
-exchanged, and what was refused.
+Prints the numbers, which weights were gathered, which are whole that a layout is for, by which operations own rows were
+put together, how often rows were exchanged, and what was refused.
 Run with the size of the mesh's batch axis, the samples, and the kinds of models.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections import defaultdict
 from typing import Any
@@ -44,6 +45,9 @@ def noted(shard: Any, dtype: Any, stored: Any) -> Any:
 
 
 axis_weights.read = noted
+LAID_OUT = re.compile("(.*/)?(up|alone|down|wide|narrow|broad|slim|table|places|attention)[^/]*/?.*(kernel|embeddings)")
+"""The weights that have a layout, by the names of their layers."""
+whole: dict[str, set[str]] = defaultdict(set)
 joined: dict[str, set[str]] = defaultdict(set)
 refused: list[str] = []
 of_slices = created_operations.of_slices
@@ -115,8 +119,10 @@ for kind in kinds:
     evaluated = 0.0 if kind == "own_step" else model.evaluate(inputs, labels, verbose=0)
     predicted = keras.tree.map_structure(np.ndarray.tolist, model.predict(inputs, verbose=0))
     # A gradient by the bias of the keys is rounding alone, of which Adam makes a step.
+    laid_out = [w for w in model.weights if LAID_OUT.fullmatch(w.path) and "lora" not in w.path]
+    whole[kind] = {w.path for w in laid_out if tuple(w._value.shape) == tuple(w.shape)}
     weights = [w for w in model.weights if not w.path.endswith(("key/bias", "first/bias"))]
     found[kind] = [fitted.history, evaluated, predicted, [np.asarray(weight).tolist() for weight in weights]]
-notes = {"gathered": gathered, "joined": joined}
+notes = {"gathered": gathered, "whole": whole, "joined": joined}
 said = {name: {kind: sorted(of) for kind, of in each.items()} for name, each in notes.items()}
 print(json.dumps({"trained": found, "refused": refused, "exchanges": exchanges, **said}))
