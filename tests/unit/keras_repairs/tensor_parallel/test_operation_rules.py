@@ -140,6 +140,18 @@ def test_slices_of_rows(name: str) -> None:
     assert_slices(function, full, [None, *full.shape[1:]])
 
 
+def test_what_waits_for_a_full_tensor_waits_for_the_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+    repaired = created_operations.control_dependencies(FuncGraph.control_dependencies)
+    monkeypatch.setattr(FuncGraph, "control_dependencies", repaired)
+
+    def waiting(x: Any) -> Any:
+        with tf.control_dependencies([x]):
+            return tf.tanh(x)
+
+    full = np.random.default_rng(0).normal(size=SHAPES[3])
+    assert_slices(waiting, full, [None, *full.shape[1:]])
+
+
 @pytest.mark.parametrize("name", NEED_OWN_ROWS)
 def test_what_needs_own_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     own = tf.compat.v1.placeholder
