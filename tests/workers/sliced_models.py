@@ -59,10 +59,11 @@ class OwnProduct(layers.Layer):
 
 
 class Silu(layers.Layer):
-    """Calls a function of TensorFlow with a gradient of its own."""
+    """Calls a function of TensorFlow with a gradient of its own, which waits for its input."""
 
     def call(self, x: Any) -> Any:
-        return tf.nn.silu(x)
+        with tf.control_dependencies([x]):
+            return tf.nn.silu(x)
 
 
 class OwnProducts(layers.Layer):

@@ -118,11 +118,16 @@ for kind in kinds:
     fitted = model.fit(inputs, labels, batch_size=16, epochs=2, verbose=0)
     evaluated = 0.0 if kind == "own_step" else model.evaluate(inputs, labels, verbose=0)
     predicted = keras.tree.map_structure(np.ndarray.tolist, model.predict(inputs, verbose=0))
-    # A gradient by the bias of the keys is rounding alone, of which Adam makes a step.
+    alone: list[Any] = []
+    if kind == "mlp":  # A batch of one sample: the other workers have none.
+        x, y = inputs[:1], labels[:1]
+        batches = model.train_on_batch(x, y), model.test_on_batch(x, y), model.predict_on_batch(x)
+        alone = [np.asarray(each).tolist() for each in batches]
     laid_out = [w for w in model.weights if LAID_OUT.fullmatch(w.path) and "lora" not in w.path]
     whole[kind] = {w.path for w in laid_out if tuple(w._value.shape) == tuple(w.shape)}
+    # A gradient by the bias of the keys is rounding alone, of which Adam makes a step.
     weights = [w for w in model.weights if not w.path.endswith(("key/bias", "first/bias"))]
-    found[kind] = [fitted.history, evaluated, predicted, [np.asarray(weight).tolist() for weight in weights]]
+    found[kind] = [fitted.history, evaluated, predicted, alone, [np.asarray(weight).tolist() for weight in weights]]
 notes = {"gathered": gathered, "whole": whole, "joined": joined}
 said = {name: {kind: sorted(of) for kind, of in each.items()} for name, each in notes.items()}
 print(json.dumps({"trained": found, "refused": refused, "exchanges": exchanges, **said}))

@@ -23,7 +23,7 @@ KINDS = (*QUICK, "gated", "translation", "subclassed", "cached", "adapted")
 _OF_STEP = {"StridedSlice"}
 JOINED: Mapping[str, set[str]] = {
     "own_step": {"Sum"},
-    "own_gradient": {"BiasAddGrad", "Identity", "IdentityN", "SelectV2", "Sum"},
+    "own_gradient": {"BiasAddGrad", "Identity", "IdentityN", "SelectV2", "SplitV", "Sum"},
     "language": _OF_STEP,
     "scores": _OF_STEP,
     "mlp": {"Sum"},
