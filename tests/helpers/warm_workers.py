@@ -16,6 +16,8 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
+from tfdist.launch.worker.kernel_choice import choose_kernels, kernel_settings, this_processor
+
 FOLDER = Path(__file__).parent / "warm_start"
 _NVIDIA = Path("/dev/nvidiactl")
 
@@ -36,7 +38,9 @@ def _server() -> str:
         listener.bind(f"\0{address}")
         listener.listen(64)
         theirs, ours = os.pipe()
-        environ = {**os.environ, "KERAS_BACKEND": "tensorflow"}
+        # By these, which TensorFlow reads as it is imported, the workers of this machine compute.
+        kernels = kernel_settings(choose_kernels("auto", os.environ, this_processor(), has_gpu=False).setting)
+        environ = {**os.environ, "KERAS_BACKEND": "tensorflow", **kernels}
         server = subprocess.Popen([sys.executable, FOLDER / "server.py"], stdin=listener, stdout=theirs, env=environ,
                                   stderr=subprocess.DEVNULL, start_new_session=True)  # fmt: skip
         os.close(theirs)
