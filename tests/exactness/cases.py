@@ -158,6 +158,8 @@ SLOW = {
     "sparse_gradients_of_an_embedding",
     # By the paths of `sample_weight_of_zero_on_a_replica`, `xla` and `states_of_a_step_that_calls_layers`.
     *("sample_weight", "xla_of_very_large_logits", "states_of_a_subclassed_model"),
+    # By default `losses.Circle` of `keras_classes`, and the step of this one that XLA compiles on workers; `clipnorm`.
+    *("circle_loss", "global_clipnorm"),
 }
 """Cases that the slow tests alone compare."""
 
