@@ -12,7 +12,7 @@ from keras.src.backend.tensorflow import trainer as trainer_module
 
 from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.base.replica_step import TraceAgain
-from tfdist.keras_repairs.first_step.checked_step import CheckedStep
+from tfdist.keras_repairs.first_step.checked_step import CheckedStep, full_size
 from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator, FetchedBatch
 from tfdist.keras_repairs.loop.fit_listeners import FitListener, TrainerMethod, run_notifying
 from tfdist.keras_repairs.loop.multi_step_execution import MultiStepExecutor
@@ -24,6 +24,13 @@ from tfdist.runtime.collectives.decisions import all_reduce
 from tfdist.runtime.free_memory import return_free_memory
 
 Function = Callable[..., Any]
+
+_LARGE = 256 << 20
+"""Bytes of weights that are cut between workers, in full, from which on steps are run batch by batch.
+
+TensorFlow keeps two more copies of a step's graph for a function of the iterator, 140 MiB for a network like GPT-2, and
+takes a millisecond to fetch a batch outside of one: less than a hundredth of such a step.
+"""
 
 
 class StepFunction(Protocol):
@@ -120,7 +127,7 @@ class _Steps:
 
     def _make(self) -> None:
         self.run_one = _chosen_step(self._model, self._step)
-        self.run = _steps_of_batches(self.run_one, self._step)
+        self.run = _steps_of_batches(self.run_one, self._step, by_batch=full_size(self._model) >= _LARGE)
         if self._model.jit_compile or not isinstance(self.run_one, OneStep):
             self._to_check = OneStep(self._model, self._uncompiled, "auto")
         else:
@@ -162,11 +169,20 @@ def _chosen_step(model: Any, step: StepFunction) -> OneStep | XlaSteps:
     return XlaSteps(model, compiled, OneStep(model, lambda batch: step.with_piece(batch, compiled), "auto"), in_parts)
 
 
-def _steps_of_batches(one_step: OneStep | XlaSteps, step: StepFunction) -> Callable[[BatchIterator, int], Any]:
-    """A function that runs a number of steps of an iterator, in one execution where that is possible."""
+def _steps_of_batches(
+    one_step: OneStep | XlaSteps, step: StepFunction, *, by_batch: bool
+) -> Callable[[BatchIterator, int], Any]:
+    """A function that runs a number of steps of an iterator, in one execution where that is possible.
+
+    Args:
+        one_step: Runs one.
+        step: One step, as each replica runs it.
+        by_batch: Whether each step is given its batch, and no function is made of an iterator.
+    """
     if isinstance(one_step, OneStep):
-        return _steps_by(one_step, step)
-    in_parts, whole = _steps_by(one_step.run_in_parts, step), _steps_by(one_step.run_compiled, step)
+        return _steps_by(one_step, step, by_batch=by_batch)
+    in_parts = _steps_by(one_step.run_in_parts, step, by_batch=by_batch)
+    whole = _steps_by(one_step.run_compiled, step, by_batch=by_batch)
 
     def run(batches: BatchIterator, steps: int) -> Any:
         compiles = not batches.is_whole and one_step.compiles(batches.spec)
@@ -181,7 +197,7 @@ def _steps_of_batches(one_step: OneStep | XlaSteps, step: StepFunction) -> Calla
     return run
 
 
-def _steps_by(one_step: Function, step: StepFunction) -> Callable[[BatchIterator, int], Any]:
+def _steps_by(one_step: Function, step: StepFunction, *, by_batch: bool) -> Callable[[BatchIterator, int], Any]:
     def several_steps(iterator: Any, steps: tf.Tensor) -> Any:
         tf.while_loop(
             lambda done: done + 1 < steps, lambda done: _after(one_step(_next_of(iterator)), done + 1), [tf.constant(0)]
@@ -192,7 +208,7 @@ def _steps_by(one_step: Function, step: StepFunction) -> Callable[[BatchIterator
     from_several = _FromIterator(several_steps)
 
     def run(batches: BatchIterator, steps: int) -> Any:
-        while batches.is_whole or batches.has_peeked:
+        while by_batch or batches.is_whole or batches.has_peeked:
             outputs, steps = one_step(batches.fetched()), steps - 1
             if not steps:
                 return outputs
