@@ -51,17 +51,15 @@ def tfdist(
     cwd: Path = ROOT,
     environ: Mapping[str, str] | None = None,
     are_warm: bool = True,
-    graphs_are_plain: bool = True,
 ) -> subprocess.CompletedProcess[str]:
     """`tfdist ARGUMENTS`, with its output as text; raises `subprocess.TimeoutExpired` after `timeout` seconds.
 
     What it says of this machine's addresses is left out. Workers begin with TensorFlow imported, see `warm_workers`,
-    unless a test is of how they start or of what the system knows of them, and leave their graphs as they are traced
-    unless a test is of a run as users have it.
+    unless a test is of how they start or of what the system knows of them.
     """
     command = _command(arguments)
     if are_warm:
-        environ = warm({**os.environ, **(environ or {})}, graphs_are_plain=graphs_are_plain)
+        environ = warm({**os.environ, **(environ or {})})
     process = _started(command, cwd, environ, subprocess.PIPE)
     try:
         out, err = process.communicate(timeout=timeout)

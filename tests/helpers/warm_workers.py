@@ -22,17 +22,12 @@ FOLDER = Path(__file__).parent / "warm_start"
 _NVIDIA = Path("/dev/nvidiactl")
 
 
-def warm(environ: Mapping[str, str], *, graphs_are_plain: bool = True) -> dict[str, str]:
-    """Returns an environment with which the workers of a launcher begin so; the same one on a machine with a GPU.
-
-    Their graphs stay as they are traced, see `plain_graphs`, those of datasets, too: later, when TensorFlow has started
-    its devices, a worker could no longer ask for that.
-    """
+def warm(environ: Mapping[str, str]) -> dict[str, str]:
+    """Returns an environment with which the workers of a launcher begin so; the same one on a machine with a GPU."""
     if _NVIDIA.exists():
         return dict(environ)
     path = os.pathsep.join(filter(None, [str(FOLDER), environ.get("PYTHONPATH")]))
-    plain = {"TESTS_PLAIN_GRAPHS": "1"} if graphs_are_plain and not os.environ.get("TFDIST_SLOW_TESTS") else {}
-    return {**environ, "PYTHONPATH": path, "TESTS_WARM_WORKERS": _server(), **plain}
+    return {**environ, "PYTHONPATH": path, "TESTS_WARM_WORKERS": _server()}
 
 
 @functools.cache

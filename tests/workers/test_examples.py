@@ -29,7 +29,7 @@ def run(*command: str | Path, cwd: Path = ROOT) -> str:
 
 
 def train(run_dir: Path, *command: str | Path) -> str:
-    done = tfdist("train", "--run-dir", run_dir, *command, timeout=BOUND, graphs_are_plain=False)
+    done = tfdist("train", "--run-dir", run_dir, *command, timeout=BOUND)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -52,7 +52,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str,
         environ = None if carrier is None else {"TFDIST_EMULATE_GPUS": carrier}
         # What the check of the first step compares is compared here.
         arguments = ("--check", "off", "--no-save", "--run-dir", place / "run", "-m", SCRIPT, groups, samples, *kinds)
-        done = tfdist("train", *options, *arguments, timeout=BOUND, environ=environ, graphs_are_plain=False)
+        done = tfdist("train", *options, *arguments, timeout=BOUND, environ=environ)
         assert done.returncode == 0, done.stderr
         said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
         return said

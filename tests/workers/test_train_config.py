@@ -24,8 +24,7 @@ WAYS = {"logical": ["--logical-devices", "3"], "nproc": ["--nproc", "2"], "worke
 
 def train(folder: Path, *options: str, environ: dict[str, str] | None = None) -> tuple[RunDir, str]:
     run = RunDir(folder / "run")
-    done = tfdist("train", CONFIG, *options, "--run-dir", run.path, timeout=100, environ=environ,
-                  graphs_are_plain=False)  # fmt: skip
+    done = tfdist("train", CONFIG, *options, "--run-dir", run.path, timeout=100, environ=environ)
     assert done.returncode == 0, done.stderr
     return run, done.stdout
 

@@ -25,11 +25,6 @@ if sys.argv[2:]:
 time.sleep(1000)
 """
 
-GRAPHS = """
-import tensorflow as tf
-print("plain:", tf.config.optimizer.get_experimental_options().get("disable_meta_optimizer", False), flush=True)
-"""
-
 
 @pytest.fixture
 def script(tmp_path: Path) -> Path:
@@ -55,11 +50,3 @@ def test_a_worker_ends_with_its_launcher(script: Path, tmp_path: Path) -> None:
         assert not ends_within(number, 0)
         job.kill()
         assert ends_within(number, 30)
-
-
-@pytest.mark.parametrize("are_plain", [True, False])
-def test_graphs_are_optimized_in_the_slow_tests_and_where_a_test_says_so(are_plain: bool, tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(GRAPHS)
-    done = tfdist("train", "--run-dir", tmp_path / "run", script, graphs_are_plain=are_plain)
-    assert f"plain: {are_plain and not os.environ.get('TFDIST_SLOW_TESTS')}\n" in done.stdout

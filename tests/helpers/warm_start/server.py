@@ -22,7 +22,7 @@ from typing import Any
 gc.disable()
 import keras  # noqa: E402, F401
 import numpy  # noqa: E402
-import tensorflow  # noqa: E402
+import tensorflow  # noqa: E402, F401
 from handed_over import LIMITS  # noqa: E402
 
 READ_AT_IMPORT = ("TF_", "KERAS_", "XLA_", "OMP_", "OPENBLAS_", "CUDA_", "ABSL_", "LC_", "LANG", "HOME", "TZ")
@@ -151,8 +151,6 @@ def become(request: dict[str, Any], descriptors: list[int]) -> None:
 
 
 become(*Server().next_request())
-if os.environ.pop("TESTS_PLAIN_GRAPHS", None):
-    tensorflow.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 # As `python -m` does: the module's names stay what they are until the process is over.
 sys.argv = ["-m"]
 runpy._run_module_as_main("tfdist.training.worker")
