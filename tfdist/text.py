@@ -1,10 +1,12 @@
-"""Text for terminals: tables, wrapped lines, and sizes, times and counts as people read them."""
+"""Text for terminals: lines, tables, and sizes, times and counts as people read them."""
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Callable, Sequence
+from typing import TextIO
 
 WIDTH = 120
 """Columns of a line that is wrapped."""
@@ -13,6 +15,20 @@ _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 _DECIMAL = ("B", "kB", "MB", "GB", "TB", "PB")
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def print_line(text: str, stream: TextIO) -> None:
+    """Prints a line on a standard stream, unless nobody reads it any more.
+
+    What Python cannot write it keeps and tries again at its end, where that fails with exit code 120: a stream that is
+    gone leads to `/dev/null` from then on.
+    """
+    try:
+        print(text, file=stream, flush=True)
+    except OSError:
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, stream.fileno())
+        os.close(nothing)
 
 
 def table(rows: Sequence[Sequence[str]], align: str, *, indent: str = "", gap: int = 2) -> list[str]:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 
 import pytest
@@ -167,3 +169,23 @@ def test_an_object_whose_texts_fail_is_named() -> None:
     assert safe_str(_Unprintable()) == "<_Unprintable without a text: its __str__ raises SystemExit>"
     assert safe_repr(_Unprintable()) == "<_Unprintable without a text: its __repr__ raises TypeError>"
     assert (safe_str("a"), safe_repr("a")) == ("a", "'a'")
+
+
+GONE = """
+import os, sys
+from tfdist.text import print_line
+
+reader, writer = os.pipe()
+os.close(reader)
+stream = getattr(sys, sys.argv[1])
+os.dup2(writer, stream.fileno())
+for _ in range(2):
+    print_line("a line", stream)
+"""
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_line_that_nobody_reads_changes_no_exit_code(stream: str) -> None:
+    done = subprocess.run([sys.executable, "-c", GONE, stream], capture_output=True, timeout=150, check=False)
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr

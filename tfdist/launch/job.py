@@ -38,6 +38,7 @@ from tfdist.net.port_reservation import PortReservation, reserve_ports
 from tfdist.rundir.bounded_disk import BoundedDisk
 from tfdist.rundir.layout import RunDir
 from tfdist.rundir.state_records import completion_text
+from tfdist.text import print_line
 
 
 def run_job(spec: JobSpec) -> int:
@@ -82,9 +83,7 @@ def say_report(spec: JobSpec, result: RunResult) -> None:
     if spec.log_format == "json":
         Terminal(_streams(), records=LogRecords(spec.name)).say(report, **failure_fields(result))
         return
-    # A stderr that is gone must not change the exit code.
-    with contextlib.suppress(OSError):
-        print(report, file=sys.stderr, flush=True)
+    print_line(report, sys.stderr)
 
 
 def _saved(spec: JobSpec, result: RunResult) -> str:
@@ -149,8 +148,7 @@ class _LauncherJob:
         """Says that there is nothing to train, for which no worker need start."""
         run = formed.location.run_dir if formed.membership.has_chief else None
         if not self._spec.quiet:
-            with contextlib.suppress(OSError):
-                print(completion_text(self._spec.name, formed.location.completed, run), flush=True)
+            print_line(completion_text(self._spec.name, formed.location.completed, run), sys.stdout)
 
     def _run_group(self, formed: FormedJob, signals: Signals, config_fd: int | None) -> RunResult:
         spec, run, has_chief = self._spec, formed.location.run_dir, formed.membership.has_chief
@@ -189,9 +187,8 @@ class _LauncherJob:
         records = LogRecords(spec.name) if spec.log_format == "json" else None
         terminal = Terminal(_streams(), prefix=spec.log_prefix, whole_lines=whole_lines, records=records)
         if not membership.has_chief:
-            with contextlib.suppress(OSError):
-                here = ", ".join(map(str, membership.local))
-                print(f"worker(s) {here} start; logs in {run.logs_dir}", flush=True)
+            here = ", ".join(map(str, membership.local))
+            print_line(f"worker(s) {here} start; logs in {run.logs_dir}", sys.stdout)
         if self._endpoint.url and not spec.quiet:
             terminal.say(f"tfdist: metrics at {self._endpoint.url}")
         if formed.kernels.warning:

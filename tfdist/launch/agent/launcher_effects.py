@@ -41,6 +41,7 @@ from tfdist.rundir.bounded_disk import BoundedDisk
 from tfdist.rundir.failure import Failure
 from tfdist.rundir.regular_files import open_to_append
 from tfdist.rundir.state_records import State, WorkerState
+from tfdist.text import print_line
 
 
 class LauncherEffects:
@@ -180,4 +181,4 @@ class LauncherEffects:
         try:
             self._disk.call(lambda: write_failure(file, failures))
         except RunDirError as error:
-            print(f"tfdist: the failure record could not be written: {error}", file=sys.stderr)
+            print_line(f"tfdist: the failure record could not be written: {error}", sys.stderr)

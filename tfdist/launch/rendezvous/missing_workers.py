@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from tfdist.cluster.cluster_spec import Cluster
 from tfdist.net.connection_attempts import DialOutcome, DialStatus
 from tfdist.net.connector import CONNECT_SECONDS
 from tfdist.net.handshake import INTRODUCTION_SECONDS, ONE_TOKEN
-from tfdist.text import format_ranges
+from tfdist.text import format_ranges, print_line
 
 FIRST_SECONDS = 3.0
 """A cluster that forms at once needs no progress."""
@@ -59,8 +58,7 @@ def _brief(seen: DialOutcome) -> str:
 
 def print_progress(text: str) -> None:
     """Writes a line of progress on stderr; a terminal that is gone must not end the job."""
-    with contextlib.suppress(OSError):
-        print(text, file=sys.stderr, flush=True)
+    print_line(text, sys.stderr)
 
 
 def waiting_text(

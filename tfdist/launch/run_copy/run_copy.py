@@ -25,7 +25,7 @@ from tfdist.launch.run_copy.copy_store import (
 )
 from tfdist.rundir.layout import RunDir
 from tfdist.storage.object_store import LocalFileError
-from tfdist.text import format_count
+from tfdist.text import format_count, print_line
 from tfdist.url_schemes import fault_of, is_bucket
 
 FIRST_SECONDS = 5.0
@@ -199,6 +199,5 @@ class RunCopy:
 
 
 def _say(text: str) -> None:
-    # A stderr that is gone must not change the exit code.
-    with contextlib.suppress(OSError, ValueError):
-        print(text, file=sys.stderr, flush=True)
+    with contextlib.suppress(ValueError):
+        print_line(text, sys.stderr)
