@@ -42,6 +42,7 @@ class _EpochSource:
         shares_rows: Whether all tensors of a batch have as many rows each; None until a first batch has shown it.
         is_cut_so: Whether its batches are cut for what is known of that.
         shares: What the workers' own shares are to each other; None where all workers have the same data.
+        is_open: Whether the epoch that runs has its iterator.
     """
 
     whole: Any
@@ -51,6 +52,7 @@ class _EpochSource:
     shares_rows: bool | None = True
     is_cut_so: bool = True
     shares: OwnShares | None = None
+    is_open: bool = False
 
 
 _SOURCE: AttachedValue[_EpochSource] = AttachedValue("epoch_source")
@@ -97,10 +99,16 @@ def epoch_iterator_source(original: Function) -> Function:
     Keras fetches a batch inside the compiled step. Where it cannot know which batch is the last, it runs one step more
     to find out, and TensorFlow executes the part of it that needs no data: the optimizer counts a step, weights decay,
     random states advance, and not always the same on all replicas. Fetched outside, the end is found before the step.
+
+    At the end of an epoch Keras also makes an iterator that the next epoch replaces unused. Of arrays none is made: it
+    would take as long as the one in use. Of a dataset it is, as its seeds are drawn for each iterator.
     """
 
     def repaired(self: Any) -> Any:
         source = _source_of(self)
+        if source.is_open and self.steps_per_epoch is None and isinstance(self.data_adapter, ArrayDataAdapter):
+            return ()
+        source.is_open = True
         rest, source.current = source.current, None
         done = 0 if rest is None else rest.done
         if not source.is_cut_so and source.shares_rows is not None:
@@ -132,6 +140,7 @@ def epoch_steps(original: Function) -> Function:
             self._num_batches = source.shares.steps
         rest = source.next or take_partial_epoch(source.whole)
         source.next = None
+        source.is_open = False
         if rest is not None:
             source.current = rest
         done = 0 if rest is None else rest.done
