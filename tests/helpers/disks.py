@@ -34,13 +34,13 @@ def small_disk(folder: Path, size: str) -> Iterator[Path]:
         pytest.skip("only root can mount a small file system")
     folder.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
     if done.returncode != 0:
         pytest.skip(f"no small file system can be mounted here: {done.stderr.strip()}")
     try:
         yield folder
     finally:
-        subprocess.run(["umount", "--lazy", str(folder)], timeout=30, check=True)
+        subprocess.run(["umount", "--lazy", str(folder)], timeout=150, check=True)
 
 
 @contextlib.contextmanager
@@ -62,6 +62,6 @@ def silent_disk(behind: Path, folder: Path) -> Iterator[subprocess.Popen[bytes]]
         yield server
     finally:
         server.send_signal(signal.SIGCONT)
-        subprocess.run(["umount", "--lazy", str(folder)], timeout=30, check=False)
+        subprocess.run(["umount", "--lazy", str(folder)], timeout=150, check=False)
         server.kill()
         server.wait()

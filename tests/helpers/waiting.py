@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-def until(condition: Callable[[], Any], timeout: float = 60, otherwise: str = "it did not come") -> Any:
+def until(condition: Callable[[], Any], timeout: float = 150, otherwise: str = "it did not come") -> Any:
     """Waits until the condition holds, and returns what it gave.
 
     Raises:

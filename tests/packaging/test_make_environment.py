@@ -27,7 +27,7 @@ def fake_python(folder: Path, script: str, name: str = "python3") -> Path:
 def make_environment(venv: Path, path: Path | str, **variables: str) -> subprocess.CompletedProcess[str]:
     environ = {"PATH": f"{path}{os.pathsep}/usr/bin{os.pathsep}/bin", **variables}
     command = [ROOT / "tools" / "make_environment", venv]
-    return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=150)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_folder_of_another_kind_is_left_alone(tmp_path: Path) -> None:
 @pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
 def test_the_targets_are_what_the_readme_says() -> None:
     command = ["make", "--dry-run", "--no-print-directory", "VENV=elsewhere", "run", "test"]
-    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=150)
     assert done.stdout.splitlines() == [
         'tools/make_environment "elsewhere"',
         '"elsewhere/bin/tfdist" train configs/digits.yaml',

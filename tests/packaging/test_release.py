@@ -46,7 +46,7 @@ def metadata(wheel: Path) -> email.message.Message:
 
 
 def output(*command: str | Path, cwd: Path) -> str:
-    return subprocess.run(command, cwd=cwd, check=True, capture_output=True, text=True, timeout=60).stdout
+    return subprocess.run(command, cwd=cwd, check=True, capture_output=True, text=True, timeout=150).stdout
 
 
 def test_they_have_the_tracked_files_and_no_others(built: tuple[Path, Path]) -> None:
@@ -160,10 +160,10 @@ def test_the_changelog_is_checked(text: str, problems: list[str]) -> None:
 def test_a_checkout_with_changes_is_not_ready(tmp_path: Path) -> None:
     (tmp_path / "CHANGELOG.md").write_text(CHANGELOG)
     for command in (["init", "-q"], ["add", "."], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "a"]):
-        subprocess.run(["git", *command], cwd=tmp_path, check=True, timeout=60)
+        subprocess.run(["git", *command], cwd=tmp_path, check=True, timeout=150)
     assert release.unready(tmp_path, "1.2.0") == []
     (tmp_path / "new.py").touch()
-    subprocess.run(["git", "tag", "v1.2.0"], cwd=tmp_path, check=True, timeout=60)
+    subprocess.run(["git", "tag", "v1.2.0"], cwd=tmp_path, check=True, timeout=150)
     changes, tag = release.unready(tmp_path, "1.2.0")
     assert "not committed:\n?? new.py" in changes
     assert "there is a tag v1.2.0 already" in tag

@@ -195,7 +195,7 @@ def loaded_by(statements: str) -> set[str]:
         f"import sys\ntry:\n    {statements}\nexcept SystemExit as end:\n    assert end.code == 0\n"
         "print('', *sys.modules, sep='\\n- ')"
     )
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=150, check=True)
     return {line.removeprefix("- ") for line in result.stdout.splitlines() if line.startswith("- ")}
 
 

@@ -53,7 +53,7 @@ def test_the_version_is_the_source_s_own_without_an_installation(site: Path) -> 
 def test_an_older_python_is_refused_in_one_line(started_by: str, code: int, last: str) -> None:
     """In a source tree, where pip does not stand before it."""
     script = f"import sys; sys.version_info = (3, 10, 13); sys.argv[0] = {started_by!r}; import tfdist"
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=150)
     assert result.returncode == code
     assert result.stderr.splitlines()[-1].startswith(f"{last}tfdist needs Python 3.11 to 3.13. Received: Python ")
     assert code == 1 or len(result.stderr.splitlines()) == 1

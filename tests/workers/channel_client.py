@@ -57,7 +57,7 @@ class Tied:
         """Sends a message as a launcher does."""
         self._socket.sendall(json.dumps(message).encode() + b"\n")
 
-    def next(self, matches: Callable[[Message], Any], timeout: float = 60) -> Message:
+    def next(self, matches: Callable[[Message], Any], timeout: float = 150) -> Message:
         """The next message that matches, heard from now on; what comes before is kept in `heard`."""
         deadline = time.monotonic() + timeout
         while True:
@@ -76,11 +76,11 @@ class Tied:
             assert data, f"the worker did not say it; it said {self.heard[-3:]}\n{self.text()}"
             self._rest += data
 
-    def reply(self, key: str, timeout: float = 60) -> Any:
+    def reply(self, key: str, timeout: float = 150) -> Any:
         """The value of the next message that has `key`."""
         return self.next(lambda message: key in message, timeout)[key]
 
-    def beat(self, matches: Callable[[Message], Any], timeout: float = 60) -> Message:
+    def beat(self, matches: Callable[[Message], Any], timeout: float = 150) -> Message:
         """The state in the next beat that matches."""
         return self.next(lambda message: "beat" in message and matches(message["beat"]), timeout)["beat"]
 

@@ -42,7 +42,7 @@ class Launcher:
     out: str = ""
     err: str = ""
 
-    def end(self, timeout: float = 60) -> int:
+    def end(self, timeout: float = 150) -> int:
         """Its exit code."""
         self.out, self.err = self.process.communicate(timeout=timeout)
         return self.process.returncode

@@ -149,7 +149,6 @@ def test_predictions_on_the_chief_alone_when_asked(what: str, one: Job, two: Job
         assert other["shape"] == chief["shape"] == expected["shape"]
 
 
-@pytest.mark.bound(60)
 def test_a_callback_that_raises_on_one_worker_ends_all(tmp_path: Path) -> None:
     done = tfdist("train", "--nproc", 2, "--run-dir", tmp_path / "run", SCRIPTS / "raising_callback.py", timeout=50)
     assert done.returncode == 4

@@ -102,7 +102,6 @@ def test_all_stop_after_the_same_batch(tmp_path: Path, case: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.bound(90)
 def test_a_worker_that_is_asked_later_goes_on_to_where_the_other_is(tmp_path: Path) -> None:
     """The first is asked and must wait; the second is asked when it waits for the first, at most one batch later."""
     with tied_workers(tmp_path, script(slow=1)) as workers:
@@ -133,7 +132,6 @@ fit: {epochs: 1000000}
 """
 
 
-@pytest.mark.bound(90)
 def test_a_config_run_stops_with_the_code_asked_for(tmp_path: Path) -> None:
     data = REPOSITORY / "examples" / "data" / "digits.npz"
     with tied_workers(tmp_path, CONFIG.replace("DATA", str(data)), count=1, target_kind="config") as (worker,):

@@ -125,7 +125,7 @@ def test_models_that_cannot_be_used(made: Path) -> None:
     assert done.returncode == 2 and "saved without a loss and metrics" in done.stderr
     (made / "unknown.py").write_text("import keras\n\nclass Unknown(keras.layers.Dense): ...\n")
     code = "import keras, unknown; keras.Sequential([keras.Input([4]), unknown.Unknown(1)]).save('unknown.keras')"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, cwd=made, capture_output=True)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=150, cwd=made, capture_output=True)
     done = tfdist("predict", "unknown.keras", "--data", "1.yaml", "-o", "a.npz", cwd=made, timeout=120)
     assert done.returncode == 2 and "Could not locate class 'Unknown'" in done.stderr and "--import" in done.stderr
     assert not list(made.glob("a.npz*"))

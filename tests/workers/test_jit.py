@@ -16,7 +16,6 @@ print("jit:", settings_of(tf.distribute.get_strategy()).jit)
 """
 
 
-@pytest.mark.bound(60)
 def test_the_option_reaches_the_strategy_of_a_worker(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)

@@ -56,7 +56,6 @@ def kill(launcher: Launcher) -> None:
     launcher.process.wait(20)
 
 
-@pytest.mark.bound(90)
 def test_a_job_goes_on_without_a_host_that_is_lost(launchers: Launchers, three: Hosts) -> None:
     mark = launchers.folder / "mark"
     job = Job(launchers, three, f"2@0:touch:{mark}", "*@0:train:0.05", "*@1:assignment")
@@ -71,7 +70,6 @@ def test_a_job_goes_on_without_a_host_that_is_lost(launchers: Launchers, three: 
     assert not (launchers.folder / three[0].name / "run" / "failure.json").exists()
 
 
-@pytest.mark.bound(90)
 @pytest.mark.slow
 def test_a_host_that_fills_no_group_of_workers_waits(launchers: Launchers, three: Hosts) -> None:
     job = Job(launchers, three, "*:assignment", grow=True)
@@ -98,7 +96,6 @@ def test_a_job_goes_on_without_a_host_that_is_cut_off(launchers: Launchers, thre
 
 
 @pytest.mark.slow
-@pytest.mark.bound(90)
 def test_a_job_goes_on_without_a_launcher_that_is_stopped(launchers: Launchers, three: Hosts) -> None:
     mark = launchers.folder / "mark"
     job = Job(launchers, three, f"2@0:touch:{mark}", "*@0:train:0.05", "*@1:assignment")
@@ -113,7 +110,6 @@ def test_a_job_goes_on_without_a_launcher_that_is_stopped(launchers: Launchers, 
 
 
 @pytest.mark.slow
-@pytest.mark.bound(90)
 def test_a_host_that_is_lost_while_the_launchers_meet_is_not_waited_for(launchers: Launchers, three: Hosts) -> None:
     job = Job(launchers, three, "*:assignment")
     running = [job.start(number) for number in (0, 2)]
@@ -131,7 +127,6 @@ def test_a_host_that_is_lost_while_the_launchers_meet_is_not_waited_for(launcher
     assert f"2 of 3 workers start, without {three[2].ipv4}:{PORT}" in running[0].err
 
 
-@pytest.mark.bound(90)
 def test_the_workers_are_numbered_anew_when_one_in_the_middle_is_lost(launchers: Launchers, three: Hosts) -> None:
     mark = launchers.folder / "mark"
     job = Job(launchers, three, f"1@0:touch:{mark}", "*@0:train:0.05", "*@1:environ:TF_CONFIG")
@@ -146,7 +141,6 @@ def test_the_workers_are_numbered_anew_when_one_in_the_middle_is_lost(launchers:
     assert told["task"]["index"] == 1
 
 
-@pytest.mark.bound(90)
 def test_too_few_hosts_end_the_job_with_3(launchers: Launchers, three: Hosts) -> None:
     mark = launchers.folder / "mark"
     job = Job(launchers, three, f"2@0:touch:{mark}", "*@0:train:0.05", "*@1:train:0.05")
@@ -159,7 +153,6 @@ def test_too_few_hosts_end_the_job_with_3(launchers: Launchers, three: Hosts) ->
     assert f"{three[1].ipv4}:{PORT}, {three[2].ipv4}:{PORT}" in running[0].err
 
 
-@pytest.mark.bound(90)
 def test_without_the_chief_all_others_end_with_4(launchers: Launchers, three: Hosts) -> None:
     mark = launchers.folder / "mark"
     job = Job(launchers, three, f"2@0:touch:{mark}", "*@0:train:0.05", "*@1:train:0.05")
@@ -171,7 +164,6 @@ def test_without_the_chief_all_others_end_with_4(launchers: Launchers, three: Ho
         assert "error: Without the chief no worker goes on" in each.err
 
 
-@pytest.mark.bound(90)
 def test_without_the_chief_who_waits_ends_with_4_too(launchers: Launchers, three: Hosts) -> None:
     job = Job(launchers, three, "*:step:3", "*:train:0.05", rejoin_timeout=1.0)
     running = [job.start(number) for number in range(2)]
@@ -183,7 +175,6 @@ def test_without_the_chief_who_waits_ends_with_4_too(launchers: Launchers, three
     assert "error: Without the chief no worker goes on" in late.err
 
 
-@pytest.mark.bound(90)
 def test_a_host_that_comes_late_enters_at_the_next_restart(launchers: Launchers, three: Hosts) -> None:
     mark, again = launchers.folder / "mark", launchers.folder / "again"
     job = Job(
@@ -201,7 +192,6 @@ def test_a_host_that_comes_late_enters_at_the_next_restart(launchers: Launchers,
     assert "seed=" in job.log(2, 2, 1).read_text()
 
 
-@pytest.mark.bound(90)
 def test_a_host_that_comes_back_is_taken_in_at_a_step(launchers: Launchers, three: Hosts) -> None:
     """From three to two to three, with --grow."""
     marks = [launchers.folder / f"mark-{attempt}" for attempt in range(3)]
@@ -221,7 +211,6 @@ def test_a_host_that_comes_back_is_taken_in_at_a_step(launchers: Launchers, thre
     assert "seed=" in job.log(2, 2, 2).read_text()
 
 
-@pytest.mark.bound(90)
 def test_a_job_begins_with_enough_hosts_when_the_others_do_not_come(launchers: Launchers, three: Hosts) -> None:
     job = Job(launchers, three, "*:assignment", rejoin_timeout=1.0)
     running = [job.start(number) for number in (0, 2)]
@@ -229,7 +218,6 @@ def test_a_job_begins_with_enough_hosts_when_the_others_do_not_come(launchers: L
     assert f"2 of 3 workers start, without {three[1].ipv4}:{PORT}" in running[0].err
 
 
-@pytest.mark.bound(90)
 def test_a_job_of_which_too_few_come_does_not_begin(launchers: Launchers, three: Hosts) -> None:
     job = Job(launchers, three, "*:assignment")
     alone = job.start(0, start_timeout=2)
@@ -240,7 +228,6 @@ def test_a_job_of_which_too_few_come_does_not_begin(launchers: Launchers, three:
     assert f"worker 0 ({three[0].ipv4}:{PORT}) refuses the connection" in without_chief.err
 
 
-@pytest.mark.bound(90)
 @pytest.mark.parametrize(("number", "sent", "code"), [(0, signal.SIGTERM, 143), (1, signal.SIGINT, 130)])
 def test_a_signal_to_the_chief_or_an_interrupt_stops_all_at_one_step(
     launchers: Launchers, three: Hosts, number: int, sent: signal.Signals, code: int
@@ -256,7 +243,6 @@ def test_a_signal_to_the_chief_or_an_interrupt_stops_all_at_one_step(
         assert "stopped after" in job.log(index, index, 0).read_text()
 
 
-@pytest.mark.bound(90)
 def test_a_host_that_is_told_to_end_leaves_at_a_step_and_the_others_go_on(launchers: Launchers, three: Hosts) -> None:
     """As a host that is preempted or drained."""
     mark = launchers.folder / "mark"
@@ -270,7 +256,6 @@ def test_a_host_that_is_told_to_end_leaves_at_a_step_and_the_others_go_on(launch
     assert "seed=" in job.log(1, 1, 1).read_text()
 
 
-@pytest.mark.bound(90)
 def test_a_host_that_was_given_something_else_is_told_and_the_job_goes_on(launchers: Launchers, three: Hosts) -> None:
     mark, end = launchers.folder / "mark", launchers.folder / "end"
     job = Job(launchers, three, f"1:touch:{mark}", f"*:await:{end}", rejoin_timeout=1.0)
@@ -288,7 +273,6 @@ def test_a_host_that_was_given_something_else_is_told_and_the_job_goes_on(launch
     assert f"{three[2].name} cannot take part: " in running[0].err
 
 
-@pytest.mark.bound(90)
 def test_a_worker_that_fails_again_and_again_ends_the_job(launchers: Launchers, three: Hosts) -> None:
     job = Job(launchers, three, "1:raise:ValueError boom", "*:hang")
     running = [job.start(number) for number in range(3)]

@@ -73,7 +73,6 @@ def test_a_host_that_cannot_be_reached_is_named_on_both(
         assert f"worker {1 - index} ({hosts[1 - index].ipv4}:{PORT}) " in each.err
 
 
-@pytest.mark.bound(90)
 def test_a_link_that_is_cut_ends_both_within_a_bound(
     launchers: Launchers, hosts: tuple[NamespaceHost, NamespaceHost]
 ) -> None:
@@ -93,7 +92,6 @@ def test_a_link_that_is_cut_ends_both_within_a_bound(
         assert [log.name.split(".")[1] for log in (run / "logs").iterdir()] == ["0"]
 
 
-@pytest.mark.bound(90)
 def test_all_workers_restart_after_a_link_was_cut_for_a_moment(
     launchers: Launchers, hosts: tuple[NamespaceHost, NamespaceHost]
 ) -> None:

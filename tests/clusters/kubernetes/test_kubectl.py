@@ -28,7 +28,7 @@ def test_kubectl_reads_the_same_texts(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     command = ["kubectl", "label", "--local", "-f", str(file), "read=yes", "-o", "json"]
     environ = {**os.environ, "HOME": str(tmp_path)}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environ)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=150, env=environ)
     assert done.returncode == 0, done.stderr
     read = all_of(done.stdout)
     written = list(yaml.safe_load_all(file.read_text()))

@@ -41,7 +41,7 @@ def launch(slurm: SlurmCluster, folder: Path, *arguments: str) -> str:
     return found[1]
 
 
-def ended(slurm: SlurmCluster, job: str, timeout: float = 60) -> tuple[str, str, str]:
+def ended(slurm: SlurmCluster, job: str, timeout: float = 150) -> tuple[str, str, str]:
     until(lambda: slurm.state(job) in OVER, timeout, otherwise=f"job {job} does not end")
     said = slurm.job(job)
     return said["JobState"], said["ExitCode"], said["Restarts"]

@@ -38,7 +38,7 @@ class Launch:
     out: str = ""
     err: str = ""
 
-    def end(self, timeout: float = 60) -> int:
+    def end(self, timeout: float = 150) -> int:
         """Its exit code."""
         self.out, self.err = self.process.communicate(timeout=timeout)
         return self.process.returncode

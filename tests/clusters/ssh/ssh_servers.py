@@ -75,7 +75,7 @@ def ssh_servers(
     named = {f"h{number}": host for number, host in enumerate(hosts, 1)}
     folder.mkdir()
     for key in ("client", "server"):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / key], check=True, timeout=20)
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / key], check=True, timeout=150)
     _write_client(named, folder)
     servers = SshServers(named, folder, {})
     Path("/run/sshd").mkdir(exist_ok=True)

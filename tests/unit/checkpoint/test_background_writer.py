@@ -53,7 +53,7 @@ writer().start(job)
 begun.wait(30)
 {ending}
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=150)
     assert done.stdout == "written\n", done.stderr
 
 
@@ -64,4 +64,4 @@ from tfdist.checkpoint import background_writer
 background_writer.EXIT_SECONDS = 0.05
 background_writer.writer().start(threading.Event().wait)
 """
-    assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], timeout=150, check=False).returncode == 0

@@ -260,5 +260,5 @@ def test_ls_verify_and_prune_load_neither_tensorflow_nor_numpy(run: RunDir) -> N
         "    main(['checkpoints', *verb, sys.argv[1]], standalone_mode=False)\n"
         "print(sorted({'tensorflow', 'keras', 'numpy', 'h5py'} & set(sys.modules)))"
     )
-    result = subprocess.run([sys.executable, "-c", script, str(run)], capture_output=True, text=True, timeout=60)
+    result = subprocess.run([sys.executable, "-c", script, str(run)], capture_output=True, text=True, timeout=150)
     assert result.stdout.splitlines()[-1] == "[]", result.stderr

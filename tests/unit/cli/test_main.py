@@ -100,7 +100,7 @@ def test_ctrl_c_before_anything_runs_is_130(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_python_dash_m_is_the_same_command() -> None:
     command = [sys.executable, "-m", "tfdist", "--help"]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=150, check=True)
     assert result.stdout.startswith("Usage: tfdist [OPTIONS]")
 
 
@@ -111,7 +111,7 @@ def test_a_terminal_whose_encoding_lacks_a_character(encoding: str, options: lis
     run.failure_file.write_text('{"index": 0, "host": "h", "time": 1.0, "kind": "exception", "message": "\\u6570"}')
     command = [sys.executable, "-m", "tfdist", "status", str(run), *options]
     environ = {**os.environ, "PYTHONIOENCODING": encoding}
-    result = subprocess.run(command, capture_output=True, timeout=60, env=environ)
+    result = subprocess.run(command, capture_output=True, timeout=150, env=environ)
     assert (result.returncode, result.stderr) == (0, b"")
     assert result.stdout.startswith(b"digits-")
 

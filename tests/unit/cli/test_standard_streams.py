@@ -30,7 +30,7 @@ def test_nothing_that_is_printed_lands_in_a_file(closed: str, tmp_path: Path) ->
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=150,
     )
     assert program.returncode == 0, program.stderr
     assert (tmp_path / "opened").read_text() == ""
@@ -41,7 +41,7 @@ def test_nothing_that_is_printed_lands_in_a_file(closed: str, tmp_path: Path) ->
 def test_errors_have_their_exit_code(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tfdist", "status", str(tmp_path / "nothing")]
     closed = ["sh", "-c", 'exec "$@" >&- 2>&- <&-', "sh", *command]
-    assert subprocess.run(closed, timeout=60).returncode == 2
+    assert subprocess.run(closed, timeout=150).returncode == 2
 
 
 HIDING = """
@@ -62,7 +62,7 @@ except KeyError:
 
 def test_tensorflows_lines_are_hidden_while_a_block_runs() -> None:
     command = [sys.executable, "-c", HIDING]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=150)
     line = "I0000 00:00:1795423535.828425    5902 port.cc:153] oneDNN custom operations are on.\n"
     assert ended.stderr == f"before\n{line}of a library\nof Python\nwithout an end and after\n{line}"
     assert ended.returncode == 0
@@ -82,7 +82,7 @@ print("\\udc80 last", file=sys.stderr)
 
 def test_nothing_that_a_terminal_obeys_is_printed() -> None:
     environ = {**os.environ, "PYTHONIOENCODING": "utf-8:replace"}
-    done = subprocess.run([sys.executable, "-c", MASKED], capture_output=True, timeout=60, env=environ)
+    done = subprocess.run([sys.executable, "-c", MASKED], capture_output=True, timeout=150, env=environ)
     assert done.stdout.replace(b"\x1b[2K", b"") == b"a?]0;title?b\tc??d\n" and b"\x1b[2K" in done.stdout
     assert done.stderr == b"? last\n"
 
@@ -93,6 +93,6 @@ TITLE = "\x1b]0;title\x07"
 
 @pytest.mark.parametrize("words", [["stop", f"{TITLE}run"], [f"{TITLE}train"], ["train", f"{TITLE}.py"]])
 def test_errors_are_masked(words: list[str]) -> None:
-    done = subprocess.run([sys.executable, "-m", "tfdist", *words], capture_output=True, timeout=60)
+    done = subprocess.run([sys.executable, "-m", "tfdist", *words], capture_output=True, timeout=150)
     assert done.returncode == 2 and b"0;title" in done.stderr
     assert not {b"\x1b", b"\x07"} & {bytes([byte]) for byte in done.stderr}

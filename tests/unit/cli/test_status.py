@@ -149,7 +149,7 @@ def test_it_loads_neither_tensorflow_nor_numpy(run: RunDir) -> None:
     script = "import sys\nfrom tfdist.cli.main import main\ntry:\n    main(['status', sys.argv[1]])\nfinally:\n" + (
         "    print(sorted({'tensorflow', 'keras', 'numpy', 'yaml'} & set(sys.modules)))"
     )
-    result = subprocess.run([sys.executable, "-c", script, str(run)], capture_output=True, text=True, timeout=60)
+    result = subprocess.run([sys.executable, "-c", script, str(run)], capture_output=True, text=True, timeout=150)
     assert result.stdout.splitlines()[-1] == "[]"
 
 

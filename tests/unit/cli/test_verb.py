@@ -56,7 +56,7 @@ from tfdist.cli.main import main
 main(["status", "run"])
 """
     command = [sys.executable, "-c", program]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=150)
     assert ended.returncode == 2
     assert ended.stderr.startswith("error: The working directory has been removed"), ended.stderr
     assert ended.stderr.count("\n") == 1

@@ -42,7 +42,7 @@ def killed_inside(temporary: Path, *, kept: bool) -> Path:
     """A folder of a process that was killed."""
     environ = {**os.environ, "TMPDIR": str(temporary)}
     command = [sys.executable, "-c", f"KEPT = {kept}\n{KILLED_INSIDE}"]
-    assert subprocess.run(command, env=environ, timeout=60).returncode == -signal.SIGKILL
+    assert subprocess.run(command, env=environ, timeout=150).returncode == -signal.SIGKILL
     (left,) = temporary.iterdir()
     return left
 

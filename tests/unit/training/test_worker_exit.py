@@ -31,5 +31,5 @@ atexit.register(leave)
 )
 def test_a_worker_ends_with_its_code_whatever_became_of_its_output(act: str) -> None:
     command = [sys.executable, "-c", _EXIT.format(act=act)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
     assert done.returncode == 7, done.stderr

@@ -32,7 +32,7 @@ with open_folder(None, "evaluate") as folder:
 def test_what_a_killed_command_left_goes_with_the_next_unless_it_was_kept(kept: bool) -> None:
     temporary = Path(tempfile.gettempdir())
     command = [sys.executable, "-c", KILLED_INSIDE, "kept" if kept else ""]
-    done = subprocess.run(command, env={**os.environ, "TMPDIR": str(temporary)}, timeout=60)
+    done = subprocess.run(command, env={**os.environ, "TMPDIR": str(temporary)}, timeout=150)
     assert done.returncode == -signal.SIGKILL
     (left,) = temporary.iterdir()
     assert left.name.startswith("tfdist-evaluate.")

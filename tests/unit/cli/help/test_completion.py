@@ -22,7 +22,7 @@ def test_it_prints_what_the_shell_reads(shell: str) -> None:
     assert (result.exit_code, result.stderr) == (0, "")
     assert "_TFDIST_COMPLETE" in result.stdout and f"{shell}_complete" in result.stdout
     if shutil.which(shell):
-        subprocess.run([shell, "-n"], input=result.stdout, text=True, check=True, timeout=60)
+        subprocess.run([shell, "-n"], input=result.stdout, text=True, check=True, timeout=150)
 
 
 @pytest.mark.parametrize(
@@ -58,5 +58,5 @@ def test_bash_completes_by_it(tmp_path: Path) -> None:
         printf '%s\\n' "${COMPREPLY[@]}"
     """
     environ = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(["bash", "-c", script], env=environ, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(["bash", "-c", script], env=environ, capture_output=True, text=True, timeout=150, check=True)
     assert done.stdout.split() == ["status"], done.stderr

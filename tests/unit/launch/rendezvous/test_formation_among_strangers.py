@@ -80,7 +80,6 @@ def test_what_strangers_say_is_ignored(launchers: Launchers, token: str | None, 
     form_among(launchers, token, trouble)
 
 
-@pytest.mark.bound(90)
 @pytest.mark.parametrize("token", [None, SECRET])
 def test_a_thousand_connections_do_not_keep_the_launchers_apart(launchers: Launchers, token: str | None) -> None:
     def trouble() -> None:

@@ -146,7 +146,7 @@ def test_the_folder_is_removed_with_all_that_is_in_it(place: Path) -> None:
 
 
 def test_a_launcher_that_was_killed_leaves_it_to_the_next_one(place: Path) -> None:
-    subprocess.run([sys.executable, "-c", _KILLED], env={**os.environ, "TMPDIR": str(place)}, timeout=60)
+    subprocess.run([sys.executable, "-c", _KILLED], env={**os.environ, "TMPDIR": str(place)}, timeout=150)
     (left,) = place.iterdir()
     other = place / "of-somebody-else.py"
     other.touch()

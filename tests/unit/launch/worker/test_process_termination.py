@@ -53,7 +53,7 @@ assert earlier.wait() == -9
 
 def run(program: str) -> None:
     """In a process of its own: this one has children of other tests."""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=150, check=False)
     assert done.returncode == 0, done.stderr
 
 

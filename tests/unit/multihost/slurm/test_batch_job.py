@@ -45,7 +45,7 @@ def run(tmp_path: Path, job: BatchJob, srun: str = 'printf "%s\\n" "$@"', **vari
         (tmp_path / name).write_text(f"#!/bin/bash\n{does}\n")
         (tmp_path / name).chmod(0o755)
     environ = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_JOB_ID": "7", "HOME": "/h", **variables}
-    done = subprocess.run(["bash"], input=batch_script(job), capture_output=True, text=True, env=environ, timeout=60)
+    done = subprocess.run(["bash"], input=batch_script(job), capture_output=True, text=True, env=environ, timeout=150)
     assert done.stderr == ""
     return [*done.stdout.splitlines(), f"exit {done.returncode}"]
 

@@ -272,5 +272,5 @@ print("collects", gc.isenabled())
 
 def test_looking_at_threads_collects_no_garbage() -> None:
     """CPython 3.11 before 3.11.9 would wait for ever, with the interpreter's lock."""
-    done = subprocess.run([sys.executable, "-c", LOOKS], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", LOOKS], capture_output=True, text=True, timeout=150)
     assert (done.returncode, done.stdout) == (0, "collects True\ncollects False\n"), done.stderr

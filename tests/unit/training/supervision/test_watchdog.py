@@ -48,7 +48,7 @@ def run(tmp_path: Path, body: str) -> subprocess.CompletedProcess[str]:
     )
     script = tmp_path / "script.py"
     script.write_text(WATCHED.format(folder=str(tmp_path), body=textwrap.dedent(body)))
-    return subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60)
+    return subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=150)
 
 
 def test_ends_a_process_that_waits_in_the_library(tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ def test_whoever_makes_hosts_and_is_killed_leaves_nothing_that_runs_there(tmp_pa
 
 
 def _said(*command: str) -> str:
-    return subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
+    return subprocess.run(command, capture_output=True, text=True, timeout=150, check=True).stdout
 
 
 def _exchanged(first: tuple[str, ...], last: tuple[str, ...], address: str) -> str:
