@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -11,6 +12,7 @@ from tensorflow.python.framework import func_graph
 
 from tests.helpers.marks import slow
 from tests.helpers.mirrored import mirrored
+from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator
 from tfdist.runtime.batches.distribute import per_replica
 
 
@@ -97,3 +99,26 @@ def test_an_error_of_the_data_arrives() -> None:
     failing = distributed(numbers.map(lambda number: tf.debugging.check_numerics(number, "it is none")))
     with pytest.raises(tf.errors.InvalidArgumentError, match="it is none"):
         next(iter(failing))
+
+
+@pytest.mark.usefixtures("repaired")
+@pytest.mark.parametrize(("is_of_arrays", "count"), [(True, 3), (False, 6)])
+def test_epochs_of_arrays_make_one_iterator_each(
+    is_of_arrays: bool, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a dataset as many as Keras makes: what it shuffles follows from their number."""
+    made: list[BatchIterator] = []
+    original = BatchIterator.__init__
+
+    def noting(self: BatchIterator, *args: Any) -> None:
+        made.append(self)
+        original(self, *args)
+
+    monkeypatch.setattr(BatchIterator, "__init__", noting)
+    x = np.arange(10.0).reshape(10, 1)
+    with mirrored(2).scope():
+        model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        data = {"x": x, "y": x, "batch_size": 4} if is_of_arrays else {"x": tf.data.Dataset.from_tensors((x, x))}
+        model.fit(**data, epochs=3, verbose=0)
+    assert len(made) == count
