@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from tests.helpers.waiting import PATIENCE
 from tests.helpers.warm_workers import warm
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,7 +53,8 @@ def tfdist(
     environ: Mapping[str, str] | None = None,
     are_warm: bool = True,
 ) -> subprocess.CompletedProcess[str]:
-    """`tfdist ARGUMENTS`, with its output as text; raises `subprocess.TimeoutExpired` after `timeout` seconds.
+    """`tfdist ARGUMENTS`, with its output as text; raises `subprocess.TimeoutExpired` after `timeout` seconds,
+    times `PATIENCE`.
 
     What it says of this machine's addresses is left out. Workers begin with TensorFlow imported, see `warm_workers`,
     unless a test is of how they start or of what the system knows of them.
@@ -62,7 +64,7 @@ def tfdist(
         environ = warm({**os.environ, **(environ or {})})
     process = _started(command, cwd, environ, subprocess.PIPE)
     try:
-        out, err = process.communicate(timeout=timeout)
+        out, err = process.communicate(timeout=timeout * PATIENCE)
     except BaseException:
         # Workers have process groups of their own; they end when their launcher is gone.
         os.killpg(process.pid, signal.SIGKILL)

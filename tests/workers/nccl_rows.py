@@ -49,6 +49,7 @@ BY_SECTION = {
 """A fast row of each section of the table."""
 
 EXCHANGED_ALIKE = {
+    *("Data", "Losses", "Outside of the step", "Steps", "What the first step builds", "Random numbers of TensorFlow"),
     *("Steps of guides and repositories", "Distillation", "What steps of one's own keep", "What steps write"),
     *("Logs of steps of one's own", "Layers", "Random layers", "Random numbers", "Callbacks"),
 }
