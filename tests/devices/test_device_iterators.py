@@ -13,7 +13,7 @@ from tensorflow.python.framework import func_graph
 from tests.helpers.marks import slow
 from tests.helpers.mirrored import mirrored
 from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator
-from tfdist.runtime.batches.distribute import per_replica
+from tfdist.runtime.batches.replica_batches import per_replica
 
 
 def distributed(dataset: tf.data.Dataset, replicas: int = 2) -> tf.distribute.DistributedDataset:

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator, EpochBatches, FetchedBatch
 from tfdist.runtime.batches.dataset_description import description_of
-from tfdist.runtime.batches.distribute import per_replica
+from tfdist.runtime.batches.replica_batches import per_replica
 
 
 def batches_for(devices: Sequence[str]) -> tf.distribute.DistributedDataset:

@@ -18,7 +18,7 @@ from tests.helpers.made_checkpoints import folder_of, mark, run_with, shard
 from tfdist.checkpoint.checkpoint_contents import CheckpointSummary, contents_fault, load_arrays
 from tfdist.checkpoint.checkpoint_files import MARKER, REPLICAS, SUMMARY, WEIGHTS, stored, summary_of
 from tfdist.checkpoint.checkpoint_pruner import info_of
-from tfdist.checkpoint.shards.sharded_file import REST, SHARD_TABLE, shard_file_name
+from tfdist.checkpoint.shards.joined_file import REST, SHARD_TABLE, shard_file_name
 from tfdist.cli.main import main
 from tfdist.errors import RunDirError
 from tfdist.rundir import RunDir

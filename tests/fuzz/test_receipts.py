@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.fuzz.hostile_values import changed, changed_json, values
 from tests.fuzz.properties import fuzzed
 from tfdist.checkpoint.pending_checkpoint import FileDigest
-from tfdist.checkpoint.shards import shard_assembly
-from tfdist.checkpoint.shards.shard_assembly import Receipt, collect
+from tfdist.checkpoint.shards import chief_additions
+from tfdist.checkpoint.shards.chief_additions import Receipt, collect
 from tfdist.errors import RunDirError
 from tfdist.launch.worker.launcher_channel import ChiefPost
 
@@ -39,7 +39,7 @@ def test_the_chief_hears_whatever_is_posted(letters: list[Any], also: dict[str, 
     for letter in letters:
         post.deliver({"subject": str(tmp_path), "content": letter})
         post.deliver(letter)
-    with mock.patch.object(shard_assembly, "chief_post", lambda: post), contextlib.suppress(RunDirError):
+    with mock.patch.object(chief_additions, "chief_post", lambda: post), contextlib.suppress(RunDirError):
         found = collect(tmp_path, 3, seconds=0.0)
         assert set(found) == {1, 2}
     assert post.read(str(tmp_path)) == []

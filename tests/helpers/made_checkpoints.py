@@ -14,7 +14,7 @@ import numpy as np
 
 from tfdist.checkpoint import checkpoint_files
 from tfdist.checkpoint.checkpoint_files import WEIGHTS
-from tfdist.checkpoint.shards.sharded_file import REST, SHARD_TABLE, shard_file_name
+from tfdist.checkpoint.shards.joined_file import REST, SHARD_TABLE, shard_file_name
 from tfdist.rundir import RunDir, create_run_dir
 from tfdist.sharding.file_shards import FileShards, SharedValue
 

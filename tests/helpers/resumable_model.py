@@ -13,7 +13,7 @@ import numpy as np
 
 from tests.helpers.cut_weights import cut_all
 from tests.helpers.plain_graphs import leave_graphs_plain
-from tfdist.checkpoint.shards.sharded_file import opened_weights
+from tfdist.checkpoint.shards.joined_file import opened_weights
 from tfdist.rundir import RunDir
 
 SAMPLES, FEATURES, CLASSES, BATCH, EPOCHS = 203, 6, 4, 8, 9

@@ -51,7 +51,7 @@ TAKEN = {
     "launch/gpus/usable_gpus.py::parse": ROWS,
     "launch/worker/kernel_choice.py::choose_kernels": "tests/unit/launch/worker/test_kernel_choice.py::test_auto",
     "ray/job/placement.py::bundle": "tests/unit/ray/job/test_placement.py::test_demand",
-    "runtime/batches/distribute.py::per_replica": ROWS,
+    "runtime/batches/replica_batches.py::per_replica": ROWS,
     "runtime/collectives/communicator.py::__init__": f"{PLACES}::test_workers_agree_on_the_way",
     "runtime/collectives/communicator.py::_carried": CALLS,
     "runtime/collectives/communicator.py::_laid": CALLS,

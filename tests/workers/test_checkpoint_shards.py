@@ -21,7 +21,7 @@ from tests.helpers.marks import slow
 from tests.helpers.resumable_model import write_config
 from tests.helpers.small_training import datasets
 from tfdist.checkpoint.checkpoint_files import StoredCheckpoint, stored
-from tfdist.checkpoint.shards.sharded_file import SHARD_TABLE, has_sharded_weights, opened_weights, shard_file_name
+from tfdist.checkpoint.shards.joined_file import SHARD_TABLE, has_sharded_weights, opened_weights, shard_file_name
 from tfdist.rundir import RunDir
 
 MODULE = "tests.workers.sharded_checkpoints"

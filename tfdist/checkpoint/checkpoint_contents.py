@@ -18,7 +18,7 @@ import h5py
 import numpy as np
 
 from tfdist.checkpoint.checkpoint_files import REPLICAS, WEIGHTS, StoredCheckpoint, StoredPath, opened, summary_of
-from tfdist.checkpoint.shards.sharded_file import opened_weights
+from tfdist.checkpoint.shards.joined_file import opened_weights
 from tfdist.errors import RunDirError
 from tfdist.order.epoch_span import Position
 from tfdist.rundir.json_record import JsonRecord

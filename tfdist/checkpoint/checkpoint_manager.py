@@ -22,8 +22,8 @@ from tfdist.checkpoint.checkpoint_pruner import CheckpointPruner
 from tfdist.checkpoint.checkpoint_store import is_remote, open_store
 from tfdist.checkpoint.checkpoint_writer import CheckpointWriter, WeightsSnapshot
 from tfdist.checkpoint.generation_claim import by_generation, claim_on
-from tfdist.checkpoint.shards.shard_assembly import ShardAssembly, ShardSnapshot
-from tfdist.checkpoint.shards.sharded_file import has_sharded_weights, opened_weights
+from tfdist.checkpoint.shards.chief_additions import ShardAssembly, ShardSnapshot
+from tfdist.checkpoint.shards.joined_file import has_sharded_weights, opened_weights
 from tfdist.checkpoint.shards.sharded_saving import ShardedSaving
 from tfdist.checkpoint.shards.staging_folder import all_reach
 from tfdist.errors import RunDirError

@@ -16,7 +16,7 @@ from tfdist.checkpoint.checkpoint_files import REPLICAS, SUMMARY, WEIGHTS
 from tfdist.checkpoint.checkpoint_pruner import CheckpointPruner
 from tfdist.checkpoint.checkpoint_store import CheckpointStore
 from tfdist.checkpoint.generation_claim import SupersededError
-from tfdist.checkpoint.shards.shard_assembly import ShardAssembly
+from tfdist.checkpoint.shards.chief_additions import ShardAssembly
 from tfdist.errors import RunDirError, StoreError
 
 _log = logging.getLogger("tfdist")

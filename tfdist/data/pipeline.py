@@ -28,7 +28,13 @@ from tfdist.runtime.batches.dataset_description import (
     description_of,
     even_batches,
 )
-from tfdist.runtime.batches.distribute import ReplicaBatch, no_autotune_options, per_replica, piece_bounds, remainder_of
+from tfdist.runtime.batches.replica_batches import (
+    ReplicaBatch,
+    no_autotune_options,
+    per_replica,
+    piece_bounds,
+    remainder_of,
+)
 from tfdist.runtime.random_state import run_seed
 from tfdist.runtime.strategy_settings import settings_of
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfdist.order.epoch_order import num_steps
-from tfdist.order.proportional_split import taken_before
+from tfdist.order.interleaved_parts import taken_before
 
 
 class SampleOrder(Protocol):

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfdist.order.epoch_order import ROUNDS, mixed, moved, num_steps, numbers, permuted, sample_seeds
-from tfdist.order.proportional_split import taken_before
+from tfdist.order.interleaved_parts import taken_before
 
 _BLOCK = 1 << 12
 """Positions that are permuted at a time: each has keys of its own."""

@@ -15,7 +15,7 @@ import keras
 import tensorflow as tf
 
 from tfdist.checkpoint.checkpoint_files import WEIGHTS
-from tfdist.checkpoint.shards.sharded_file import has_sharded_weights, opened_weights
+from tfdist.checkpoint.shards.joined_file import has_sharded_weights, opened_weights
 from tfdist.data.pipeline import Batches
 from tfdist.errors import DataError, RunDirError
 from tfdist.keras_repairs.files.training_state import build

@@ -8,7 +8,7 @@ import sys
 import tensorflow as tf
 
 import tfdist
-from tfdist.runtime.batches.distribute import per_replica
+from tfdist.runtime.batches.replica_batches import per_replica
 
 
 def main(out: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from tfdist.checkpoint.checkpoint_contents import weights_fault
 from tfdist.checkpoint.checkpoint_files import WEIGHTS, StoredPath
 from tfdist.checkpoint.inspection.checkpoint_entries import CheckpointEntry, damages
-from tfdist.checkpoint.shards.sharded_file import has_sharded_weights, opened_weights
+from tfdist.checkpoint.shards.joined_file import has_sharded_weights, opened_weights
 from tfdist.errors import DataError, UsageError
 from tfdist.rundir import atomic_files
 from tfdist.rundir.layout import RunDir

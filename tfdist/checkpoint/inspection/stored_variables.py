@@ -15,7 +15,7 @@ import numpy as np
 from tfdist.checkpoint.checkpoint_contents import check_weights, load_arrays
 from tfdist.checkpoint.checkpoint_files import REPLICAS, StoredPath
 from tfdist.checkpoint.inspection.checkpoint_entries import CheckpointEntry
-from tfdist.checkpoint.shards.sharded_file import opened_weights
+from tfdist.checkpoint.shards.joined_file import opened_weights
 from tfdist.errors import DataError
 
 _BFLOAT16 = "bfloat16"

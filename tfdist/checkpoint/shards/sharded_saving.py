@@ -19,9 +19,9 @@ import tensorflow as tf
 from tfdist.checkpoint.background_writer import writer
 from tfdist.checkpoint.checkpoint_store import CheckpointStore
 from tfdist.checkpoint.pending_checkpoint import FileDigest
-from tfdist.checkpoint.shards import shard_assembly
-from tfdist.checkpoint.shards.shard_assembly import Receipt, ShardAssembly, ShardSnapshot
-from tfdist.checkpoint.shards.sharded_file import shard_file_name
+from tfdist.checkpoint.shards import chief_additions
+from tfdist.checkpoint.shards.chief_additions import Receipt, ShardAssembly, ShardSnapshot
+from tfdist.checkpoint.shards.joined_file import shard_file_name
 from tfdist.checkpoint.shards.staging_folder import Staging, agreed_staging, make_folder
 from tfdist.errors import RunDirError
 from tfdist.rundir import atomic_files, direct_io
@@ -131,7 +131,7 @@ class ShardJob:
 
     def _leave(self, receipt: Receipt) -> None:
         try:
-            shard_assembly.leave(self._folder, receipt)
+            chief_additions.leave(self._folder, receipt)
         except RunDirError as error:
             # The chief waits for it, and then names this worker.
             _log.warning("The chief does not learn what became of this worker's part of a checkpoint. %s", error)

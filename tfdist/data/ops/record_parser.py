@@ -19,7 +19,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfdist.errors import DataError
-from tfdist.runtime.batches.distribute import no_autotune_options
+from tfdist.runtime.batches.replica_batches import no_autotune_options
 
 REMEMBERED_BATCHES = 32
 """Batches whose numbers are kept: more than eight replicas of a worker read ahead."""

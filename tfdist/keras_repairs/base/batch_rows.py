@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from tfdist.keras_repairs.base.replica_step import current_step
 from tfdist.keras_repairs.base.tensor_attributes import changed
-from tfdist.runtime.batches import distribute
+from tfdist.runtime.batches import replica_batches
 
 
 def size_along(leaf: Any, axis: int) -> tf.Tensor:
@@ -54,8 +54,8 @@ def cut_along(leaf: Any, axis: int, start: Any, stop: Any) -> Any:
 
 
 def are_of_samples(leaves: Sequence[Any]) -> list[bool]:
-    """Returns which leaves of a batch are tensors with a row for each sample; see `distribute.are_of_samples`."""
-    return distribute.are_of_samples([leaf.shape if has_rows(leaf) else None for leaf in leaves])
+    """Returns which leaves of a batch are tensors with a row for each sample; see `replica_batches.are_of_samples`."""
+    return replica_batches.are_of_samples([leaf.shape if has_rows(leaf) else None for leaf in leaves])
 
 
 def share_rows(batch: Any) -> bool:

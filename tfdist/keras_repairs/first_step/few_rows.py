@@ -14,7 +14,7 @@ from tfdist.keras_repairs.coupling.global_batch import rows_of_all_replicas
 from tfdist.keras_repairs.inputs.data_adapters import given
 from tfdist.keras_repairs.inputs.epoch_iterator import FetchedBatch
 from tfdist.order.epoch_order import bounds
-from tfdist.runtime.batches.distribute import GlobalBatch, ReplicaBatch, remainder_of
+from tfdist.runtime.batches.replica_batches import GlobalBatch, ReplicaBatch, remainder_of
 from tfdist.runtime.collectives.decisions import all_reduce
 from tfdist.runtime.workers import local_replicas
 

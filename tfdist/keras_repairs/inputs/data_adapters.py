@@ -18,17 +18,17 @@ from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.batch_rows import are_of_samples, cut, rows, share_rows, static_rows
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.runtime.batches.dataset_description import description_of
-from tfdist.runtime.batches.distribute import (
+from tfdist.runtime.batches.host_feed.fed_batches import FedBatches
+from tfdist.runtime.batches.replica_batches import (
     UNEQUAL_ROWS,
     ReplicaBatch,
     per_replica,
     piece_bounds,
     remainder_of,
 )
-from tfdist.runtime.batches.distribute import (
+from tfdist.runtime.batches.replica_batches import (
     are_of_samples as are_of_shapes,
 )
-from tfdist.runtime.batches.host_feed.fed_batches import FedBatches
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.workers import local_replicas
 

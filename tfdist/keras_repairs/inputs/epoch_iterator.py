@@ -23,8 +23,8 @@ from tfdist.runtime.batches.dataset_description import (
     even_batches,
     take_partial_epoch,
 )
-from tfdist.runtime.batches.distribute import ReplicaBatch, are_of_samples
 from tfdist.runtime.batches.host_feed.host_feed import FeedChannel
+from tfdist.runtime.batches.replica_batches import ReplicaBatch, are_of_samples
 from tfdist.runtime.step_meter import StepMeter
 
 Function = Callable[..., Any]

@@ -19,7 +19,7 @@ from tfdist.keras_repairs.base.batch_rows import are_of_samples, cut, rows, with
 from tfdist.keras_repairs.base.warn_once import say_once
 from tfdist.keras_repairs.inputs.data_adapters import with_stand_in
 from tfdist.order.epoch_order import bounds
-from tfdist.runtime.batches.distribute import UNEQUAL_ROWS, ReplicaBatch, per_replica, piece_bounds
+from tfdist.runtime.batches.replica_batches import UNEQUAL_ROWS, ReplicaBatch, per_replica, piece_bounds
 from tfdist.runtime.collectives.decisions import all_gather, gather_objects
 from tfdist.runtime.workers import worker_count, worker_rank
 

@@ -20,7 +20,7 @@ from tfdist.keras_repairs.model_checks.described_layouts import warn_of_layouts
 from tfdist.keras_repairs.model_checks.model_facts import is_overridden
 from tfdist.keras_repairs.optimizer.averages import is_to_be_built_first, warn_of_plain_keras
 from tfdist.keras_repairs.random_numbers.seeds import not_advancing
-from tfdist.runtime.batches.distribute import ReplicaBatch
+from tfdist.runtime.batches.replica_batches import ReplicaBatch
 from tfdist.runtime.strategy_settings import settings_of
 
 Function = Callable[..., Any]

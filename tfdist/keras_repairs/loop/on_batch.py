@@ -13,7 +13,7 @@ from keras.src.utils.python_utils import pythonify_logs
 
 from tfdist.keras_repairs.base.keras_differences import DIFFERENCES
 from tfdist.keras_repairs.loop.step_logs import over_replicas
-from tfdist.runtime.batches.distribute import GlobalBatch
+from tfdist.runtime.batches.replica_batches import GlobalBatch
 
 Function = Callable[..., Any]
 

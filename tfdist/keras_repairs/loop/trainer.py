@@ -46,7 +46,7 @@ from tfdist.keras_repairs.optimizer.gradient_reduction import build_optimizer
 from tfdist.keras_repairs.random_numbers.seeded_draws import check_seeds_are_used
 from tfdist.keras_repairs.random_numbers.seeds import check_same_seeds
 from tfdist.keras_repairs.writes.write_functions import check_results_are_used
-from tfdist.runtime.batches.distribute import GlobalBatch, ReplicaBatch
+from tfdist.runtime.batches.replica_batches import GlobalBatch, ReplicaBatch
 from tfdist.runtime.step_meter import StepMeter
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport import replica_sums

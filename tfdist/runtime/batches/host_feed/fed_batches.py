@@ -15,17 +15,17 @@ from tensorflow.python.framework import errors_impl
 from tensorflow.python.ops import gen_dataset_ops
 
 from tfdist.errors import DataError, UnsupportedError
-from tfdist.runtime.batches.distribute import (
+from tfdist.runtime.batches.host_feed.batch_notes import FailureNote
+from tfdist.runtime.batches.host_feed.batch_slicer import BatchSlicer, share_rows
+from tfdist.runtime.batches.host_feed.drawing import Drawing
+from tfdist.runtime.batches.host_feed.host_feed import FeedChannel, HostFeed
+from tfdist.runtime.batches.replica_batches import (
     UNEQUAL_ROWS,
     ReplicaBatch,
     are_of_samples,
     no_autotune_options,
     per_replica,
 )
-from tfdist.runtime.batches.host_feed.batch_notes import FailureNote
-from tfdist.runtime.batches.host_feed.batch_slicer import BatchSlicer, share_rows
-from tfdist.runtime.batches.host_feed.drawing import Drawing
-from tfdist.runtime.batches.host_feed.host_feed import FeedChannel, HostFeed
 from tfdist.runtime.workers import local_replicas
 from tfdist.text import safe_str
 

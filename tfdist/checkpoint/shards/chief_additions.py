@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from tfdist.checkpoint.pending_checkpoint import FileDigest, PendingCheckpoint
-from tfdist.checkpoint.shards.sharded_file import REST, SHARD_TABLE, shard_file_name
+from tfdist.checkpoint.shards.joined_file import REST, SHARD_TABLE, shard_file_name
 from tfdist.checkpoint.shards.staging_folder import Staging
 from tfdist.errors import RunDirError
 from tfdist.launch.worker.launcher_channel import chief_post

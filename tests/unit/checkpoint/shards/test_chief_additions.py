@@ -22,9 +22,9 @@ from tfdist.checkpoint.checkpoint_policies import RetentionPolicy
 from tfdist.checkpoint.checkpoint_pruner import CheckpointPruner
 from tfdist.checkpoint.checkpoint_store import open_store
 from tfdist.checkpoint.checkpoint_writer import CheckpointWriter
-from tfdist.checkpoint.shards import shard_assembly
-from tfdist.checkpoint.shards.shard_assembly import ShardAssembly
-from tfdist.checkpoint.shards.sharded_file import SHARD_TABLE, opened_weights, shard_file_name
+from tfdist.checkpoint.shards import chief_additions
+from tfdist.checkpoint.shards.chief_additions import ShardAssembly
+from tfdist.checkpoint.shards.joined_file import SHARD_TABLE, opened_weights, shard_file_name
 from tfdist.checkpoint.shards.sharded_saving import ShardJob
 from tfdist.checkpoint.shards.staging_folder import Staging, make_folder, token_in
 from tfdist.errors import RunDirError
@@ -89,7 +89,7 @@ def test_it_is_whole_when_the_last_part_has_come(tmp_path: Path) -> None:
 def test_a_part_that_does_not_come_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(shard_assembly.collect, "__defaults__", (0.2,))
+    monkeypatch.setattr(chief_additions.collect, "__defaults__", (0.2,))
     staging = begun(tmp_path)
     shard_job(staging, 1).run()
     with caplog.at_level(logging.WARNING, "tfdist"):
@@ -160,15 +160,15 @@ def test_what_became_of_a_part_comes_by_the_launchers_where_the_disk_is_full(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr(shard_assembly, "chief_post", lambda: worker)
+        patch.setattr(chief_additions, "chief_post", lambda: worker)
         patch.setattr(direct_io, "write_uncached", full)
         patch.setattr(atomic_files, "write_json", full)
         shard_job(staging, 1).run()
     with monkeypatch.context() as patch:
-        patch.setattr(shard_assembly, "chief_post", lambda: worker)
+        patch.setattr(chief_additions, "chief_post", lambda: worker)
         shard_job(staging, 2).run()
     chief.deliver({"subject": str(staging.folder), "content": {"worker": 2, "bytes": "2"}})
-    monkeypatch.setattr(shard_assembly, "chief_post", lambda: chief)
+    monkeypatch.setattr(chief_additions, "chief_post", lambda: chief)
     with caplog.at_level(logging.WARNING, "tfdist"):
         chiefs_job(tmp_path, staging).run()
     assert "Worker 1 could not write its part of the checkpoint. The disk is full" in caplog.text
@@ -185,7 +185,7 @@ def test_without_launchers_a_full_disk_takes_at_least_the_name_of_who_could_not_
                 pass
         shard_job(staging, 1).run()
         with pytest.raises(RunDirError, match="Worker 1 could not write its part of the checkpoint, or what became of"):
-            shard_assembly.collect(staging.folder, 2)
+            chief_additions.collect(staging.folder, 2)
 
 
 def test_a_damaged_receipt_is_an_error(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_a_damaged_receipt_is_an_error(tmp_path: Path) -> None:
     assert staging.folder is not None
     (staging.folder / ".receipt-1.json").write_text("{")
     with pytest.raises(RunDirError, match="What worker 1 says of its part"):
-        shard_assembly.collect(staging.folder, 2)
+        chief_additions.collect(staging.folder, 2)
 
 
 def test_a_folder_is_known_by_its_token(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tfdist.checkpoint.checkpoint_contents import contents_fault
 from tfdist.checkpoint.checkpoint_files import stored
 from tfdist.checkpoint.inspection.checkpoint_entries import checkpoints_of
 from tfdist.checkpoint.inspection.export import export
-from tfdist.checkpoint.shards.sharded_file import REST, SHARD_TABLE, ShardedFile, opened_weights, shard_file_name
+from tfdist.checkpoint.shards.joined_file import REST, SHARD_TABLE, ShardedFile, opened_weights, shard_file_name
 from tfdist.cli.main import main
 from tfdist.errors import DataError
 from tfdist.rundir import RunDir

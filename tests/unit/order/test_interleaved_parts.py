@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfdist.order.proportional_split import taken_before
+from tfdist.order.interleaved_parts import taken_before
 
 shares = st.lists(st.integers(0, 60), min_size=1, max_size=9).filter(any)
 
