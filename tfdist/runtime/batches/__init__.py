@@ -1,7 +1,7 @@
 """Brings batches to the replicas.
 
 - `dataset_description`: what a pipeline tells `fit` about its dataset
-- `replica_batches`: one dataset a worker, whose elements go to its replicas in turn, and what TensorFlow puts between it
-  and the devices
+- `replica_batches`: one dataset a worker, whose elements go to its replicas in turn, and what TensorFlow puts between
+  it and the devices
 - `host_feed/`: batches that one worker of a host draws for all of them
 """
