@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
@@ -43,10 +44,11 @@ IN_FLOAT32 = ("adapted",)
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, Any]]:
-    """Trains the script; returns what it has printed."""
+    """Trains the script, once in each way; returns what it has printed."""
 
+    @functools.cache
     def train(
-        options: Sequence[object], groups: int, samples: int, kinds: Sequence[str], carrier: str | None = None
+        options: tuple[object, ...], groups: int, samples: int, kinds: tuple[str, ...], carrier: str | None = None
     ) -> dict[str, Any]:
         place = tmp_path_factory.mktemp("trained")
         environ = None if carrier is None else {"TFDIST_EMULATE_GPUS": carrier}
@@ -88,7 +90,7 @@ def test_numbers_of_one_device(
     workers: int,
     groups: int,
     samples: int,
-    kinds: Sequence[str],
+    kinds: tuple[str, ...],
     carrier: str | None,
     trained: Callable[..., dict[str, Any]],
 ) -> None:
@@ -113,6 +115,6 @@ def test_numbers_of_one_device(
     [(4, 2, 65, ("mlp",)), *(slow(*mesh, 65, KINDS) for mesh in ((2, 1), (2, 2), (3, 1), (4, 1), (4, 2)))],
 )
 def test_numbers_of_one_device_on_logical_devices(
-    devices: int, groups: int, samples: int, kinds: Sequence[str], trained: Callable[..., dict[str, Any]]
+    devices: int, groups: int, samples: int, kinds: tuple[str, ...], trained: Callable[..., dict[str, Any]]
 ) -> None:
     assert_same(*(trained(("--logical-devices", count), groups, samples, kinds) for count in (1, devices)))
