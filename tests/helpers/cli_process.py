@@ -14,6 +14,9 @@ from tests.helpers.waiting import PATIENCE
 from tests.helpers.warm_workers import warm
 
 ROOT = Path(__file__).resolve().parents[2]
+UNCHECKED = () if os.environ.get("TFDIST_SLOW_TESTS") else ("--check", "off")
+"""Options of `tfdist train` for tests of something else than the check of first steps, which takes as long as those."""
+
 _PUBLIC = "warning: this machine has a public address"
 
 

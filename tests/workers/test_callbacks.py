@@ -12,7 +12,7 @@ import keras
 import pytest
 
 from tests.exactness.comparison import assert_same
-from tests.helpers.cli_process import tfdist
+from tests.helpers.cli_process import UNCHECKED, tfdist
 
 SCRIPTS = Path(__file__).parent / "scripts"
 BOUND = 200  # seconds; three dozen fits
@@ -36,8 +36,8 @@ def run(folder: Path, workers: int) -> Job:
     files = folder / f"files-{workers}"
     files.mkdir()
     run_dir = folder / f"run-{workers}"
-    done = tfdist("train", "--nproc", workers, "--run-dir", run_dir, "--step-timeout", 60, SCRIPTS / "deciding.py",
-                  files, timeout=BOUND)  # fmt: skip
+    done = tfdist("train", "--nproc", workers, *UNCHECKED, "--run-dir", run_dir, "--step-timeout", 60,
+                  SCRIPTS / "deciding.py", files, timeout=BOUND)  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     logs = [(run_dir / "logs" / f"worker-{index}.0.log").read_text() for index in range(workers)]
     return Job([json.loads(log.strip().splitlines()[-1]) for log in logs], files)

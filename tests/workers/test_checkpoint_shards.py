@@ -16,7 +16,7 @@ import h5py
 import numpy as np
 import pytest
 
-from tests.helpers.cli_process import tfdist
+from tests.helpers.cli_process import UNCHECKED, tfdist
 from tests.helpers.marks import slow
 from tests.helpers.resumable_model import write_config
 from tests.helpers.small_training import datasets
@@ -30,7 +30,7 @@ MODULE = "tests.workers.sharded_checkpoints"
 def train(folder: Path, workers: int, *arguments: object, launcher: tuple[object, ...] = ()
           ) -> subprocess.CompletedProcess[str]:  # fmt: skip
     folder.mkdir(exist_ok=True)
-    return tfdist("train", "--nproc", workers, *launcher, "-m", MODULE, folder, *arguments, timeout=200)
+    return tfdist("train", "--nproc", workers, *UNCHECKED, *launcher, "-m", MODULE, folder, *arguments, timeout=200)
 
 
 def checkpoints(folder: Path) -> list[StoredCheckpoint]:

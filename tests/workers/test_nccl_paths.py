@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.exactness.cases import SECTIONS, cases_of
+from tests.helpers.cli_process import UNCHECKED
 from tests.workers import test_sharding
 from tests.workers.nccl_rows import BY_DEFAULT, BY_SECTION, EMBEDDINGS, RECOMPUTED, all_names, assert_same_row
 from tests.workers.outcome_jobs import OutcomeJobs
@@ -46,8 +47,8 @@ ALL = tuple(all_names()) if SLOW else ()
 OF_TABLE = tuple(name for name in ALL if not name.startswith((EMBEDDINGS, RECOMPUTED)))
 
 JOBS = [
-    # By default the first steps of some are checked, which exchange by the same paths.
-    Job(("--shard", "zero2", "--check", "off"), BY_DEFAULT),
+    Job(("--shard", "zero2", *UNCHECKED), BY_DEFAULT),
+    # Checked, by the same paths.
     Job(("--shard", "zero3", "--offload", "optimizer", "--shard-embeddings", "20"), ("plain", EMBEDDINGS + "adagrad")),
 ]
 if SLOW:

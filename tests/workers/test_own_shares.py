@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 
-from tests.helpers.cli_process import tfdist
+from tests.helpers.cli_process import UNCHECKED, tfdist
 from tests.helpers.marks import slow
 
 SCRIPT = Path(__file__).with_name("own_share_training.py")
@@ -23,7 +23,8 @@ BOUND = 300
 def test_numbers_of_one_device(workers: int, kinds: tuple[str, ...], tmp_path: Path) -> None:
     found = []
     for count in (1, workers):
-        done = tfdist("train", "--nproc", count, "--run-dir", tmp_path / str(count), SCRIPT, *kinds, timeout=BOUND)
+        options = ("--nproc", count, *UNCHECKED, "--run-dir", tmp_path / str(count))
+        done = tfdist("train", *options, SCRIPT, *kinds, timeout=BOUND)
         assert done.returncode == 0, done.stderr
         found.append(json.loads(done.stdout.splitlines()[-1]))
     paths = keras.tree.flatten_with_path(found[0])

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.exactness.comparison import assert_same
-from tests.helpers.cli_process import tfdist
+from tests.helpers.cli_process import UNCHECKED, tfdist
 from tests.helpers.marks import slow
 from tests.workers.embedding_cases import CASES
 from tests.workers.embedding_model import write_config
@@ -42,7 +42,7 @@ def sharing(tmp_path_factory: pytest.TempPathFactory) -> dict[str, OutcomeJobs]:
     """By `--communication`: in shared memory, and by TensorFlow's collectives, as between hosts."""
     return {
         way: OutcomeJobs(tmp_path_factory.mktemp(way), "tests.workers.embedding_cases", NAMES, BOUND,
-                         ["--shard-embeddings", "20", "--communication", way])
+                         ["--shard-embeddings", "20", "--communication", way, *UNCHECKED])
         for way in ("auto", "ring")
     }  # fmt: skip
 
@@ -65,7 +65,7 @@ def run(folder: Path, workers: int, *arguments: object) -> list[dict[str, Any]]:
     """What each worker said."""
     files, run_dir = folder / f"files-{workers}", folder / f"run-{workers}-{len(arguments)}"
     files.mkdir(exist_ok=True)
-    done = tfdist("train", "--nproc", workers, "--run-dir", run_dir, "--step-timeout", 60,
+    done = tfdist("train", "--nproc", workers, "--run-dir", run_dir, "--step-timeout", 60, *UNCHECKED,
                   SCRIPTS / "embeddings.py", files, *arguments, timeout=200)  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     logs = [(run_dir / "logs" / f"worker-{index}.0.log").read_text() for index in range(workers)]
