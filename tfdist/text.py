@@ -21,10 +21,12 @@ def print_line(text: str, stream: TextIO) -> None:
     """Prints a line on a standard stream, unless nobody reads it any more.
 
     What Python cannot write it keeps and tries again at its end, where that fails with exit code 120: a stream that is
-    gone leads to `/dev/null` from then on.
+    gone leads to `/dev/null` from then on. One that is only full for a moment stays what it is.
     """
     try:
         print(text, file=stream, flush=True)
+    except BlockingIOError:
+        return
     except OSError:
         nothing = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nothing, stream.fileno())

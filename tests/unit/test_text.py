@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import contextlib
+import os
 import subprocess
 import sys
 import time
@@ -16,6 +18,7 @@ from tfdist.text import (
     format_ranges,
     format_time,
     format_zone,
+    print_line,
     printable,
     safe_repr,
     safe_str,
@@ -189,3 +192,17 @@ def test_a_line_that_nobody_reads_changes_no_exit_code(stream: str) -> None:
     done = subprocess.run([sys.executable, "-c", GONE, stream], capture_output=True, timeout=150, check=False)
     assert done.returncode == 0, done.stderr
     assert not done.stderr
+
+
+def test_a_stream_that_is_full_for_a_moment_stays_what_it_is() -> None:
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with open(reader, "rb") as read, open(writer, "w") as stream:
+        filled = 0
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                filled += os.write(writer, bytes(4096))
+        print_line("a line", stream)
+        assert read.read(filled) == bytes(filled)
+        stream.flush()
+        assert read.readline() == b"a line\n"

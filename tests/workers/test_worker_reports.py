@@ -60,7 +60,6 @@ def slow_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Tied
         yield workers
 
 
-@pytest.mark.bound(300)
 def test_the_slower_worker_is_the_busier_one(slow_workers: list[Tied]) -> None:
     """After the callback the workers agree on what it decided: the first waits for the second."""
     first, second = (worker.beat(lambda beat: beat["step"] > 60 and beat["busy"] > 0) for worker in slow_workers)
@@ -78,7 +77,6 @@ def test_the_slower_worker_is_the_busier_one(slow_workers: list[Tied]) -> None:
     assert written is not None and written.busy > 0
 
 
-@pytest.mark.bound(300)
 def test_signals_to_a_worker(slow_workers: list[Tied]) -> None:
     worker = slow_workers[0]
     worker.beat(lambda beat: beat["step"] > 0)
@@ -95,7 +93,6 @@ def test_signals_to_a_worker(slow_workers: list[Tied]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.bound(300)
 def test_waiting_in_sums_of_gradients_is_not_busy(tmp_path: Path) -> None:
     """The second worker computes for long what the first has at once."""
     slow = """
@@ -116,7 +113,6 @@ model.fit(x, y, batch_size=8, epochs=1_000_000, verbose=0)
         assert second["busy"] > first["busy"] > 0
 
 
-@pytest.mark.bound(300)
 def test_a_worker_that_hangs_says_where(tmp_path: Path) -> None:
     with tied_workers(tmp_path, PREPARED + HANGS) as workers:
         workers[0].beat(lambda beat: beat["step"] == 10 and beat["epoch"] == 1)
@@ -134,7 +130,6 @@ def test_a_worker_that_hangs_says_where(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.bound(300)
 def test_an_input_that_hangs_says_where(tmp_path: Path) -> None:
     script = """
 import tensorflow as tf
@@ -160,7 +155,6 @@ model.fit(tf.data.Dataset.from_generator(batches, output_signature=signature), v
         assert f"{CALLED}:" in stacks.split("\nThread ")[1]
 
 
-@pytest.mark.bound(300)
 def test_an_error_says_at_which_step(tmp_path: Path) -> None:
     with tied_workers(tmp_path, PREPARED + RAISES, count=1) as (worker,):
         assert worker.process.wait(60) == 4
@@ -172,7 +166,6 @@ def test_an_error_says_at_which_step(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.bound(300)
 def test_phases_of_a_script(tmp_path: Path) -> None:
     script = """
 model.fit(x, y, batch_size=8, epochs=1, verbose=0)
