@@ -189,7 +189,10 @@ for _ in range(2):
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
 def test_a_line_that_nobody_reads_changes_no_exit_code(stream: str) -> None:
-    done = subprocess.run([sys.executable, "-c", GONE, stream], capture_output=True, timeout=150, check=False)
+    # Unbuffered, Python would keep nothing to fail with.
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    command = [sys.executable, "-c", GONE, stream]
+    done = subprocess.run(command, env=environ, capture_output=True, timeout=150, check=False)
     assert done.returncode == 0, done.stderr
     assert not done.stderr
 
