@@ -12,6 +12,7 @@ from tensorflow.python.framework import func_graph
 
 from tests.helpers.marks import slow
 from tests.helpers.mirrored import mirrored
+from tfdist.keras_repairs.inputs import data_adapters
 from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator
 from tfdist.runtime.batches.replica_batches import per_replica
 
@@ -50,6 +51,41 @@ def test_an_epoch_after_the_first_traces_nothing(replicas: int, traced: list[str
     for again in (batches, distributed(numbers.skip(replicas), replicas)):
         assert len(list(again)) == (6 if again is batches else 6 - replicas) // replicas
     assert not traced
+
+
+@pytest.mark.parametrize("replicas", [2, 3])
+def test_new_data_of_the_same_kind_are_cut_by_the_same_functions(
+    replicas: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cuts: list[int] = []
+    original = data_adapters.replica_batch_of
+
+    def noting(*args: Any, **options: Any) -> Any:
+        cuts.append(replicas)
+        return original(*args, **options)
+
+    monkeypatch.setattr(data_adapters, "replica_batch_of", noting)
+
+    def sums(first: int, kind: str = "int32") -> list[Any]:
+        rows = tf.data.Dataset.range(first, first + 7).map(lambda number: {"row": tf.cast(number, kind)}).batch(4)
+        return [
+            [int(tf.reduce_sum(part)) for part in strategy.experimental_local_results(batch.data["row"])]
+            for batch in data_adapters.distribute(rows, strategy)
+        ]
+
+    strategy = mirrored(replicas)
+    data_adapters._functions_of.cache_clear()
+    expected = {2: [[1, 5], [9, 6]], 3: [[1, 2, 3], [4, 5, 6]]}[replicas]
+    assert sums(0) == expected
+    assert cuts
+    cuts.clear()
+    assert sums(100) == [
+        [total + 100 * rows for total, rows in zip(batch, each, strict=True)]
+        for batch, each in zip(expected, {2: [(2, 2), (2, 1)], 3: [(2, 1, 1), (1, 1, 1)]}[replicas], strict=True)
+    ]
+    assert not cuts
+    assert sums(0, "float32") == expected
+    assert cuts
 
 
 def test_iterators_at_once_and_of_other_elements_have_their_own() -> None:

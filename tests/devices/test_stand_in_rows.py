@@ -36,6 +36,7 @@ SAMPLES = 65
 def without_stand_in_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """A replica without samples gets no row."""
     monkeypatch.setattr(data_adapters, "with_stand_in", lambda first, end: (first, end))
+    monkeypatch.setattr(data_adapters, "_functions_of", data_adapters._functions_of.__wrapped__)  # traced anew
 
 
 @pytest.mark.parametrize(

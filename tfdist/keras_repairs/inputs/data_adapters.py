@@ -8,7 +8,9 @@ Where batches cost something to make, one worker of each host draws them for all
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -20,6 +22,7 @@ from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.runtime.batches.dataset_description import description_of
 from tfdist.runtime.batches.host_feed.fed_batches import FedBatches
 from tfdist.runtime.batches.replica_batches import (
+    KEPT_FUNCTIONS,
     UNEQUAL_ROWS,
     ReplicaBatch,
     per_replica,
@@ -146,6 +149,43 @@ def _slices(
     *,
     shows_remainder: bool,
 ) -> tf.data.Dataset:
+    spec = dataset.element_spec
+    kind = str(tf.nest.map_structure(lambda leaf: 0, spec)), *tf.nest.flatten(spec)
+    functions = _functions_of(kind, smallest, tuple(ids), replicas, shares_rows, shows_remainder)
+    nothing = _Seen(tf.constant(0, tf.int64), tf.constant(_UNKNOWN if shares_rows is None else int(shares_rows)))
+    if len(ids) == 1:
+        return dataset.scan(nothing, functions.of_only_one).prefetch(2)
+    slices = dataset.scan(nothing, functions.with_seen).flat_map(functions.of_all)
+    steps = int(dataset.cardinality())
+    if steps != tf.data.UNKNOWN_CARDINALITY:
+        elements = steps if steps == tf.data.INFINITE_CARDINALITY else steps * len(ids)
+        slices = slices.apply(tf.data.experimental.assert_cardinality(elements))
+    return slices.prefetch(2 * len(ids))
+
+
+@dataclass(frozen=True)
+class _Functions:
+    """Those that cut batches: for a dataset of batches, each is traced once."""
+
+    of_only_one: Callable[..., Any]
+    with_seen: Callable[..., Any]
+    of_all: Callable[..., Any]
+
+
+@functools.lru_cache(KEPT_FUNCTIONS)
+def _functions_of(
+    kind: tuple[Any, ...],
+    smallest: int,
+    ids: Sequence[int],
+    replicas: int,
+    shares_rows: bool | None,
+    shows_remainder: bool,
+) -> _Functions:
+    """The functions for batches of a kind: a structure, and the specs of its tensors. They keep no data.
+
+    Each fit makes new datasets, most of them of batches of the same kind.
+    """
+
     def piece(batch: Any, seen: _Seen, index: Any) -> ReplicaBatch:
         return replica_batch_of(
             batch,
@@ -164,15 +204,17 @@ def _slices(
     def of_all(batch: Any, seen: _Seen) -> tf.data.Dataset:
         return tf.data.Dataset.range(ids[0], ids[-1] + 1).map(lambda index: piece(batch, seen, index))
 
-    nothing = _Seen(tf.constant(0, tf.int64), tf.constant(_UNKNOWN if shares_rows is None else int(shares_rows)))
-    if len(ids) == 1:
-        return dataset.scan(nothing, of_only_one).prefetch(2)
-    slices = dataset.scan(nothing, _with_seen).flat_map(of_all)
-    steps = int(dataset.cardinality())
-    if steps != tf.data.UNKNOWN_CARDINALITY:
-        elements = steps if steps == tf.data.INFINITE_CARDINALITY else steps * len(ids)
-        slices = slices.apply(tf.data.experimental.assert_cardinality(elements))
-    return slices.prefetch(2 * len(ids))
+    return _Functions(*map(_traced_once, (of_only_one, _with_seen, of_all)))
+
+
+def _traced_once(function: Callable[..., Any]) -> Callable[..., Any]:
+    compiled = tf.function(function, autograph=False)
+
+    @tf.autograph.experimental.do_not_convert
+    def of_values(*values: Any) -> Any:
+        return compiled.get_concrete_function(*values)(*values)
+
+    return of_values
 
 
 class _Seen(NamedTuple):
