@@ -47,8 +47,8 @@ def main() -> None:
     if args.codes:
         print(json.dumps(codes))
         return
+    from tfdist.keras_repairs.assumed_functions import assumed_functions
     from tfdist.keras_repairs.fingerprints import FINGERPRINTS
-    from tfdist.keras_repairs.relied_on import relied_on
 
     found = fingerprints_here()
     unknown = [path for path, fingerprint in found.items() if fingerprint not in FINGERPRINTS.get(path, {})]
@@ -60,7 +60,7 @@ def main() -> None:
         TABLE.write_text(written(with_versions(FINGERPRINTS, added, versions_here())), encoding="utf-8")
         unknown = [path for path in unknown if path not in accepted]
     others = codes_of(args.against) if args.against else {}
-    reliances = {reliance.path: reliance.by for reliance in relied_on()}
+    reliances = {reliance.path: reliance.by for reliance in assumed_functions()}
     for path in unknown:
         print(path)
         if path in reliances:
@@ -116,10 +116,10 @@ def packages() -> dict[str, str]:
 
 
 def _known() -> list[KerasFunction]:
+    from tfdist.keras_repairs.assumed_functions import assumed_functions
     from tfdist.keras_repairs.registry import repairs
-    from tfdist.keras_repairs.relied_on import relied_on
 
-    return [*(repair for repair in repairs() if repair.is_checked), *relied_on()]
+    return [*(repair for repair in repairs() if repair.is_checked), *assumed_functions()]
 
 
 def with_versions(table: Table, found: Mapping[str, str], versions: Mapping[str, str]) -> Table:

@@ -15,9 +15,9 @@ from tests.devices.repair_removal import take_out
 from tfdist import keras_repairs
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs import keras_versions
+from tfdist.keras_repairs.assumed_functions import assumed_functions
 from tfdist.keras_repairs.fingerprints import FINGERPRINTS
 from tfdist.keras_repairs.registry import repairs
-from tfdist.keras_repairs.relied_on import relied_on
 from tfdist.runtime import tested_versions
 
 INSTALLED = {"tensorflow": "2.21.0", "keras": "3.15.1"}
@@ -145,13 +145,13 @@ def test_every_repair_was_written_for_these_versions() -> None:
 
 
 def test_what_repairs_rely_on_is_as_it_was() -> None:
-    for reliance in relied_on():
+    for reliance in assumed_functions():
         known = FINGERPRINTS[reliance.path]
         assert keras_versions.fingerprint(reliance.function) in known, f"{reliance.path} of Keras {keras.__version__}"
 
 
 def test_what_is_replaced_is_not_relied_on_and_nothing_is_named_twice() -> None:
-    paths = [known.path for known in (*repairs(), *relied_on())]
+    paths = [known.path for known in (*repairs(), *assumed_functions())]
     assert sorted(set(paths)) == sorted(paths)
 
 
@@ -172,7 +172,8 @@ def test_a_function_that_is_relied_on_and_changed_is_refused_before_anything_is_
 def test_every_fingerprint_of_these_versions_is_of_what_is_repaired_or_relied_on() -> None:
     installed = {version.rpartition(".")[0] for version in keras_versions.installed().values()}
     of_these = {path for path, known in FINGERPRINTS.items() if installed & set(" ".join(known.values()).split())}
-    assert of_these == {known.path for known in (*repairs(), *relied_on()) if getattr(known, "is_checked", True)}
+    known_here = (*repairs(), *assumed_functions())
+    assert of_these == {known.path for known in known_here if getattr(known, "is_checked", True)}
 
 
 def test_installing_twice_changes_nothing() -> None:

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.sharded_optimizer.cut_kinds import kind_of
-from tfdist.keras_repairs.sharding.optimizer_policy import is_container
+from tfdist.keras_repairs.sharding_policies.optimizer_policy import is_container
 from tfdist.runtime.transport.shard_collectives import rows_of_shard
 from tfdist.sharding import cut
 from tfdist.sharding.cut import Cut

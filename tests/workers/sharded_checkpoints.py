@@ -25,7 +25,7 @@ import tfdist
 from tests.helpers.cut_weights import cut_all
 from tests.helpers.plain_graphs import leave_graphs_plain
 from tfdist.checkpoint.shards import staging_folder
-from tfdist.keras_repairs.sharding import shards
+from tfdist.keras_repairs.sharding_policies import shards
 from tfdist.rundir import direct_io
 
 ROWS, LENGTH, SAMPLES = 61, 5, 65

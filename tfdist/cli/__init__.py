@@ -5,7 +5,7 @@
     verb              base of all verbs and groups: errors, exit codes, what a mistyped word may mean
     common_options    options that several verbs share
     train_target      TARGET and its own arguments, of train, verify and plan
-    taken_by_default  the config and the run of verbs that are given none
+    default_arguments the config and the run of verbs that are given none
     rehearsed         what `tfdist plan` shows of a script, and `tfdist train --fast-dev-run`
     help/             headings of `--help`, options in the wrong place, and the verb `tfdist completion`
     launch/           the verbs `tfdist launch`, with its engines, and `tfdist stop`

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfdist.cli import common_options as shared
+from tfdist.cli.default_arguments import run_argument
 from tfdist.cli.standard_streams import tf_lines_hidden
-from tfdist.cli.taken_by_default import run_argument
 from tfdist.cli.verb import Verb, VerbGroup
 from tfdist.errors import DataError, RunDirError
 

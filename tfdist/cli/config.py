@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from tfdist.cli.common_options import LocalPath, overrides, seconds
-from tfdist.cli.taken_by_default import config_argument
+from tfdist.cli.default_arguments import config_argument
 from tfdist.cli.verb import Verb, VerbGroup
 from tfdist.config.load import dump_yaml, listed, load_config, load_parts
 from tfdist.config.yaml_document import Document

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from tfdist.cli import common_options as shared
-from tfdist.cli.taken_by_default import run_argument
+from tfdist.cli.default_arguments import run_argument
 from tfdist.cli.verb import Verb
 
 

@@ -1,7 +1,7 @@
 """Repairs of Keras under a strategy of several replicas; the only package that touches Keras internals.
 
 `install` replaces the functions of Keras and TensorFlow that `registry` lists, with `random_repairs` as the part about
-random numbers, once `keras_versions` has looked whether they, and those that `relied_on` lists, are what the repairs
+random numbers, once `keras_versions` has looked whether they, and those of `assumed_functions`, are what the repairs
 were written for: `fingerprints` has them, of each tested version. What the tables list is a `keras_function`. A
 `repair` takes the original as its argument and falls back to it where one replica trains. Repairs stand in the room of
 their subject; in the order of a step:
@@ -17,7 +17,7 @@ their subject; in the order of a step:
 - `distillation/`: a teacher's part of the loss of a `fit`
 - `gradient_sums`: gradients as the replicas sum them, whatever cuts or updates their variables
 - `optimizer/`: gradients reduced once, accumulated, and applied by each replica
-- `sharding/`: what workers have shards of, in words that do not say how
+- `sharding_policies/`: what workers have shards of, in words that do not say how
 - `sharded_optimizer/`: optimizers of which each worker holds a shard
 - `sharded_parameters/`: weights of which each worker holds a shard, put together where they are read
 - `tensor_parallel/`: layers that compute with slices of their weights

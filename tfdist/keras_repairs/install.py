@@ -8,13 +8,13 @@ import inspect
 import keras
 
 from tfdist.keras_repairs import keras_versions
+from tfdist.keras_repairs.assumed_functions import assumed_functions
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.callbacks import callback_list
 from tfdist.keras_repairs.fingerprints import FINGERPRINTS
 from tfdist.keras_repairs.loop import fit_listeners, trainer
 from tfdist.keras_repairs.optimizer import gradient_reduction
 from tfdist.keras_repairs.registry import repairs
-from tfdist.keras_repairs.relied_on import relied_on
 from tfdist.keras_repairs.repair import Function, Repair, RepairHooks
 
 _IS_REPAIR: AttachedValue[bool] = AttachedValue("is_repair")
@@ -50,7 +50,7 @@ def install(
     )
     todo = [repair for repair in repairs(hooks) if not _is_installed(repair)]
     originals = {repair.path: repair.function for repair in todo}
-    to_check = [*(repair for repair in todo if repair.is_checked), *(relied_on() if todo else ())]
+    to_check = [*(repair for repair in todo if repair.is_checked), *(assumed_functions() if todo else ())]
     keras_versions.check(
         keras_versions.installed(), {checked.path: checked.function for checked in to_check}, FINGERPRINTS
     )

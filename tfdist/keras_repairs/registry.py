@@ -76,8 +76,8 @@ from tfdist.keras_repairs.repair import Function, Repair, RepairHooks
 from tfdist.keras_repairs.sharded_embeddings import embedding_layers
 from tfdist.keras_repairs.sharded_optimizer import slot_making
 from tfdist.keras_repairs.sharded_parameters import cut_variable, layer_scopes, second_gathers, summed_gradients
-from tfdist.keras_repairs.sharding import loaded_state
-from tfdist.keras_repairs.tensor_parallel import created_operations, products, vocabulary_rules
+from tfdist.keras_repairs.sharding_policies import loaded_state
+from tfdist.keras_repairs.tensor_parallel import created_operations, keras_products, vocabulary_rules
 from tfdist.keras_repairs.writes import write_functions
 
 try:
@@ -204,12 +204,12 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
         Repair(FuncGraph, "_create_op_internal", created_operations.create_operation, is_checked=False),
         Repair(FuncGraph, "control_dependencies", created_operations.control_dependencies, is_checked=False),
         Repair(backprop.GradientTape, "watch", created_operations.watch, is_checked=False),
-        Repair(numpy_functions, "matmul", products.matmul),
-        Repair(numpy_functions, "einsum", products.einsum),
-        Repair(numpy_functions, "take", products.take),
-        Repair(numpy_functions, "repeat", products.repeat),
-        Repair(nn, "conv", products.conv),
-        Repair(nn, "silu", products.silu),
+        Repair(numpy_functions, "matmul", keras_products.matmul),
+        Repair(numpy_functions, "einsum", keras_products.einsum),
+        Repair(numpy_functions, "take", keras_products.take),
+        Repair(numpy_functions, "repeat", keras_products.repeat),
+        Repair(nn, "conv", keras_products.conv),
+        Repair(nn, "silu", keras_products.silu),
         Repair(nn, "sparse_categorical_crossentropy", vocabulary_rules.sparse_categorical_crossentropy),
         Repair(nn, "categorical_crossentropy", vocabulary_rules.categorical_crossentropy),
         Repair(nn, "_compute_moments_sync", batch_normalization.compute_moments_sync),

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from tfdist.errors import RunDirError
 from tfdist.keras_repairs.files.model_saving import unnoticed
-from tfdist.keras_repairs.sharding.optimizer_policy import shards_of
+from tfdist.keras_repairs.sharding_policies.optimizer_policy import shards_of
 from tfdist.rundir import RunDir
 from tfdist.rundir.bounded_disk import BoundedDisk
 from tfdist.runtime.collectives.decisions import broadcast

@@ -13,8 +13,8 @@ import keras
 import numpy as np
 
 import tfdist
-from tfdist.keras_repairs.sharding.full_state import full_state
-from tfdist.keras_repairs.sharding.optimizer_policy import updating_optimizers
+from tfdist.keras_repairs.sharding_policies.full_state import full_state
+from tfdist.keras_repairs.sharding_policies.optimizer_policy import updating_optimizers
 from tfdist.runtime.offload.disk_tensor import DiskTensor
 
 OPTIMIZERS: dict[str, Any] = {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfdist.cli import common_options as shared
-from tfdist.cli.taken_by_default import run_argument
+from tfdist.cli.default_arguments import run_argument
 
 if TYPE_CHECKING:
     from tfdist.checkpoint.inspection.model_choice import ModelChoice

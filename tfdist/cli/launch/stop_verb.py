@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from tfdist.cli import common_options as shared
-from tfdist.cli.taken_by_default import run_argument
+from tfdist.cli.default_arguments import run_argument
 from tfdist.cli.verb import Verb
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfdist.keras_repairs.optimizer.gradient_accumulation import reduce_before_checkpoint
-from tfdist.keras_repairs.sharding.full_state import take_part
+from tfdist.keras_repairs.sharding_policies.full_state import take_part
 from tfdist.rundir.temp_names import temporary_folder
 from tfdist.runtime.collectives.chief_broadcast import file_from_chief
 from tfdist.runtime.collectives.decisions import all_reduce, broadcast

@@ -19,7 +19,7 @@ from tfdist.keras_repairs.callbacks.callback_placement import any_watches, runs_
 from tfdist.keras_repairs.callbacks.chief_decisions import ChiefDecisions, DecisionPoints
 from tfdist.keras_repairs.loop.fit_listeners import CallbackProgress, FitListener
 from tfdist.keras_repairs.optimizer import gradient_accumulation
-from tfdist.keras_repairs.sharding.full_state import take_part
+from tfdist.keras_repairs.sharding_policies.full_state import take_part
 from tfdist.runtime.collectives.decisions import all_gather
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.workers import worker_count, worker_rank

@@ -26,7 +26,7 @@ from tfdist.keras_repairs.coupling.output_rows import traced_outputs
 from tfdist.keras_repairs.coupling.trials.steps.step_trial import try_out, try_out_prediction
 from tfdist.keras_repairs.coupling.trials.steps.step_verdict import Cause, StepVerdict
 from tfdist.keras_repairs.model_checks.model_facts import unbuilt_parts
-from tfdist.keras_repairs.sharding.shards import cuts_parameters
+from tfdist.keras_repairs.sharding_policies.shards import cuts_parameters
 from tfdist.runtime import random_state
 from tfdist.runtime.strategy_settings import settings_of
 

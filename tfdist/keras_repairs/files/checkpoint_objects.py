@@ -22,8 +22,8 @@ from tensorflow.python.training.saving import saveable_object
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.optimizer.variable_updates import is_of_metric
-from tfdist.keras_repairs.sharding.optimizer_policy import is_sharded
-from tfdist.keras_repairs.sharding.shards import shard_of
+from tfdist.keras_repairs.sharding_policies.optimizer_policy import is_sharded
+from tfdist.keras_repairs.sharding_policies.shards import shard_of
 from tfdist.runtime.workers import local_variables, worker_count
 
 

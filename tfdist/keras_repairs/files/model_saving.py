@@ -30,9 +30,9 @@ from tfdist.keras_repairs.base.diverted_files import diverted_files
 from tfdist.keras_repairs.base.stored_values import late_values
 from tfdist.keras_repairs.files.hdf5_files import errors_at_the_end
 from tfdist.keras_repairs.loop.fit_listeners import FitListener
-from tfdist.keras_repairs.sharding.full_state import full_on_demand, full_state, take_part
-from tfdist.keras_repairs.sharding.optimizer_policy import shards_of
-from tfdist.keras_repairs.sharding.shards import stored_shards
+from tfdist.keras_repairs.sharding_policies.full_state import full_on_demand, full_state, take_part
+from tfdist.keras_repairs.sharding_policies.optimizer_policy import shards_of
+from tfdist.keras_repairs.sharding_policies.shards import stored_shards
 from tfdist.rundir.directory_exchange import replace_directory
 from tfdist.rundir.temp_names import remove_abandoned, temp_path, temporary_folder
 from tfdist.runtime import random_state

@@ -30,7 +30,7 @@ from tfdist.keras_repairs.files.weights_copy import (
     values_of,
     write_groups,
 )
-from tfdist.keras_repairs.sharding.optimizer_policy import is_sharded, shards_of
+from tfdist.keras_repairs.sharding_policies.optimizer_policy import is_sharded, shards_of
 from tfdist.runtime.transport.shard_collectives import cut_shard
 from tfdist.runtime.workers import worker_count, worker_rank
 from tfdist.sharding.cut import evenly

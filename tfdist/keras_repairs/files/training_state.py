@@ -21,8 +21,8 @@ from tfdist.keras_repairs.base.model_optimizers import optimizers_of
 from tfdist.keras_repairs.base.replica_copies import copies
 from tfdist.keras_repairs.forward.global_batch_metrics import has_full_state
 from tfdist.keras_repairs.inputs.symbolic_build import build_parts
-from tfdist.keras_repairs.sharding.optimizer_policy import is_sharded
-from tfdist.keras_repairs.sharding.shards import shard_of
+from tfdist.keras_repairs.sharding_policies.optimizer_policy import is_sharded
+from tfdist.keras_repairs.sharding_policies.shards import shard_of
 from tfdist.runtime.replica_values import ReplicaCopies
 from tfdist.runtime.workers import local_replicas
 

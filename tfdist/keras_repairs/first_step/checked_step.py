@@ -29,8 +29,8 @@ from tfdist.keras_repairs.inputs.epoch_iterator import FetchedBatch
 from tfdist.keras_repairs.model_checks.model_facts import is_users_step
 from tfdist.keras_repairs.optimizer.gradient_accumulation import inner_of
 from tfdist.keras_repairs.optimizer.gradient_reduction import build_optimizer
-from tfdist.keras_repairs.sharding.optimizer_policy import is_sharded
-from tfdist.keras_repairs.sharding.shards import stored_shards
+from tfdist.keras_repairs.sharding_policies.optimizer_policy import is_sharded
+from tfdist.keras_repairs.sharding_policies.shards import stored_shards
 from tfdist.runtime.batches.replica_batches import GlobalBatch, ReplicaBatch
 from tfdist.runtime.collectives.decisions import all_reduce
 from tfdist.runtime.strategy_settings import settings_of

@@ -35,7 +35,7 @@ from tfdist.keras_repairs.first_step.variable_values import (
 )
 from tfdist.keras_repairs.optimizer import gradient_accumulation
 from tfdist.keras_repairs.optimizer.gradient_accumulation import inner_of
-from tfdist.keras_repairs.sharding.optimizer_policy import is_sharded
+from tfdist.keras_repairs.sharding_policies.optimizer_policy import is_sharded
 from tfdist.keras_repairs.writes.global_values import writing_nothing
 from tfdist.runtime.collectives.decisions import all_reduce
 from tfdist.runtime.workers import local_replicas

@@ -18,7 +18,7 @@ from keras.src.trainers import trainer as base_trainer
 
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.model_checks.model_facts import synchronized_layers
-from tfdist.keras_repairs.sharding.shards import cuts_parameters
+from tfdist.keras_repairs.sharding_policies.shards import cuts_parameters
 from tfdist.runtime.strategy_settings import settings_of
 
 Function = Callable[..., Any]

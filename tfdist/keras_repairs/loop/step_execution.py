@@ -18,7 +18,7 @@ from tfdist.keras_repairs.loop.fit_listeners import FitListener, TrainerMethod, 
 from tfdist.keras_repairs.loop.multi_step_execution import MultiStepExecutor
 from tfdist.keras_repairs.loop.xla_step import XlaStep, XlaSteps, may_be_compiled
 from tfdist.keras_repairs.model_checks.model_facts import unbuilt_parts
-from tfdist.keras_repairs.sharding.shards import stored_shards
+from tfdist.keras_repairs.sharding_policies.shards import stored_shards
 from tfdist.runtime.batches.replica_batches import ReplicaBatch
 from tfdist.runtime.collectives.decisions import all_reduce
 from tfdist.runtime.free_memory import return_free_memory

@@ -23,7 +23,7 @@ from tfdist.keras_repairs.base.batch_rows import rows, share_rows
 from tfdist.keras_repairs.base.warn_once import say_once
 from tfdist.keras_repairs.inputs.data_adapters import given, replica_batch_of
 from tfdist.keras_repairs.inputs.epoch_iterator import FetchedBatch
-from tfdist.keras_repairs.sharding.shards import cuts_parameters
+from tfdist.keras_repairs.sharding_policies.shards import cuts_parameters
 from tfdist.runtime.batches.replica_batches import GlobalBatch, ReplicaBatch
 from tfdist.runtime.collectives.decisions import all_reduce
 from tfdist.runtime.strategy_settings import settings_of, shares_of

@@ -14,8 +14,8 @@ import tensorflow as tf
 
 from tfdist.keras_repairs.base.replica_copies import is_of_this_replica
 from tfdist.keras_repairs.base.warn_once import warn_once
-from tfdist.keras_repairs.sharding.optimizer_policy import OptimizerPolicy, policy_of
-from tfdist.keras_repairs.sharding.variable_policy import VariablePolicy
+from tfdist.keras_repairs.sharding_policies.optimizer_policy import OptimizerPolicy, policy_of
+from tfdist.keras_repairs.sharding_policies.variable_policy import VariablePolicy
 
 SCHEDULE_FREE: tuple[Any, ...] = tuple(
     kind for name, kind in vars(keras.optimizers).items() if name == "ScheduleFreeAdamW"

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 from keras import ops
 
-from tfdist.keras_repairs.sharding.optimizer_policy import policy_of
-from tfdist.keras_repairs.sharding.variable_policy import VariablePolicy
+from tfdist.keras_repairs.sharding_policies.optimizer_policy import policy_of
+from tfdist.keras_repairs.sharding_policies.variable_policy import VariablePolicy
 
 Function = Callable[..., Any]
 Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices

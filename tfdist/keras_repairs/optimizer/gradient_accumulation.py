@@ -25,7 +25,7 @@ from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.base.model_optimizers import optimizers_of
 from tfdist.keras_repairs.optimizer.apply_scope import APPLY_SCOPE
-from tfdist.keras_repairs.sharding.optimizer_policy import is_sharded, would_be_sharded
+from tfdist.keras_repairs.sharding_policies.optimizer_policy import is_sharded, would_be_sharded
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport.compiled_sums import CompiledSums
 from tfdist.runtime.transport.replica_sums import sum_over_replicas

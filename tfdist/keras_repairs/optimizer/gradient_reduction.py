@@ -30,8 +30,8 @@ from tfdist.keras_repairs.gradient_sums import alike, reduce_gradients, weighted
 from tfdist.keras_repairs.optimizer import gradient_accumulation, sharded_step
 from tfdist.keras_repairs.optimizer.apply_scope import APPLY_SCOPE
 from tfdist.keras_repairs.optimizer.averages import warn_of_plain_keras
-from tfdist.keras_repairs.sharding.optimizer_policy import is_sharded
-from tfdist.keras_repairs.sharding.shards import Shard, shard_of
+from tfdist.keras_repairs.sharding_policies.optimizer_policy import is_sharded
+from tfdist.keras_repairs.sharding_policies.shards import Shard, shard_of
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport import replica_sums
 

@@ -15,8 +15,8 @@ from typing import Any
 import tensorflow as tf
 
 from tfdist.keras_repairs.base.replica_copies import own_copy
-from tfdist.keras_repairs.sharding.optimizer_policy import policy_of, updating_optimizers, variable_policy
-from tfdist.keras_repairs.sharding.variable_policy import Exchange, Gradient, VariablePolicy
+from tfdist.keras_repairs.sharding_policies.optimizer_policy import policy_of, updating_optimizers, variable_policy
+from tfdist.keras_repairs.sharding_policies.variable_policy import Exchange, Gradient, VariablePolicy
 from tfdist.runtime.offload.offloading import on_host
 from tfdist.runtime.strategy_settings import settings_of
 

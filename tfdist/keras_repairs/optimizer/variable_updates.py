@@ -24,7 +24,7 @@ from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.replica_copies import counts_once, is_first_replica, is_of_this_replica, own_copy, own_of
 from tfdist.keras_repairs.base.replica_step import current_step, is_alone, is_one_of_several, replica_count
 from tfdist.keras_repairs.base.variables import outside_of_replicas, value_outside
-from tfdist.keras_repairs.sharding.optimizer_policy import own_of_state, updates
+from tfdist.keras_repairs.sharding_policies.optimizer_policy import own_of_state, updates
 from tfdist.runtime.offload.disk_tensor import DiskTensor
 from tfdist.runtime.offload.offloading import Disk
 from tfdist.runtime.strategy_settings import settings_of

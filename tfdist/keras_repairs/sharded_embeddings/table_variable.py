@@ -22,7 +22,7 @@ from tfdist.errors import UnsupportedError, UsageError
 from tfdist.keras_repairs.base.variables import outside_of_replicas
 from tfdist.keras_repairs.random_numbers.draw_slice import DrawSlice
 from tfdist.keras_repairs.random_numbers.stateless_draws import drawing_rows
-from tfdist.keras_repairs.sharding.shards import FlatShard
+from tfdist.keras_repairs.sharding_policies.shards import FlatShard
 from tfdist.runtime.collectives.chief_broadcast import PIECE_BYTES, array_from_chief
 from tfdist.runtime.collectives.decisions import all_gather
 from tfdist.runtime.workers import local_variables

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 
 from tfdist.keras_repairs.sharded_embeddings.lazy_adam import LazyAdam
-from tfdist.keras_repairs.sharding.optimizer_policy import Granularity, refusal
+from tfdist.keras_repairs.sharding_policies.optimizer_policy import Granularity, refusal
 
 _ELEMENTWISE: tuple[Any, ...] = tuple(
     getattr(keras.optimizers, name)

@@ -14,15 +14,15 @@ from tfdist.keras_repairs.sharded_optimizer.variable_policies import GatheredPol
 from tfdist.keras_repairs.sharded_parameters.parameter_shard import ParameterShard
 from tfdist.keras_repairs.sharded_parameters.shared_slices import SharedBlock
 from tfdist.keras_repairs.sharded_parameters.stored_policy import SharedPolicy, StoredPolicy
-from tfdist.keras_repairs.sharding.optimizer_policy import (
+from tfdist.keras_repairs.sharding_policies.optimizer_policy import (
     Granularity,
     OptimizerPolicy,
     is_container,
     refusal,
     set_policy,
 )
-from tfdist.keras_repairs.sharding.shards import shard_of
-from tfdist.keras_repairs.sharding.variable_policy import VariablePolicy
+from tfdist.keras_repairs.sharding_policies.shards import shard_of
+from tfdist.keras_repairs.sharding_policies.variable_policy import VariablePolicy
 from tfdist.runtime.offload.offloading import Offloading, on_host
 from tfdist.runtime.strategy_settings import settings_of, shares_of
 from tfdist.runtime.workers import local_variables

@@ -13,9 +13,9 @@ from keras.src.optimizers.base_optimizer import BaseOptimizer
 
 from tfdist.keras_repairs.sharded_optimizer.policy_choice import choose_policies
 from tfdist.keras_repairs.sharded_optimizer.state_sizes import check_memory, is_asked, track_size
-from tfdist.keras_repairs.sharding.optimizer_policy import policy_while_built
-from tfdist.keras_repairs.sharding.shards import shard_of
-from tfdist.keras_repairs.sharding.variable_policy import Replicated
+from tfdist.keras_repairs.sharding_policies.optimizer_policy import policy_while_built
+from tfdist.keras_repairs.sharding_policies.shards import shard_of
+from tfdist.keras_repairs.sharding_policies.variable_policy import Replicated
 from tfdist.runtime.offload.offloading import on_host
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.workers import local_variables

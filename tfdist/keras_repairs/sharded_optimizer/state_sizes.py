@@ -13,8 +13,8 @@ from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
 from tfdist.keras_repairs.sharded_optimizer.cut_kinds import kind_of
-from tfdist.keras_repairs.sharding.optimizer_policy import is_container, updating_optimizers
-from tfdist.keras_repairs.sharding.shards import shard_of
+from tfdist.keras_repairs.sharding_policies.optimizer_policy import is_container, updating_optimizers
+from tfdist.keras_repairs.sharding_policies.shards import shard_of
 from tfdist.plan.memory.model_state import model_states
 from tfdist.plan.memory.state_check import SharedMemorySize, Training, check_state_fits
 from tfdist.plan.memory.step_sizes import TensorSize, WeightSizes

@@ -15,8 +15,8 @@ from tfdist.keras_repairs.sharded_embeddings.table_variable import TableVariable
 from tfdist.keras_repairs.sharded_optimizer.cut_kinds import is_linear
 from tfdist.keras_repairs.sharded_parameters.parameter_shard import ParameterShard
 from tfdist.keras_repairs.sharded_parameters.summed_gradients import is_full
-from tfdist.keras_repairs.sharding.shards import FlatShard, Shard
-from tfdist.keras_repairs.sharding.variable_policy import Exchange, Gradient, VariablePolicy
+from tfdist.keras_repairs.sharding_policies.shards import FlatShard, Shard
+from tfdist.keras_repairs.sharding_policies.variable_policy import Exchange, Gradient, VariablePolicy
 from tfdist.runtime.transport import shard_collectives
 from tfdist.sharding import cut as cuts
 from tfdist.sharding.cut import Cut

@@ -16,7 +16,7 @@ from tfdist.keras_repairs.sharded_parameters.flat_weights import full_slices, su
 from tfdist.keras_repairs.sharded_parameters.gathered_reads import read, shard_of_sum
 from tfdist.keras_repairs.sharded_parameters.parameter_shard import Gradient, ParameterShard
 from tfdist.keras_repairs.sharded_parameters.second_gathers import is_gradient_taken
-from tfdist.keras_repairs.sharding.shards import FullOnDemand, Shard
+from tfdist.keras_repairs.sharding_policies.shards import FullOnDemand, Shard
 from tfdist.keras_repairs.tensor_parallel.sliced_tensors import (
     SlicedWeight,
     computes_with_slices,

@@ -22,7 +22,7 @@ from tfdist.keras_repairs.sharded_parameters.flat_weights import FlatParameterSh
 from tfdist.keras_repairs.sharded_parameters.gathered_reads import read
 from tfdist.keras_repairs.sharded_parameters.model_parallel import laid_out, lay_out, model_parallel
 from tfdist.keras_repairs.sharded_parameters.parameter_shard import ParameterShard
-from tfdist.keras_repairs.sharding.shards import cuts_parameters
+from tfdist.keras_repairs.sharding_policies.shards import cuts_parameters
 from tfdist.runtime.strategy_settings import settings_of, shares_of
 from tfdist.runtime.workers import local_variables
 from tfdist.sharding.cut import evenly

@@ -13,7 +13,7 @@ from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.gradient_sums import differentiated_once, reduce_gradients
 from tfdist.keras_repairs.sharded_parameters.parameter_shard import Gradient, ParameterShard
-from tfdist.keras_repairs.sharding.shards import FlatShard
+from tfdist.keras_repairs.sharding_policies.shards import FlatShard
 from tfdist.runtime.collectives.array_all_gather import all_gather_array, as_tensor
 from tfdist.runtime.transport import shard_collectives
 

@@ -13,7 +13,7 @@ from tensorflow.python.ops.control_flow_v2_func_graphs import ControlFlowFuncGra
 
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.context_variables import setting
-from tfdist.keras_repairs.sharding.shards import cuts_parameters
+from tfdist.keras_repairs.sharding_policies.shards import cuts_parameters
 
 Function = Callable[..., Any]
 

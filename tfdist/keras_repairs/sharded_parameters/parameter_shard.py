@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from tfdist.keras_repairs.sharded_parameters.summed_gradients import is_full, is_sum_of, keep_full
-from tfdist.keras_repairs.sharding.shards import FullOnDemand, Shard
+from tfdist.keras_repairs.sharding_policies.shards import FullOnDemand, Shard
 
 Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
 

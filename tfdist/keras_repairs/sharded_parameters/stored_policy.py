@@ -13,8 +13,8 @@ import tensorflow as tf
 from tfdist.keras_repairs.sharded_parameters.parameter_shard import ParameterShard
 from tfdist.keras_repairs.sharded_parameters.shared_slices import SharedBlock
 from tfdist.keras_repairs.sharded_parameters.summed_gradients import is_full
-from tfdist.keras_repairs.sharding.shards import Shard
-from tfdist.keras_repairs.sharding.variable_policy import Exchange, Gradient, VariablePolicy
+from tfdist.keras_repairs.sharding_policies.shards import Shard
+from tfdist.keras_repairs.sharding_policies.variable_policy import Exchange, Gradient, VariablePolicy
 from tfdist.runtime.transport import shard_collectives
 from tfdist.sharding.mesh import ShardGroup
 

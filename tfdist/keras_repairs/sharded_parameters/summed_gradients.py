@@ -15,7 +15,7 @@ import tensorflow as tf
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.replica_step import is_alone
-from tfdist.keras_repairs.sharding.shards import shard_of
+from tfdist.keras_repairs.sharding_policies.shards import shard_of
 from tfdist.keras_repairs.tensor_parallel.sliced_tensors import actual_of, sliced_of
 
 Function = Callable[..., Any]

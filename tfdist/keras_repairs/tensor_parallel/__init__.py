@@ -14,5 +14,5 @@ other operation finds the worker's own rows with all features.
 - `reduction_rules`, `arrangement_rules`, `product_rules`, `image_rules`: sums and means; reshapes and parts; products,
   also with slices of weights; pooling and the like. `rule_results` says what a rule is given, and what it returns
 - `vocabulary_rules`: softmax, crossentropy and the largest score over what is cut
-- `products`: functions of Keras that take products, look up and convolve with weights of which a worker has a slice
+- `keras_products`: functions of Keras that take products, look up and convolve with weights that are cut
 """

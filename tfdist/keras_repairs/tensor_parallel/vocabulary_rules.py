@@ -13,7 +13,7 @@ import tensorflow as tf
 from keras.src.backend.tensorflow import nn
 
 from tfdist.keras_repairs.base.size_origins import sized_as
-from tfdist.keras_repairs.tensor_parallel.products import checked
+from tfdist.keras_repairs.tensor_parallel.keras_products import checked
 from tfdist.keras_repairs.tensor_parallel.row_exchanges import gathered, own_rows, slices_of_all
 from tfdist.keras_repairs.tensor_parallel.rule_results import Compute, Input, Result, Rule, rows_like, value_of
 from tfdist.keras_repairs.tensor_parallel.sliced_tensors import FullTensor, SlicedRows, actual_of, sliced_of

@@ -21,7 +21,7 @@ from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.files import training_state
 from tfdist.keras_repairs.files.shard_copy import ShardCopy, is_shared
 from tfdist.keras_repairs.files.weights_copy import WeightsCopy
-from tfdist.keras_repairs.sharding.loaded_state import full_shape, restore_accumulated
+from tfdist.keras_repairs.sharding_policies.loaded_state import full_shape, restore_accumulated
 from tfdist.order.epoch_span import START, Position
 from tfdist.runtime import random_state, replica_values
 from tfdist.runtime.collectives.decisions import broadcast

@@ -20,7 +20,7 @@ from tfdist import data
 from tfdist.checkpoint import CheckpointSummary, SavePolicy
 from tfdist.config import RunConfig, to_dict
 from tfdist.keras_repairs.files.training_state import build
-from tfdist.keras_repairs.sharding.full_state import take_part
+from tfdist.keras_repairs.sharding_policies.full_state import take_part
 from tfdist.launch.environment import Assignment
 from tfdist.launch.run_progress import RunProgress
 from tfdist.launch.worker.config_handover import receive_config

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from tfdist.errors import UsageError
 from tfdist.keras_repairs.model_checks.model_facts import model_facts
-from tfdist.keras_repairs.sharding.full_state import full_weights
+from tfdist.keras_repairs.sharding_policies.full_state import full_weights
 from tfdist.launch.worker_requests import RecordingRequest
 from tfdist.runtime.devices import DeviceRequest
 from tfdist.training.metric_values import loss_scale, metric_values

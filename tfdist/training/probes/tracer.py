@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from tfdist.checkpoint.checkpoint_files import stored
 from tfdist.errors import WorkerFailedError
-from tfdist.keras_repairs.sharding.full_state import full_state
+from tfdist.keras_repairs.sharding_policies.full_state import full_state
 from tfdist.launch.environment import Assignment
 from tfdist.launch.worker_requests import TraceRequest
 from tfdist.rundir import RunDir, atomic_files

@@ -23,7 +23,7 @@ from tfdist.keras_repairs.model_checks.described_layouts import findings_of, wit
 from tfdist.keras_repairs.model_checks.model_facts import model_facts
 from tfdist.keras_repairs.sharded_optimizer.state_sizes import tensor_size, trainings_of, weight_sizes
 from tfdist.keras_repairs.sharded_parameters.model_parallel import model_parallel
-from tfdist.keras_repairs.sharding.optimizer_policy import updating_optimizers
+from tfdist.keras_repairs.sharding_policies.optimizer_policy import updating_optimizers
 from tfdist.launch.environment import Assignment
 from tfdist.launch.worker_requests import RehearsalRequest
 from tfdist.plan.memory.layout_plan import LayoutPlan, plan_layouts

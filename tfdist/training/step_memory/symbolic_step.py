@@ -27,7 +27,7 @@ from tfdist.keras_repairs.recomputation import recomputed_calls_of
 from tfdist.keras_repairs.sharded_embeddings.embedding_layers import is_sharded_by
 from tfdist.keras_repairs.sharded_optimizer.cut_kinds import kind_of
 from tfdist.keras_repairs.sharded_optimizer.state_sizes import slots_of, tensor_size
-from tfdist.keras_repairs.sharding.optimizer_policy import updating_optimizers
+from tfdist.keras_repairs.sharding_policies.optimizer_policy import updating_optimizers
 from tfdist.plan.memory.step_sizes import StepSizes, TensorSize, WeightSizes
 from tfdist.text import safe_str
 from tfdist.training.config_objects.model_builder import build_model

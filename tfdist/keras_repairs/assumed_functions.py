@@ -73,7 +73,7 @@ class Reliance(KerasFunction):
     by: str
 
 
-def relied_on() -> tuple[Reliance, ...]:
+def assumed_functions() -> tuple[Reliance, ...]:
     """Every function that a repair relies on, in the order of a run."""
     return (
         *_for_data(),

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from tfdist.keras_repairs.sharding.shards import Shard
+from tfdist.keras_repairs.sharding_policies.shards import Shard
 
 Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices | None
 Exchange = Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]]

@@ -13,8 +13,8 @@ import tensorflow as tf
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.model_optimizers import optimizers_of
-from tfdist.keras_repairs.sharding.shards import Shard, stored_shards
-from tfdist.keras_repairs.sharding.variable_policy import Replicated, VariablePolicy
+from tfdist.keras_repairs.sharding_policies.shards import Shard, stored_shards
+from tfdist.keras_repairs.sharding_policies.variable_policy import Replicated, VariablePolicy
 from tfdist.runtime.offload.offloading import on_host
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.workers import local_variables

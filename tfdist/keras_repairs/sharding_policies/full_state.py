@@ -16,8 +16,8 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from tfdist.keras_repairs.sharding.optimizer_policy import shards_of
-from tfdist.keras_repairs.sharding.shards import FullOnDemand, Shard, stored_shards
+from tfdist.keras_repairs.sharding_policies.optimizer_policy import shards_of
+from tfdist.keras_repairs.sharding_policies.shards import FullOnDemand, Shard, stored_shards
 from tfdist.runtime.collectives.decisions import broadcast
 
 _DONE = -1

@@ -11,8 +11,13 @@ from numpy.typing import NDArray
 
 from tfdist.keras_repairs.base.model_optimizers import optimizers_of
 from tfdist.keras_repairs.base.stored_values import stored_value
-from tfdist.keras_repairs.sharding.optimizer_policy import is_sharded, policies_of, policy_of, updating_optimizers
-from tfdist.keras_repairs.sharding.shards import Shard
+from tfdist.keras_repairs.sharding_policies.optimizer_policy import (
+    is_sharded,
+    policies_of,
+    policy_of,
+    updating_optimizers,
+)
+from tfdist.keras_repairs.sharding_policies.shards import Shard
 
 Function = Callable[..., Any]
 
