@@ -67,6 +67,26 @@ def test_numbers_of_one_device(trained: Callable[..., dict[str, Any]]) -> None:
 
 
 @pytest.mark.bound(2 * BOUND + 60)
+@pytest.mark.parametrize(
+    ("policy", "jit_compile", "near"),
+    [
+        slow("float32", "jit", 1e-4),
+        slow("mixed_float16", "auto", 1e-2),
+        slow("mixed_bfloat16", "auto", 5e-2),
+        slow("mixed_bfloat16", "jit", 5e-2),
+    ],
+)
+def test_numbers_of_one_device_in_16_bits_and_compiled(
+    policy: str, jit_compile: str, near: float, tmp_path: Path, trained: Callable[..., dict[str, Any]]
+) -> None:
+    runs = (("--nproc", 1), ("--nproc", 2, "--tensor", 2))
+    one, several = (trained(*options, arguments=(tmp_path / "model", policy, jit_compile)) for options in runs)
+    stored, alone = several.pop("stored"), one.pop("stored")
+    assert_same(one, several, near, near)
+    assert sum(stored[path] != alone[path] for path in stored) == 13
+
+
+@pytest.mark.bound(2 * BOUND + 60)
 def test_numbers_of_one_device_from_a_config(tmp_path: Path) -> None:
     sizes = ("--set", "model.args.hidden=[512,64]", "--set", "fit.epochs=1")
     histories, saved = [], []
