@@ -160,3 +160,22 @@ def table_beside_samples(samples: int) -> dict[str, Any]:
 @case("batches of a fixed size of which one tensor has more rows than the others")
 def more_rows_in_one_tensor(samples: int) -> dict[str, Any]:
     return _beside_table(samples, size=45, drop_remainder=True)
+
+
+class DropsAsManyAsItBuilds(keras.Model):
+    """Built by its first step, where it draws a kernel before the mask."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden, self.drop = layers.Dense(7, activation="tanh"), layers.Dropout(0.3)
+        self.head = layers.Dense(3, activation="softmax")
+
+    def call(self, x: Any, training: bool = False) -> Any:
+        return self.head(self.drop(self.hidden(x), training=training))
+
+
+@case("batches of a fixed size, of a model that draws a mask of the shape of a kernel that its first step makes")
+def masks_of_the_shape_of_a_kernel(samples: int) -> dict[str, Any]:
+    """Half of a batch has as many rows as the inputs have features."""
+    data = tf.data.Dataset.from_tensor_slices(numbers(samples, BATCH // 2)).batch(BATCH, drop_remainder=True)
+    return fitted_on(DropsAsManyAsItBuilds(), data)

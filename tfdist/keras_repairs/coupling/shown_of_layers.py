@@ -17,13 +17,13 @@ class ShownOfLayer:
     Attributes:
         as_layer: What trials of it as a layer have shown.
         as_model: What trials of what it does between its layers have shown.
-        draws: What traces have shown of its draws; None where it cannot be traced.
+        draws: What traces have shown of its draws, by its weights before the call and the way; None: not to be traced.
         activity: What trials of its activity regularizer have shown, by that and the kind of output.
     """
 
     as_layer: dict[str, CallVerdict] = field(default_factory=dict)
     as_model: dict[str, CallVerdict] = field(default_factory=dict)
-    draws: dict[str, Draws | None] = field(default_factory=dict)
+    draws: dict[tuple[int, str], Draws | None] = field(default_factory=dict)
     activity: dict[str, Verdict] = field(default_factory=dict)
 
 

@@ -36,10 +36,12 @@ def call(original: Function) -> Function:
             return original(self, *args, **kwargs)
         if CALL_SCOPE.get().trace or not _is_users(self):
             return original(self, *args, **kwargs)
+        # A call that makes weights draws these, too.
+        weights = len(self.weights)
 
         def trace() -> Draws | None:
             traces = shown_of(self).draws
-            way = way_of_calling(self, args, kwargs, trains=bool(kwargs.get("training")))
+            way = weights, way_of_calling(self, args, kwargs, trains=bool(kwargs.get("training")))
             if way not in traces:
                 traces[way] = _draws_of(lambda given: original(self, *given[0], **given[1]), (args, kwargs))
             return traces[way]
