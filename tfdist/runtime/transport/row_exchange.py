@@ -14,7 +14,9 @@ from tfdist.runtime.transport.worker_lane import channel_of
 from tfdist.runtime.workers import worker_count
 
 _CARRIED = (tf.float64, tf.float32, tf.float16, tf.int64, tf.int32)
-"""The dtypes that TensorFlow's all-to-all carries; other floats of 16 bits go as float32, which has their values."""
+"""The dtypes that TensorFlow's collectives carry."""
+
+_OF_SAME_BITS = {tf.uint32: tf.int32, tf.uint64: tf.int64}
 
 
 def exchange_rows(
@@ -46,10 +48,11 @@ def exchange_rows(
     if memory is not None:
         flat, sizes = memory.deal_unevenly(tf.reshape(rows, [-1]), counts * math.prod(width))
         return tf.reshape(flat, [-1, *width]), sizes // math.prod(width)
-    carried = rows.dtype if rows.dtype in _CARRIED else tf.float32
     with tf.device("CPU:0"):
-        received, sizes = _by_collectives(tf.cast(rows, carried), tf.identity(counts), width, among)
-        return tf.cast(received, rows.dtype), sizes
+        carried = _carried(rows)
+        width = [int(size) for size in carried.shape[1:]]
+        received, sizes = _by_collectives(carried, tf.identity(counts), width, among)
+        return _received(received, rows.dtype), sizes
 
 
 def gather_rows(rows: tf.Tensor, among: shard_groups.Workers | None = None) -> tuple[tf.Tensor, tf.Tensor]:
@@ -65,7 +68,10 @@ def gather_rows(rows: tf.Tensor, among: shard_groups.Workers | None = None) -> t
     if memory is not None:
         flat, counts = memory.gather([flat, shape[:1]])
     else:
-        flat, counts = _gathered_by_collectives(flat, shape, workers, among)
+        carried = _carried(flat)
+        others = tf.reduce_prod(shape[1:]) * math.prod(carried.shape[1:])
+        flat, counts = _gathered_by_collectives(tf.reshape(carried, [-1]), shape[:1], others, workers, among)
+        flat = _received(tf.reshape(flat, [-1, *carried.shape[1:]]), rows.dtype)
     counts = tf.ensure_shape(counts, [workers])
     gathered = tf.reshape(flat, tf.concat([tf.reduce_sum(counts)[tf.newaxis], shape[1:]], 0))
     return tf.ensure_shape(gathered, [None, *rows.shape[1:]]), counts
@@ -95,15 +101,30 @@ def _by_collectives(
 
 
 def _gathered_by_collectives(
-    flat: tf.Tensor, shape: tf.Tensor, workers: int, among: shard_groups.Workers | None
+    flat: tf.Tensor, rows: tf.Tensor, width: tf.Tensor, workers: int, among: shard_groups.Workers | None
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """The elements of the rows of all workers, and the rows of each: a row of a table for each worker, all as long."""
     engine = TensorFlowEngine()
-    counts = engine.all_gather(shape[:1], channel_of("counts of gathered rows", tf.int64, 1, among))
-    sizes = counts * tf.reduce_prod(shape[1:])
+    counts = engine.all_gather(rows, channel_of("counts of gathered rows", tf.int64, 1, among))
+    sizes = counts * width
     longest = tf.maximum(tf.reduce_max(sizes), 1)
-    carried = flat.dtype if flat.dtype in _CARRIED else tf.float32
-    padded = tf.pad(tf.cast(flat, carried), [[0, longest - tf.size(flat, tf.int64)]])
-    table = engine.all_gather(padded, channel_of("gathered rows", carried, longest, among))
+    padded = tf.pad(flat, [[0, longest - tf.size(flat, tf.int64)]])
+    table = engine.all_gather(padded, channel_of("gathered rows", flat.dtype, longest, among))
     ragged = tf.RaggedTensor.from_tensor(tf.reshape(table, [workers, -1]), lengths=sizes)
-    return tf.cast(ragged.flat_values, flat.dtype), counts
+    return ragged.flat_values, counts
+
+
+def _carried(rows: tf.Tensor) -> tf.Tensor:
+    """Rows of a dtype that collectives carry, with all that they hold; complex numbers as `[..., 2]`."""
+    if rows.dtype.is_complex:
+        return tf.stack([tf.math.real(rows), tf.math.imag(rows)], -1)
+    if rows.dtype in _OF_SAME_BITS:
+        return tf.bitcast(rows, _OF_SAME_BITS[rows.dtype])
+    # What is left has 16 bits or fewer, and all of its values are float32's.
+    return rows if rows.dtype in _CARRIED else tf.cast(rows, tf.float32)
+
+
+def _received(carried: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    if dtype.is_complex:
+        return tf.complex(*tf.unstack(carried, 2, -1))
+    return tf.bitcast(carried, dtype) if dtype in _OF_SAME_BITS else tf.cast(carried, dtype)
