@@ -128,6 +128,7 @@ ON_WORKERS = {
             "keras.src.backend.tensorflow.nn.categorical_crossentropy",
             "FuncGraph._create_op_internal",
             "FuncGraph.control_dependencies",
+            "GradientTape.stop_recording",
             "GradientTape.watch",
         )
     },

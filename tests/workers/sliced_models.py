@@ -81,6 +81,33 @@ class OwnProducts(layers.Layer):
         return ops.dot(x, self.up_last_kernel)
 
 
+class Unusual(layers.Layer):
+    """Records what it computes with tapes of its own, multiplies a weight by a constant, has complex numbers and time
+    steps before samples."""
+
+    def build(self, shape: Any) -> None:
+        self.first, self.second = (layers.Dense(12, name=f"up_{name}") for name in ("first", "second"))
+        self.steps = layers.Dense(6, name="up_steps")
+        for layer, width in ((self.first, shape[-1]), (self.second, shape[-1]), (self.steps, shape[-1] // 2)):
+            layer.build((None, width))
+        self.kernel = self.add_weight(shape=(shape[-1], 12), name="up_kernel")
+
+    def call(self, x: Any) -> Any:
+        # Nothing records what the first product gathers, and the second one has the same rows.
+        hidden = tf.recompute_grad(self.first)(x) + 2.0 * self.second(x)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            with tape.stop_recording():
+                bound = tf.tanh(self.first(x))
+            total = tf.reduce_sum(tf.tanh(self.second(x)))
+        slope = tf.stop_gradient(tf.reduce_sum(tape.gradient(total, x), -1, keepdims=True))
+        scale = ops.matmul(ops.ones((1, x.shape[-1])), self.kernel)
+        phase = tf.math.real(tf.reduce_sum(tf.cast(hidden, tf.complex128) * (1 + 2j), -1, keepdims=True) * (1 - 1j))
+        steps = tf.transpose(tf.reshape(x, (-1, 2, x.shape[-1] // 2)), (1, 0, 2))
+        steps = tf.reshape(tf.transpose(self.steps(steps), (1, 0, 2)), (-1, 12))
+        return tf.tanh(hidden * scale * bound + slope + 0.1 * phase + steps)
+
+
 class Rotated(layers.Layer):
     """Attention by heads that a layer of a user's cuts out of one product, with rotary positions."""
 
@@ -159,6 +186,12 @@ def gated(sample: Sample) -> Any:
     hidden = layers.Dense(20, name="down_e")(gate) + gate
     hidden = OwnProduct(name="alone_f")(layers.Dense(13, "softmax", name="alone_g")(hidden))
     return keras.Model(x, layers.Dense(3)(hidden)), sample.numbers, sample.targets, "mse"
+
+
+def unusual(sample: Sample) -> Any:
+    """What rules for slices are seldom asked for."""
+    x = keras.Input((8,))
+    return keras.Model(x, layers.Dense(3)(Unusual()(layers.Dense(8)(x)))), sample.numbers, sample.targets, "mse"
 
 
 def own_gradient(sample: Sample) -> Any:
@@ -304,6 +337,7 @@ MODELS: dict[str, Callable[[Sample], Any]] = {
     "translation": translation,
     "own_layer": own_layer,
     "subclassed": lambda sample: (Subclassed(), sample.numbers, sample.targets, "mse"),
+    "unusual": unusual,
     "cached": cached,
     "adapted": adapted,
     "scores": scores,

@@ -204,6 +204,7 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
         Repair(FuncGraph, "_create_op_internal", created_operations.create_operation, is_checked=False),
         Repair(FuncGraph, "control_dependencies", created_operations.control_dependencies, is_checked=False),
         Repair(backprop.GradientTape, "watch", created_operations.watch, is_checked=False),
+        Repair(backprop.GradientTape, "stop_recording", created_operations.stop_recording, is_checked=False),
         Repair(numpy_functions, "matmul", keras_products.matmul),
         Repair(numpy_functions, "einsum", keras_products.einsum),
         Repair(numpy_functions, "take", keras_products.take),

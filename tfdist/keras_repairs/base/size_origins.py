@@ -61,6 +61,13 @@ def sized_as(result: Any, given: Any) -> Any:
     return result
 
 
+def with_rows_of(result: Any, given: Any) -> Any:
+    """Marks a tensor as `sized_as` does, and has it keep the number of rows that the shape of the other one tells."""
+    if given.shape[0] is not None:
+        result.set_shape([given.shape[0], *result.shape[1:]])
+    return sized_as(result, given)
+
+
 def depends_on_data(size: Any, known: set[tuple[int, int, bool]]) -> bool:
     """Returns whether a tensor that is a size is computed with an operation that selects by values.
 
@@ -209,6 +216,10 @@ def _element(vector: Any, place: int) -> tuple[Any, int] | None:
         return _source(operation.inputs[place])
     if operation.type == "ConcatV2":
         return _element_of_joined(operation.inputs[:-1], place)
+    if operation.type == "GatherV2":
+        places = tf.get_static_value(operation.inputs[1])
+        is_of_vector = operation.inputs[0].shape.rank == 1 and places is not None and places.ndim == 1
+        return _element(operation.inputs[0], int(places[place])) if is_of_vector and place < len(places) else None
     if operation.type == "StridedSlice" and place >= 0:
         return _element_of_slice(operation, place)
     return None

@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.framework import tensor_util
 
+from tfdist.keras_repairs.base.size_origins import depends_on_batch
 from tfdist.keras_repairs.tensor_parallel.row_exchanges import slices_of_all
 from tfdist.keras_repairs.tensor_parallel.rule_results import (
     Compute,
@@ -117,7 +118,9 @@ def _reshaped_rows(part: SlicedRows, before: tf.TensorShape, after: tf.TensorSha
     if found is None or found[0] == 0:
         return None
     axis, bounds = found
-    has_number_of_rows = before[0] is not None or after[0] is not None
+    if any(after[place] is None and _is_of_rows(sizes, place, after, part) for place in range(1, axis)):
+        return None
+    has_number_of_rows = any(shape[0] is not None for shape in (before, after, part.origin.shape))
     if has_number_of_rows and before[: part.axis].as_list() != after[:axis].as_list():
         return None
     start, stop = bounds[part.group.share : part.group.share + 2]
@@ -126,6 +129,14 @@ def _reshaped_rows(part: SlicedRows, before: tf.TensorShape, after: tf.TensorSha
     arranged = tf.ensure_shape(arranged, [None, *after[1:axis], stop - start, *known[axis + 1 :]])
     counts = part.counts * tf.reduce_prod(inner) // tf.maximum(tf.reduce_prod(outer), 1)
     return [rows_like(part, arranged, axis, bounds=bounds, counts=counts)]
+
+
+def _is_of_rows(sizes: tf.Tensor, place: int, after: tf.TensorShape, part: SlicedRows) -> bool:
+    """Returns whether a later size of a reshape is the number of rows: time steps may come before samples."""
+    given = sizes.op.inputs[place] if sizes.op.type == "Pack" else sizes[place]
+    if tf.get_static_value(given) == -1:
+        return after[0] not in (None, part.origin.shape[0])
+    return depends_on_batch(given)
 
 
 def _sizes_within(part: SlicedRows, sizes: tf.Tensor) -> tf.Tensor:

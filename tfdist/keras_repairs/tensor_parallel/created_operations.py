@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -18,6 +19,7 @@ from tfdist.keras_repairs.tensor_parallel.sliced_tensors import (
     SumOfSlices,
     actual,
     actual_of,
+    gather_anew,
     known_in,
     note,
     place_of,
@@ -80,10 +82,24 @@ def control_dependencies(original: Function) -> Function:
 
 
 def watch(original: Function) -> Function:
-    """Repairs `tf.GradientTape.watch`: what is computed from a tensor that stands for another follows from that one."""
+    """Repairs `tf.GradientTape.watch`: what is computed from a tensor that stands for another follows from that one,
+    and rows that were gathered before are gathered again."""
 
     def repaired(self: Any, tensor: Any) -> None:
+        gather_anew()
         original(self, tf.nest.map_structure(actual_of, tensor))
+
+    return repaired
+
+
+def stop_recording(original: Function) -> Function:
+    """Repairs `tf.GradientTape.stop_recording`: rows that were gathered meanwhile are gathered again."""
+
+    @contextlib.contextmanager
+    def repaired(self: Any) -> Iterator[None]:
+        with original(self):
+            yield
+        gather_anew()
 
     return repaired
 

@@ -13,7 +13,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfdist.keras_repairs.base.size_origins import sized_as
+from tfdist.keras_repairs.base.size_origins import with_rows_of
 from tfdist.keras_repairs.tensor_parallel.product_rules import has_rows, labels_of, product
 from tfdist.keras_repairs.tensor_parallel.row_exchanges import gathered, own_rows, summed
 from tfdist.keras_repairs.tensor_parallel.sliced_tensors import (
@@ -34,11 +34,11 @@ def matmul(original: Function) -> Function:
     def repaired(x1: Any, x2: Any) -> Any:
         x2 = _read(x2)
         weight = _weight_of(x2)
-        x1 = _rows_of(x1) if weight is not None else x1
-        if weight is None or x1 is None or x2.shape.rank != 2 or x1.shape.rank < 2:
+        rows = None if weight is None else _rows_of(x1)
+        if weight is None or rows is None or x2.shape.rank != 2 or rows.shape.rank < 2:
             return original(x1, x2)
-        letters = string.ascii_letters[: x1.shape.rank - 1]
-        return _product(original, x1, weight, f"{letters}Y", "YZ", f"{letters}Z")
+        letters = string.ascii_letters[: rows.shape.rank - 1]
+        return _product(original, rows, weight, f"{letters}Y", "YZ", f"{letters}Z")
 
     return _keeping(original, repaired)
 
@@ -94,7 +94,7 @@ def take(original: Function) -> Function:
         is_of_rows = axis == 0 and isinstance(indices, tf.Tensor) and bool(indices.shape.rank)
         if table is None or not is_of_rows or x.shape.rank != 2:
             return original(x, indices, axis=axis)
-        return sized_as(_looked_up(table, tf.TensorShape(x.shape), indices), indices)
+        return with_rows_of(_looked_up(table, tf.TensorShape(x.shape), indices), indices)
 
     return _keeping(original, repaired)
 

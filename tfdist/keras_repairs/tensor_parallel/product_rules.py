@@ -11,7 +11,7 @@ import keras
 import tensorflow as tf
 from keras.src.backend.common import global_state
 
-from tfdist.keras_repairs.base.size_origins import depends_on_batch, sized_as
+from tfdist.keras_repairs.base.size_origins import depends_on_batch, with_rows_of
 from tfdist.keras_repairs.tensor_parallel.row_exchanges import slices_of_all, summed
 from tfdist.keras_repairs.tensor_parallel.rule_results import (
     Compute,
@@ -57,7 +57,7 @@ def product(
         x, counts = gathered_once(_full(rows), weight.group, _call_around())
     result = multiply(x, weight.slice)
     if label not in of_result:
-        return sized_as(summed(result, counts, weight.group), rows)
+        return with_rows_of(summed(result, counts, weight.group), rows)
     return SlicedRows(result, of_result.index(label), weight.bounds, weight.group, counts, rows)
 
 
@@ -85,10 +85,15 @@ def _full(rows: tf.Tensor) -> tf.Tensor:
 
 
 def has_rows(tensor: tf.Tensor, part: Part = None) -> bool:
-    """Returns whether the first dimension of a tensor is that of rows, of which each worker has its own."""
+    """Returns whether the first dimension of a tensor is that of rows, of which each worker has its own.
+
+    Where a later one is not known and the first one is, the rows are elsewhere: time steps may come first.
+    """
     if isinstance(part, SlicedWeight) or not tensor.shape.rank:
         return False
-    return isinstance(part, SlicedRows) or tensor.shape[0] is None or depends_on_batch(tensor)
+    if isinstance(part, SlicedRows) or tensor.shape[0] is None:
+        return True
+    return tensor.shape.is_fully_defined() and depends_on_batch(tensor)
 
 
 def labels_of(subscripts: str, rank: int, rank_of_kernel: int) -> tuple[str, str, str] | None:

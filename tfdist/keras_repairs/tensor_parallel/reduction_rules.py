@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfdist.keras_repairs.base.size_origins import sized_as
+from tfdist.keras_repairs.base.size_origins import sized_as, with_rows_of
 from tfdist.keras_repairs.tensor_parallel.row_exchanges import sum_of_weights, summed
 from tfdist.keras_repairs.tensor_parallel.rule_results import (
     Compute,
@@ -59,7 +59,7 @@ def _as_part_of_mean(mean: tf.Tensor, part: SlicedTensor) -> tf.Tensor:
 def _summed(part: SlicedTensor, partial: tf.Tensor, *, is_kept: bool) -> FullTensor:
     if not isinstance(part, SlicedRows):
         return FullTensor(sized_as(note_of_global_batch(sum_of_weights(partial, part.group)), partial))
-    return FullTensor(sized_as(summed(partial, part.counts, part.group), part.origin), part if is_kept else None)
+    return FullTensor(with_rows_of(summed(partial, part.counts, part.group), part.origin), part if is_kept else None)
 
 
 RULES: Mapping[str, Rule] = {

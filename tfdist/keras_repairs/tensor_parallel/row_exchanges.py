@@ -22,9 +22,10 @@ _Gradient = Callable[..., tf.Tensor]
 
 OTHER_SIZES = (
     "A layer computes with slices of its weights, for the rows of all workers that share them, and these are not "
-    "equally long on all workers, as where a model cuts its batch off at the longest sample: each worker has some of "
-    "them. Pad or cut samples in the data, or give the layers behind it no layout (`tfdist train` without --tensor, or "
-    "a LayoutMap without their weights). Received these sizes on the workers:"
+    "equally long on all workers, as where a model cuts its batch off at the longest sample, of which each worker has "
+    "some, or where its layers get another dimension than the batch first. Pad or cut samples in the data, keep the "
+    "batch first, or give the layers behind it no layout (`tfdist train` without --tensor, a LayoutMap without their "
+    "weights). Received these sizes on the workers:"
 )
 
 

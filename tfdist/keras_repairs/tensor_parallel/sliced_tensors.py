@@ -18,7 +18,7 @@ from tensorflow.python.ops.control_flow_v2_func_graphs import ControlFlowFuncGra
 
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.replica_step import current_step, is_alone, is_tried_out
-from tfdist.keras_repairs.base.size_origins import sized_as
+from tfdist.keras_repairs.base.size_origins import sized_as, with_rows_of
 from tfdist.keras_repairs.tensor_parallel.row_exchanges import gathered, gradient_of_slices, own_rows
 from tfdist.runtime.transport.emulated_replicas import emulated_replica
 from tfdist.sharding.mesh import ShardGroup
@@ -102,7 +102,7 @@ class SlicedRows(SlicedTensor):
     def full(self) -> tf.Tensor:
         if self._full:
             return self._full[0]
-        rows = sized_as(own_rows(self.slice, self.axis, self.bounds, self.counts, self.group), self.origin)
+        rows = with_rows_of(own_rows(self.slice, self.axis, self.bounds, self.counts, self.group), self.origin)
         # In a function whose gradient is its own, nothing is recorded: who reads it later needs another one.
         if not pywrap_tfe.TFE_Py_TapeSetIsStopped():
             self._full.append(rows)
@@ -292,6 +292,15 @@ def gathered_once(rows: tf.Tensor, group: ShardGroup, call: Any) -> tuple[tf.Ten
         return gathered(rows, group)
     known = _SLICED.get_or_make(tf.compat.v1.get_default_graph(), SlicesOfGraph).gathered
     key = (place_of(rows), group, call)
-    if key not in known:
-        known[key] = gathered(rows, group)
-    return known[key]
+    found = known.get(key) or gathered(rows, group)
+    # In a function whose gradient is its own, nothing is recorded: who reads the rows later needs others.
+    if not pywrap_tfe.TFE_Py_TapeSetIsStopped():
+        known[key] = found
+    return found
+
+
+def gather_anew() -> None:
+    """Has products gather rows again that were gathered before: a tape that begins to record has not seen that."""
+    slices = None if tf.executing_eagerly() else _SLICED.get(tf.compat.v1.get_default_graph())
+    if slices is not None:
+        slices.gathered.clear()

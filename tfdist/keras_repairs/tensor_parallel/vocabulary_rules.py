@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 from keras.src.backend.tensorflow import nn
 
-from tfdist.keras_repairs.base.size_origins import sized_as
+from tfdist.keras_repairs.base.size_origins import with_rows_of
 from tfdist.keras_repairs.tensor_parallel.keras_products import checked
 from tfdist.keras_repairs.tensor_parallel.row_exchanges import gathered, own_rows, slices_of_all
 from tfdist.keras_repairs.tensor_parallel.rule_results import Compute, Input, Result, Rule, rows_like, value_of
@@ -93,7 +93,7 @@ def _sparse_loss(labels: tf.Tensor, scores: SlicedRows) -> tf.Tensor:
     total, chosen = tf.unstack(_of_own(reduced(wide), scores, 2), axis=-1)
     loss = tf.reduce_logsumexp(total, -1) - tf.reduce_sum(chosen, -1)
     loss = tf.where(is_valid, loss, tf.constant(float("nan"), loss.dtype))
-    return sized_as(tf.cast(loss, scores.slice.dtype), scores.origin)
+    return with_rows_of(tf.cast(loss, scores.slice.dtype), scores.origin)
 
 
 def _dense_loss(targets: tf.Tensor, scores: SlicedRows) -> tf.Tensor:
@@ -104,7 +104,7 @@ def _dense_loss(targets: tf.Tensor, scores: SlicedRows) -> tf.Tensor:
     parts = [_log_sum(wide), tf.reduce_sum(own * wide, -1), tf.reduce_sum(own, -1)]
     total, chosen, weight = tf.unstack(_of_own(tf.stack(parts, -1), scores, len(parts)), axis=-1)
     loss = tf.reduce_logsumexp(total, -1) * tf.reduce_sum(weight, -1) - tf.reduce_sum(chosen, -1)
-    return sized_as(tf.cast(loss, scores.slice.dtype), scores.origin)
+    return with_rows_of(tf.cast(loss, scores.slice.dtype), scores.origin)
 
 
 def _wide(scores: SlicedRows) -> tf.Tensor:
@@ -183,7 +183,7 @@ def _place_of_largest(compute: Compute, inputs: Sequence[Input], attributes: Map
     numbers = [tf.cast(each, tf.float64) for each in (largest, place + _span(part)[0])]
     values, places = tf.unstack(_of_own(tf.stack(numbers, -1), part, 2), axis=-1)
     found = tf.gather(places, tf.argmax(values, -1), batch_dims=rank - 1)
-    return [FullTensor(sized_as(tf.cast(found, kind), part.origin))]
+    return [FullTensor(with_rows_of(tf.cast(found, kind), part.origin))]
 
 
 RULES: Mapping[str, Rule] = {"ArgMax": _place_of_largest, "LogSoftmax": _log_softmax, "Softmax": _softmax}

@@ -96,6 +96,8 @@ NEED_OWN_ROWS: dict[str, Function] = {
     "places that the own rows decide on": lambda x: x[:, : tf.cast(tf.reduce_sum(tf.abs(x[:1, :1, :1])) > 0, tf.int32)],
     "as many places as own rows": lambda x: x[:, : tf.shape(x)[0]],
     "the row of a batch of one": lambda x: tf.squeeze(x, [0]),
+    "places before rows": lambda x: tf.reshape(tf.reshape(x, [-1, 6]), [2, -1, 6]),
+    "places before rows of some number": lambda x: tf.reshape(tf.reshape(x, [-1, 6]), [2, tf.shape(x)[0], 6]),
 }
 """What is not the same of the rows of all workers."""
 
