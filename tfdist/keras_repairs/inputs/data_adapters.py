@@ -204,7 +204,7 @@ def _functions_of(
     def of_all(batch: Any, seen: _Seen) -> tf.data.Dataset:
         return tf.data.Dataset.range(ids[0], ids[-1] + 1).map(lambda index: piece(batch, seen, index))
 
-    return _Functions(*map(_traced_once, (of_only_one, _with_seen, of_all)))
+    return _Functions(_traced_once(of_only_one), _traced_once(_with_seen), _traced_once(of_all))
 
 
 def _traced_once(function: Callable[..., Any]) -> Callable[..., Any]:
