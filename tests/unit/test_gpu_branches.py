@@ -46,7 +46,7 @@ TAKEN = {
     "keras_repairs/sharded_embeddings/row_lookup.py::_checked": ROWS,
     "keras_repairs/sharded_embeddings/slice_exchange.py::_exchanged": ROWS,
     "keras_repairs/sharded_parameters/gathered_reads.py::is_sent_ahead": ROWS,
-    "keras_repairs/tensor_parallel/products.py::checked":
+    "keras_repairs/tensor_parallel/keras_products.py::checked":
         "tests/workers/test_model_parallel.py::test_numbers_of_one_device",
     "launch/gpus/usable_gpus.py::parse": ROWS,
     "launch/worker/kernel_choice.py::choose_kernels": "tests/unit/launch/worker/test_kernel_choice.py::test_auto",
