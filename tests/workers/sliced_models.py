@@ -97,9 +97,11 @@ class Unusual(layers.Layer):
         hidden = tf.recompute_grad(self.first)(x) + 2.0 * self.second(x)
         with tf.GradientTape() as tape:
             tape.watch(x)
-            with tape.stop_recording():
-                bound = tf.tanh(self.first(x))
             total = tf.reduce_sum(tf.tanh(self.second(x)))
+            waves = tf.sin(x)
+            with tape.stop_recording():
+                bound = tf.tanh(self.first(waves))
+            total += tf.reduce_sum(tf.tanh(self.second(waves)))
         slope = tf.stop_gradient(tf.reduce_sum(tape.gradient(total, x), -1, keepdims=True))
         scale = ops.matmul(ops.ones((1, x.shape[-1])), self.kernel)
         phase = tf.math.real(tf.reduce_sum(tf.cast(hidden, tf.complex128) * (1 + 2j), -1, keepdims=True) * (1 - 1j))

@@ -174,11 +174,7 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
         Repair(loss_module, "reduce_weighted_values", loss_reduction.reduce_weighted_values),
         Repair(loss_module, "scale_loss_for_distribution", loss_reduction.undivided_loss),
         Repair(loss_module, "unscale_loss_for_distribution", loss_reduction.undivided_loss),
-        Repair(
-            losses_module,
-            "convert_binary_labels_to_hinge",
-            loss_treatment.convert_binary_labels,
-        ),
+        Repair(losses_module, "convert_binary_labels_to_hinge", loss_treatment.convert_binary_labels),
         Repair(
             nn_impl_distribute,
             "compute_average_loss",

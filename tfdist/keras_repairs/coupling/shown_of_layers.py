@@ -17,7 +17,8 @@ class ShownOfLayer:
     Attributes:
         as_layer: What trials of it as a layer have shown.
         as_model: What trials of what it does between its layers have shown.
-        draws: What traces have shown of its draws, by its weights before the call and the way; None: not to be traced.
+        draws: What traces have shown of its draws, by how many weights it had before the call and the way of calling
+            it; None where it cannot be traced.
         activity: What trials of its activity regularizer have shown, by that and the kind of output.
     """
 

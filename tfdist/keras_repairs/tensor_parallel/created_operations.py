@@ -97,9 +97,11 @@ def stop_recording(original: Function) -> Function:
 
     @contextlib.contextmanager
     def repaired(self: Any) -> Iterator[None]:
-        with original(self):
-            yield
-        gather_anew()
+        try:
+            with original(self):
+                yield
+        finally:
+            gather_anew()
 
     return repaired
 
