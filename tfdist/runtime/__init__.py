@@ -8,7 +8,7 @@ its kernels are), `devices`, `nccl_version`, `strategy` and `strategy_settings` 
   reach these
 - `collectives/`: decisions between steps, and what scripts exchange; `transport/`: how tensors and files travel;
   `tensor_buckets`: which tensors are sent together
-- `free_memory`: what was freed, given back to the system
+- `free_memory`: what was freed, given back to the system; `thread_frames`: where other threads are
 - `replica_values`, `random_state`: values of which each replica or worker has its own
 - `step_meter`: samples and waiting time of the steps
 - `object_stores`: which store a URL lies in; `tensorflow_store`: that of TensorFlow's file systems, such as `gs://`

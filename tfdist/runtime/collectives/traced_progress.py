@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import threading
 from collections.abc import Iterator
 
 import tensorflow as tf
 
+from tfdist.runtime.thread_frames import frames_of_other_threads
 from tfdist.runtime.workers import local_variables
 
 _TENSORFLOW = os.path.join(os.path.dirname(tf.__file__), "")
@@ -69,6 +69,4 @@ class TracedProgress:
 def _is_in_tensorflow() -> bool:
     """Returns whether another thread waits for TensorFlow: the innermost line of Python that it is at is one of
     TensorFlow."""
-    frames = sys._current_frames()
-    frames.pop(threading.get_ident(), None)
-    return any(frame.f_code.co_filename.startswith(_TENSORFLOW) for frame in frames.values())
+    return any(frame.f_code.co_filename.startswith(_TENSORFLOW) for frame in frames_of_other_threads().values())

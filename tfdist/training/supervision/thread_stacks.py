@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import inspect
 import linecache
 import os
@@ -16,6 +15,7 @@ from types import FrameType
 
 from tfdist.launch.worker.channel_protocol import CALLED
 from tfdist.runtime.batches import host_feed
+from tfdist.runtime.thread_frames import frames_of_other_threads
 from tfdist.runtime.transport import shared_memory
 
 RUNPY = "<frozen runpy>"
@@ -106,21 +106,6 @@ _DRAWING = (str(Path(host_feed.__file__).parent / "fed_batches.py"), "_arrays_of
 """File and name of what waits for a batch of the input pipeline, for all workers of the host."""
 
 
-def frames_of_threads() -> dict[int, FrameType]:
-    """Thread -> its innermost frame, without garbage collection meanwhile.
-
-    CPython before 3.11.9 holds a lock of its own here, and waits for ever when a `threading.local` is collected:
-    https://github.com/python/cpython/issues/106883.
-    """
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        return sys._current_frames()
-    finally:
-        if collects:
-            gc.enable()
-
-
 def stack_of(thread: int, frame: FrameType) -> traceback.StackSummary:
     """The stack of a thread from its innermost frame, outermost first; approximate where the thread is running.
 
@@ -130,7 +115,7 @@ def stack_of(thread: int, frame: FrameType) -> traceback.StackSummary:
         inwards = [(outer, line) for outer, line in traceback.walk_stack(frame)]
         if not inwards[-1][0].f_code.co_flags & _SUSPENDABLE:
             break
-        frame = frames_of_threads().get(thread, frame)
+        frame = frames_of_other_threads().get(thread, frame)
     return traceback.StackSummary.extract(reversed(inwards))
 
 
@@ -141,8 +126,8 @@ def format_stacks() -> str:
     """
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     main = threading.main_thread().ident
-    frames = frames_of_threads()
-    found = {ident: stack_of(ident, frame) for ident, frame in frames.items()}
+    found = {ident: stack_of(ident, frame) for ident, frame in frames_of_other_threads().items()}
+    found[threading.get_ident()] = stack_of(threading.get_ident(), sys._getframe())
     called = {ident for ident, stack in found.items() if ident != main and _called_place(stack) is not None}
     parts = [
         f"Thread {names.get(ident, ident)}{CALLED if ident in called else ''}:\n{''.join(found[ident].format())}"
@@ -158,9 +143,9 @@ def main_place(frames: Mapping[int, FrameType] | None = None) -> str:
     Args:
         frames: Thread -> its innermost frame; by default those of this process now.
     """
-    frames = frames_of_threads() if frames is None else frames
+    frames = frames_of_other_threads() if frames is None else frames
     main = threading.main_thread().ident or 0
-    return _innermost(stack_of(main, frames[main])) or "outside of the script"
+    return _innermost(stack_of(main, frames.get(main) or sys._getframe())) or "outside of the script"
 
 
 def called_places(frames: Mapping[int, FrameType] | None = None) -> str:
@@ -173,7 +158,7 @@ def called_places(frames: Mapping[int, FrameType] | None = None) -> str:
         `FILE line N in FUNCTION` of each other one, comma-separated; where there is none, that of tfdist's thread that
         waits for a batch which it draws for other workers, too; else empty.
     """
-    frames = frames_of_threads() if frames is None else frames
+    frames = frames_of_other_threads() if frames is None else frames
     main = threading.main_thread().ident
     stacks = [stack_of(ident, frame) for ident, frame in frames.items() if ident != main]
     places = {place for place in map(_called_place, stacks) if place}

@@ -14,10 +14,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from tfdist.errors import WorkerFailedError
+from tfdist.runtime.thread_frames import frames_of_other_threads
 from tfdist.runtime.transport import shared_memory
-from tfdist.training.supervision.thread_stacks import frames_of_threads
 
 _LOOKS = 20
 """The number of times that the watchdog looks within the timeout."""
@@ -30,16 +31,40 @@ _MODULES_OF_THREADS = ("tensorflow.", "multiprocessing.", "tfdist.runtime.collec
 of those in which a script's collectives run while it goes on."""
 
 
+class _Mark:
+    """Put on a frame as its trace function, to know it again. What held the frame would keep all that it has in
+    variables."""
+
+    def __call__(self, frame: FrameType, event: str, arg: Any) -> _Mark:
+        return self
+
+
 @dataclass(frozen=True)
 class _Call:
-    """A call into the library. It holds the frame, so that no later frame can have the same identity."""
+    """A call into the library.
 
-    frame: FrameType
+    Attributes:
+        known_by: The mark of its frame, or the frame itself, where a debugger or the like traces it.
+        place: The instruction that it was at.
+        since: When it was seen first.
+    """
+
+    known_by: _Mark | FrameType
     place: int
     since: float
 
-    def is_of(self, other: _Call) -> bool:
-        return self.frame is other.frame and self.place == other.place
+    @classmethod
+    def begun(cls, frame: FrameType, now: float) -> _Call:
+        """A call that is seen for the first time."""
+        if frame.f_trace is not None and not isinstance(frame.f_trace, _Mark):
+            return cls(frame, frame.f_lasti, now)
+        mark = _Mark()
+        frame.f_trace = mark
+        return cls(mark, frame.f_lasti, now)
+
+    def is_in(self, frame: FrameType) -> bool:
+        """Returns whether a frame is still in this call."""
+        return self.known_by in (frame, frame.f_trace) and self.place == frame.f_lasti
 
 
 class Watchdog:
@@ -77,21 +102,23 @@ class Watchdog:
             now = self._clock()
             self._waiting = self._look(now)
             timeout = self._timeout()
-            for call in self._waiting.values():
-                if now - call.since > timeout:
-                    self._end(self._error(call.frame, timeout))
-                    return
+            overdue = [thread for thread, call in self._waiting.items() if now - call.since > timeout]
+            frame = frames_of_other_threads().get(overdue[0]) if overdue else None
+            if frame is not None:
+                self._end(self._error(frame, timeout))
+                return
 
     def _look(self, now: float) -> dict[int, _Call]:
         """The calls under way, by thread; one that was under way at the last look keeps its start."""
-        frames = frames_of_threads()
+        frames = frames_of_other_threads()
         calls = {}
         for thread in threading.enumerate():
             frame = frames.get(thread.ident or 0)
             if frame is not None and self._counts(thread) and frame.f_code.co_filename.startswith(self._waiting_code):
-                call = _Call(frame, frame.f_lasti, now)
-                before = self._waiting.get(thread.ident or 0)
-                calls[thread.ident or 0] = before if before is not None and before.is_of(call) else call
+                call = self._waiting.get(thread.ident or 0)
+                if call is None or not call.is_in(frame):
+                    call = _Call.begun(frame, now)
+                calls[thread.ident or 0] = call
         return calls
 
     @staticmethod

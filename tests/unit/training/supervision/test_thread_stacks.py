@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import gc
 import json
 import os
 import runpy
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
@@ -32,6 +34,7 @@ from tfdist.training.supervision.thread_stacks import (
     script_traceback,
     stack_of,
 )
+from tfdist.training.supervision.watchdog import Watchdog
 
 
 def test_whose_code_raised(tmp_path: Path) -> None:
@@ -123,10 +126,22 @@ def test_a_generator_that_was_left_is_looked_for_no_longer() -> None:
     def numbers() -> Iterator[int]:
         yield 1
 
-    left = numbers()
+    left, begun, leave = numbers(), threading.Event(), threading.Event()
     next(left)
-    stack = stack_of(threading.get_ident(), left.gi_frame)
-    assert "test_a_generator_that_was_left_is_looked_for_no_longer" in [summary.name for summary in stack]
+
+    def wait_here() -> None:
+        begun.set()
+        leave.wait(20)
+
+    thread = threading.Thread(target=wait_here)
+    thread.start()
+    try:
+        assert begun.wait(20)
+        stack = stack_of(thread.ident or 0, left.gi_frame)
+    finally:
+        leave.set()
+        thread.join(20)
+    assert "wait_here" in [summary.name for summary in stack]
     assert [summary.name for summary in stack_of(-1, left.gi_frame)] == ["numbers"]  # of a thread that has ended
 
 
@@ -244,7 +259,7 @@ def test_this_process_is_somewhere() -> None:
 
 LOOKS = """
 import gc, threading
-from tfdist.training.supervision.thread_stacks import frames_of_threads
+from tfdist.runtime.thread_frames import frames_of_other_threads
 
 class Cycle:
     def __init__(self):
@@ -259,13 +274,13 @@ for look in range(400):
         thread.start()
     garbage = [Cycle() for _ in range(20)]
     del garbage
-    assert {thread.ident for thread in threads} < frames_of_threads().keys()
+    assert {thread.ident for thread in threads} <= frames_of_other_threads().keys()
     ended.set()
     for thread in threads:
         thread.join()
 print("collects", gc.isenabled())
 gc.disable()
-frames_of_threads()
+frames_of_other_threads()
 print("collects", gc.isenabled())
 """
 
@@ -274,3 +289,34 @@ def test_looking_at_threads_collects_no_garbage() -> None:
     """CPython 3.11 before 3.11.9 would wait for ever, with the interpreter's lock."""
     done = subprocess.run([sys.executable, "-c", LOOKS], capture_output=True, text=True, timeout=150)
     assert (done.returncode, done.stdout) == (0, "collects True\ncollects False\n"), done.stderr
+
+
+def test_who_looks_at_threads_keeps_nothing_of_theirs() -> None:
+    """A cycle of frames would keep what all threads have in variables until garbage is collected, such as weights."""
+
+    class Weight:
+        pass
+
+    begun, ended, kept = threading.Event(), threading.Event(), []
+
+    def compute() -> None:
+        weight = Weight()
+        kept.append(weakref.ref(weight))
+        begun.set()
+        ended.wait(20)
+
+    thread = threading.Thread(target=compute)
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        thread.start()
+        assert begun.wait(20)
+        assert Watchdog(lambda: 1.0, lambda error: None, library=Path("library"))._look(0.0) == {}
+        assert main_place() and called_places() == "" and "compute" in format_stacks()
+        ended.set()
+        thread.join(20)
+        assert kept[0]() is None
+    finally:
+        ended.set()
+        if collects:
+            gc.enable()

@@ -17,10 +17,14 @@ import library.waits as waits
 TIMEOUT, LOOKS = 0.02, 20
 looks, returned, has_looked = 0, threading.Event(), threading.Event()
 calls_are_short = False
+ends_at, checked = 0, threading.Event()
 
 def clock():
     global looks
     looks += 1
+    if looks == ends_at:
+        waits.lock.release()
+        assert checked.wait(20)
     if calls_are_short and looks % 3 == 0:
         returned.clear()
         waits.lock.release()
@@ -74,3 +78,26 @@ def test_many_short_calls_are_no_long_one(tmp_path: Path) -> None:
 def test_waiting_elsewhere_is_the_scripts_own_matter(tmp_path: Path) -> None:
     done = run(tmp_path, "assert has_looked.wait(20)")
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+
+
+def test_keeps_nothing_of_a_call_that_has_ended(tmp_path: Path) -> None:
+    """Until the next look, which does not come, it would keep what a function had in variables that called there."""
+    body = """
+    import gc, weakref
+
+    class Weight:
+        pass
+
+    def call(weight):
+        assert waits.wait(20)
+
+    weight = Weight()
+    kept = weakref.ref(weight)
+    gc.disable()
+    ends_at = looks + 10
+    call(weight)
+    del weight
+    print("freed" if kept() is None else "kept")
+    checked.set()
+    """
+    assert run(tmp_path, body).stdout.split() == ["freed", "done"]
