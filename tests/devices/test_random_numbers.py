@@ -19,8 +19,8 @@ from tests.helpers.marks import slow
 from tests.helpers.mirrored import mirrored, strictly
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.coupling import traced_calls as traced_draws
+from tfdist.keras_repairs.draw_slices.draw_scope import DrawLog, recording_draws, replaying_draws
 from tfdist.keras_repairs.random_numbers import draw_sizes, seeds
-from tfdist.keras_repairs.random_numbers.draw_scope import DrawLog, recording_draws, replaying_draws
 from tfdist.runtime.strategy_settings import settings_of
 
 pytestmark = pytest.mark.usefixtures("repaired")

@@ -12,6 +12,7 @@ their subject; in the order of a step:
 - `loop/`: how steps run over the data, several in one execution, and who is notified
 - `first_step/`: the check of a run's first steps against what one device computes
 - `coupling/`: what takes a sample by the others of its batch, computed on the rows of all replicas
+- `draw_slices/`: parts of the random numbers that one device draws
 - `random_numbers/`: a replica's rows of what one replica would draw
 - `forward/`: layers, losses and metrics of a replica's piece of the batch
 - `distillation/`: a teacher's part of the loss of a `fit`

@@ -5,9 +5,6 @@ draw of a fixed shape is the same on every replica.
 
 - `seeds`: the seed of a draw, the same on every replica, and the loops and branches where it could not be
 - `draw_sizes`: which size of a draw is that of the batch, also where `keras.ops.shape` gives a plain number
-- `draw_slice`: a replica's slice of a draw, by the counter of the generator
-- `draw_scope`: what a draw knows of the code that it is in; draws that are recorded on a whole batch and replayed on
-  its slices, where code is tried out
 - `draws`: the functions of `keras.random`; `stateless_draws`: the operations below them, and below
   `tf.random.stateless_*`
 - `unseeded_draws`, `seeded_draws`: `tf.random.normal` and its kin, of which no particular numbers are expected, or

@@ -13,7 +13,7 @@ from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, UnclearSizeError, current_step, replica_count
 from tfdist.keras_repairs.base.size_origins import depends_on_data, is_of_other_dimension
 from tfdist.keras_repairs.coupling.traced_calls import note, traced_draw
-from tfdist.keras_repairs.random_numbers.draw_slice import DrawSlice, Size
+from tfdist.keras_repairs.draw_slices.draw_slice import DrawSlice, Size
 
 Function = Callable[..., Any]
 

@@ -15,9 +15,9 @@ from keras.src import backend
 
 from tfdist.keras_repairs.base.replica_step import current_step
 from tfdist.keras_repairs.coupling.traced_calls import is_noting
-from tfdist.keras_repairs.random_numbers import draw_scope
+from tfdist.keras_repairs.draw_slices import draw_scope
+from tfdist.keras_repairs.draw_slices.draw_slice import Size
 from tfdist.keras_repairs.random_numbers.draw_sizes import BatchSize, note_draw, sizes_of, slice_of_draw
-from tfdist.keras_repairs.random_numbers.draw_slice import Size
 from tfdist.keras_repairs.random_numbers.stateless_draws import drawing, shuffled
 
 Function = Callable[..., Any]

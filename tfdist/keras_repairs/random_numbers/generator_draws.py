@@ -17,7 +17,7 @@ from tfdist.keras_repairs.base import tensorflow_seeds
 from tfdist.keras_repairs.base.replica_copies import own_copy
 from tfdist.keras_repairs.base.replica_step import current_step, is_alone, is_tried_out
 from tfdist.keras_repairs.coupling.traced_calls import is_noting
-from tfdist.keras_repairs.random_numbers import draw_scope
+from tfdist.keras_repairs.draw_slices import draw_scope
 from tfdist.keras_repairs.random_numbers.draw_sizes import sizes_of, slice_of_draw
 from tfdist.keras_repairs.random_numbers.stateless_draws import drawing, slice_drawn
 

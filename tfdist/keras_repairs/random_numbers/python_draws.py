@@ -17,7 +17,7 @@ import numpy as np
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.replica_step import current_step, is_alone
-from tfdist.keras_repairs.random_numbers.draw_scope import DRAW_SCOPE
+from tfdist.keras_repairs.draw_slices.draw_scope import DRAW_SCOPE
 
 Function = Callable[..., Any]
 

@@ -24,7 +24,7 @@ from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, is
 from tfdist.keras_repairs.base.size_origins import depends_on_batch
 from tfdist.keras_repairs.coupling.gather_rows import dense_rows
 from tfdist.keras_repairs.coupling.traced_calls import parts_of_call
-from tfdist.keras_repairs.random_numbers.draw_scope import DRAW_SCOPE
+from tfdist.keras_repairs.draw_slices.draw_scope import DRAW_SCOPE
 
 _OF_COND = ("true_fn", "false_fn", "strict", "name", "fn1", "fn2")
 """The arguments of `cond` after the first."""

@@ -19,10 +19,9 @@ from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.replica_step import current_step, is_compiled_alone
 from tfdist.keras_repairs.coupling.gathered_batch import gathered_for_rows
 from tfdist.keras_repairs.coupling.traced_calls import is_noting
-from tfdist.keras_repairs.random_numbers import draw_scope
-from tfdist.keras_repairs.random_numbers.draw_scope import DRAW_SCOPE, Decision
-from tfdist.keras_repairs.random_numbers.draw_sizes import check_for_xla, note_draw, sizes_of, slice_of_draw
-from tfdist.keras_repairs.random_numbers.draw_slice import (
+from tfdist.keras_repairs.draw_slices import draw_scope
+from tfdist.keras_repairs.draw_slices.draw_scope import DRAW_SCOPE, Decision
+from tfdist.keras_repairs.draw_slices.draw_slice import (
     PHILOX,
     DrawSlice,
     Size,
@@ -31,6 +30,7 @@ from tfdist.keras_repairs.random_numbers.draw_slice import (
     lies_in_one_piece,
     philox_rows,
 )
+from tfdist.keras_repairs.random_numbers.draw_sizes import check_for_xla, note_draw, sizes_of, slice_of_draw
 
 Function = Callable[..., Any]
 Whole = Callable[[], tf.Tensor]

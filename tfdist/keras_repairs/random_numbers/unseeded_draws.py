@@ -19,9 +19,10 @@ from keras.src import backend
 from tfdist.keras_repairs.base import tensorflow_seeds
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, is_alone, replica_id
 from tfdist.keras_repairs.coupling.traced_calls import is_noting
-from tfdist.keras_repairs.random_numbers import draw_scope, seeded_draws
+from tfdist.keras_repairs.draw_slices import draw_scope
+from tfdist.keras_repairs.draw_slices.draw_slice import Size, as_shape
+from tfdist.keras_repairs.random_numbers import seeded_draws
 from tfdist.keras_repairs.random_numbers.draw_sizes import has_row_for_each_sample, note_rows_of_draw, sizes_of
-from tfdist.keras_repairs.random_numbers.draw_slice import Size, as_shape
 from tfdist.keras_repairs.random_numbers.seeds import FAR_APART, is_decided_by_batch
 from tfdist.keras_repairs.random_numbers.stateless_draws import drawing
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from tfdist.errors import UnsupportedError, UsageError
 from tfdist.keras_repairs.base.variables import outside_of_replicas
-from tfdist.keras_repairs.random_numbers.draw_slice import DrawSlice
+from tfdist.keras_repairs.draw_slices.draw_slice import DrawSlice
 from tfdist.keras_repairs.random_numbers.stateless_draws import drawing_rows
 from tfdist.keras_repairs.sharding_policies.shards import FlatShard
 from tfdist.runtime.collectives.chief_broadcast import PIECE_BYTES, array_from_chief

@@ -23,7 +23,7 @@ from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.coupling.trials.split_comparison import ROWS, is_same, tolerance_of
 from tfdist.keras_repairs.coupling.trials.trial_notes import TRIAL_SCOPE
 from tfdist.keras_repairs.coupling.trials.trial_scope import on_part
-from tfdist.keras_repairs.random_numbers.draw_scope import DrawLog, ignoring_draws, recording_draws, replaying_draws
+from tfdist.keras_repairs.draw_slices.draw_scope import DrawLog, ignoring_draws, recording_draws, replaying_draws
 
 Function = Callable[..., Any]
 

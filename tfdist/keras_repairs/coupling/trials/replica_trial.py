@@ -26,7 +26,7 @@ from tfdist.keras_repairs.coupling.trials.kept_tensors import KeptTensors
 from tfdist.keras_repairs.coupling.trials.split_comparison import UNEQUAL, Split
 from tfdist.keras_repairs.coupling.trials.trial_notes import TRIAL_SCOPE
 from tfdist.keras_repairs.coupling.trials.trial_scope import on_batch
-from tfdist.keras_repairs.random_numbers.draw_scope import DrawLog, recording_draws, replaying_draws
+from tfdist.keras_repairs.draw_slices.draw_scope import DrawLog, recording_draws, replaying_draws
 from tfdist.keras_repairs.sharded_parameters.cut_variable import is_cut_variable, read_whole
 from tfdist.runtime.transport.emulated_replicas import OwnState, run_emulated
 

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.context_variables import changing
-from tfdist.keras_repairs.random_numbers.draw_slice import DrawSlice
+from tfdist.keras_repairs.draw_slices.draw_slice import DrawSlice
 
 
 @dataclass
