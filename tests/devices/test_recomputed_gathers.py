@@ -12,7 +12,7 @@ from tests.exactness.recomputed_features import Scaled
 from tfdist import keras_repairs
 from tfdist.keras_repairs import recomputation
 from tfdist.keras_repairs.sharded_parameters import second_gathers
-from tfdist.keras_repairs.sharded_parameters.cut_variable import cut_variable
+from tfdist.keras_repairs.sharded_parameters.cut_variable import cut_variable, flat_shard
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport import worker_lane
 from tfdist.runtime.transport.ring_all_reduce import Ring
@@ -35,7 +35,7 @@ def traced() -> list[Any]:
         settings = settings_of(strategy)
         settings.shard, settings.sums = Sharding("zero3", Mesh.of(shard=2)), Ring(2)
         for layer in hidden:
-            cut_variable(layer.kernel, strategy)
+            cut_variable(layer.kernel, flat_shard(layer.kernel, strategy))
 
         def gradients(x: tf.Tensor) -> Any:
             with tf.GradientTape() as tape:

@@ -123,7 +123,7 @@ class Doubling(keras.layers.Dense):
 def test_a_weight_in_parts_takes_its_part(worker: int, shape: tuple[int, ...], tmp_path: Path) -> None:
     strategy = tf.distribute.get_strategy()
     variable = keras.Variable(np.zeros(shape, np.float32))
-    cut_variable.cut_variable(variable, strategy)
+    cut_variable.cut_variable(variable, cut_variable.flat_shard(variable, strategy))
     cut = cuts.evenly(shape, 3)
     part = tf.Variable(tf.zeros(cut.shard_shape(worker)))
     variable._value = part

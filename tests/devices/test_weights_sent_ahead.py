@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tfdist import keras_repairs
 from tfdist.keras_repairs.sharded_parameters import gathered_reads
-from tfdist.keras_repairs.sharded_parameters.cut_variable import cut_variable
+from tfdist.keras_repairs.sharded_parameters.cut_variable import cut_variable, flat_shard
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport import worker_lane
 from tfdist.runtime.transport.ring_all_reduce import Ring
@@ -31,7 +31,7 @@ class Step:
             settings = settings_of(strategy)
             settings.shard, settings.sums = Sharding("zero3", Mesh.of(shard=2)), Ring(2)
             for layer in hidden:
-                cut_variable(layer.kernel, strategy)
+                cut_variable(layer.kernel, flat_shard(layer.kernel, strategy))
             graph = tf.function(self._gradients).get_concrete_function(model, tf.TensorSpec([4, WIDTH])).graph
         self.operations: list[Any] = graph.get_operations()
         products = self._of("MatMul")

@@ -90,6 +90,20 @@ def test_numbers_of_one_device(
         assert stored["adam/dense_kernel_velocity"] == [5 // groups if is_shared else 5, 33 // shares]
 
 
+@pytest.mark.bound(BOUND + 60)
+@pytest.mark.parametrize("option", ["--tensor 2", "--shard zero3"])
+def test_weights_without_a_seed_are_the_chiefs(option: str, tmp_path: Path) -> None:
+    """Each worker draws its shards, of the chief's seeds."""
+    script = SCRIPT.with_name("unseeded_weights.py")
+    done = tfdist("train", "--nproc", 2, *option.split(), "--run-dir", tmp_path / "run", script, timeout=BOUND)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout.splitlines()[-1])
+    assert said["same"] == [True] * 4
+    full = [5001 * 64, 64 * 333, 333 * 256, 256 * 222, 222 * 100]
+    parts = [np.prod(shape) / size for shape, size in zip(said["stored"], full, strict=True)]
+    np.testing.assert_allclose(parts, 0.5, atol=0.01)
+
+
 @pytest.mark.slow
 @pytest.mark.bound(2 * BOUND + 60)
 def test_all_workers_skip_a_step_in_which_gradients_of_some_overflow(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     assert "cannot have LoRA or be quantized" in said["lora"]
     assert "its constraint MaxNorm(axis=0) may need all rows at once" in said["constraint"]
     assert "its regularizer OrthogonalRegularizer may need all rows" in said["regularizer"]
-    assert "of (11, 3) on worker 0, (12, 3) on worker 1" in said["sizes"]
+    assert "of float32 (11, 3) on worker 0, float32 (12, 3) on worker 1" in said["sizes"]
     assert "cannot cut the optimizer Lamb" in said["lamb"] and "the embedding 'words' to update a row" in said["lamb"]
     assert "export it where it is whole" in said["export"] and "'words'" in said["export"]
     assert "ValueError" in said["shape"] and "(5, 3)" in said["shape"]

@@ -59,7 +59,7 @@ from tfdist.keras_repairs.optimizer.averages import SCHEDULE_FREE
 from tfdist.keras_repairs.random_numbers import draws, stateless_draws, unseeded_draws
 from tfdist.keras_repairs.sharded_optimizer import cut_kinds, slot_making
 from tfdist.keras_repairs.sharded_optimizer.cut_kinds import KNOWN
-from tfdist.keras_repairs.sharded_parameters import tensor_layouts
+from tfdist.keras_repairs.sharded_parameters import cut_variable, tensor_layouts
 
 
 @dataclass(frozen=True)
@@ -225,6 +225,8 @@ def _for_variables() -> tuple[Reliance, ...]:
         *_of(variable_updates, core.Variable, "_initialize_with_initializer"),
         *_of(variable_updates, variables.Variable, "assign"),
         *_of(replica_trial, variables.Variable, "value"),
+        *_of(cut_variable, variables, "register_uninitialized_variable", "initialize_all_variables"),
+        *_of(cut_variable, stateless_scope.StatelessScope, "__exit__"),
         *_of(replica_trial, stateless_scope.StatelessScope, "add_update", "get_current_value"),
     )
 

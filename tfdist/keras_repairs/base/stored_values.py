@@ -6,6 +6,7 @@ Keras's store makes an array of all that it is asked for.
 from __future__ import annotations
 
 import contextlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any
 from unittest import mock
@@ -55,8 +56,8 @@ def read_shard(source: Any, cut: Cut, worker: int) -> NDArray:
     """A worker's shard of a value.
 
     Args:
-        source: An array or a tensor; or a dataset of a file, of which the shard alone is read, and all of the rows in
-            which it begins and ends.
+        source: An array or a tensor; or a dataset of a file or `ValuesInParts`, of which the shard alone is read, and
+            all of the rows in which it begins and ends.
         cut: How it is cut; of the shape of `source`.
         worker: Whose.
 
@@ -65,7 +66,7 @@ def read_shard(source: Any, cut: Cut, worker: int) -> NDArray:
     """
     start, stop = cut.span(worker)
     shape = cut.shard_shape(worker)
-    if not isinstance(source, h5py.Dataset):
+    if not isinstance(source, h5py.Dataset | ValuesInParts):
         source = np.asarray(source)
     if start == stop:
         return np.empty(shape, source.dtype)
@@ -75,6 +76,22 @@ def read_shard(source: Any, cut: Cut, worker: int) -> NDArray:
     first, last = start // row, -(-stop // row)
     rows = np.asarray(source[first:last]).reshape(-1)
     return rows[start - first * row : stop - first * row].reshape(shape)
+
+
+class ValuesInParts(ABC):
+    """Values of which those in a part are made where that is read.
+
+    Attributes:
+        shape: Of all of them.
+        dtype: As NumPy names it.
+    """
+
+    shape: tuple[int, ...]
+    dtype: Any
+
+    @abstractmethod
+    def __getitem__(self, index: Any) -> NDArray:
+        """The values in a part, which one or several slices say; `()` says all of it."""
 
 
 class LateArray(np.lib.mixins.NDArrayOperatorsMixin):

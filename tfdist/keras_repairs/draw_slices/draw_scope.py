@@ -82,6 +82,11 @@ _OUTSIDE = DrawScope()
 DRAW_SCOPE: contextvars.ContextVar[DrawScope] = contextvars.ContextVar("tfdist_draw_scope", default=_OUTSIDE)
 
 
+def drawing_rows(draw_slice: DrawSlice) -> contextlib.AbstractContextManager[None]:
+    """Outside of steps, draws inside of the shape that `draw_slice` is cut from are of that slice alone."""
+    return changing(DRAW_SCOPE, outside=draw_slice)
+
+
 def recording_draws(log: DrawLog) -> contextlib.AbstractContextManager[None]:
     """Records the draws of the code inside, which runs eagerly on a whole batch."""
     return changing(DRAW_SCOPE, recorded=log)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import tensorflow as tf
 from keras.src.backend.common import global_state
 from keras.src.saving import saving_lib
@@ -30,12 +31,14 @@ from tfdist.keras_repairs.base.diverted_files import diverted_files
 from tfdist.keras_repairs.base.stored_values import late_values
 from tfdist.keras_repairs.files.hdf5_files import errors_at_the_end
 from tfdist.keras_repairs.loop.fit_listeners import FitListener
+from tfdist.keras_repairs.sharded_parameters.cut_variable import is_cut_variable
 from tfdist.keras_repairs.sharding_policies.full_state import full_on_demand, full_state, take_part
 from tfdist.keras_repairs.sharding_policies.optimizer_policy import shards_of
-from tfdist.keras_repairs.sharding_policies.shards import stored_shards
+from tfdist.keras_repairs.sharding_policies.shards import shard_of, stored_shards
 from tfdist.rundir.directory_exchange import replace_directory
 from tfdist.rundir.temp_names import remove_abandoned, temp_path, temporary_folder
 from tfdist.runtime import random_state
+from tfdist.runtime.collectives.array_all_gather import as_array
 from tfdist.runtime.collectives.decisions import barrier
 from tfdist.runtime.object_stores import store_of
 from tfdist.runtime.workers import local_variables, worker_count, worker_rank
@@ -154,13 +157,30 @@ def _read_one_by_one(model: Any) -> Iterator[None]:
     if not shards_of(model):
         yield
         return
-    with full_on_demand(model), mock.patch.object(saving_lib, "is_memory_sufficient", _is_not):
+    with (
+        full_on_demand(model),
+        mock.patch.object(saving_lib, "is_memory_sufficient", _is_not),
+        mock.patch.object(saving_lib.backend, "convert_to_numpy", _without_copy(saving_lib.backend.convert_to_numpy)),
+    ):
         yield
 
 
 def _is_not(model: Any) -> bool:
     """Lets Keras put the file of weights together on the disk, and not in memory, before it goes into a `.keras`."""
     return False
+
+
+def _without_copy(original: Function) -> Function:
+    """Returns what stands for `convert_to_numpy` of Keras's backend, which copies every value before it is written."""
+
+    def converted(value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return value
+        if is_cut_variable(value):
+            return as_array(value.value)
+        return original(value) if shard_of(value) is None else np.asarray(value)
+
+    return converted
 
 
 def _check_export(model: Any) -> None:

@@ -39,11 +39,6 @@ Rows = Callable[[DrawSlice], tf.Tensor]
 _OF_TENSORFLOW = "tf.random.stateless_*"
 
 
-def drawing_rows(draw_slice: DrawSlice) -> contextlib.AbstractContextManager[None]:
-    """Outside of steps, draws inside of the shape that `draw_slice` is cut from are of that slice alone."""
-    return changing(DRAW_SCOPE, outside=draw_slice)
-
-
 def drawing(draw_slice: DrawSlice | None) -> contextlib.AbstractContextManager[None]:
     """The operations inside draw this slice; with None, what is the same on all replicas."""
     return changing(DRAW_SCOPE, decision=Decision(draw_slice))

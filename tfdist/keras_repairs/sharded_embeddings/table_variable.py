@@ -1,14 +1,11 @@
 """A table as its model sees it: a variable with all its rows, of which this worker holds some.
 
-The initial values of a worker's rows of a table: the numbers that one device gives them.
-
-Numbers of Keras's random initializers are made for these rows alone: each number of a draw is a function of the seed
-and of its place (see `draw_slice`). Any other initializer makes the whole table, on each worker for a moment.
+Its rows begin with the numbers that one device gives them, made for these rows alone where the initializer allows it
+(see `initial_values`). Any other initializer makes the whole table, on each worker for a moment.
 """
 
 from __future__ import annotations
 
-import copy
 import logging
 from collections.abc import Iterator
 from typing import Any
@@ -18,40 +15,16 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from tfdist.errors import UnsupportedError, UsageError
+from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.base.stored_values import read_shard
 from tfdist.keras_repairs.base.variables import outside_of_replicas
-from tfdist.keras_repairs.draw_slices.draw_slice import DrawSlice
-from tfdist.keras_repairs.random_numbers.stateless_draws import drawing_rows
+from tfdist.keras_repairs.draw_slices.initial_values import InitialValues, are_made_in_parts, seed_of
 from tfdist.keras_repairs.sharding_policies.shards import FlatShard
-from tfdist.runtime.collectives.chief_broadcast import PIECE_BYTES, array_from_chief
-from tfdist.runtime.collectives.decisions import all_gather
+from tfdist.runtime.collectives.chief_broadcast import PIECE_BYTES, array_from_chief, seed_from_chief
 from tfdist.runtime.workers import local_variables
 from tfdist.sharding.cut import Cut
 
 _log = logging.getLogger("tfdist")
-
-_initializers = keras.initializers
-
-_BY_PLACE = frozenset(
-    getattr(_initializers, name)
-    for name in (
-        "RandomUniform",
-        "RandomNormal",
-        "TruncatedNormal",
-        "VarianceScaling",
-        "GlorotUniform",
-        "GlorotNormal",
-        "HeUniform",
-        "HeNormal",
-        "LecunUniform",
-        "LecunNormal",
-    )
-)
-"""They draw once, in the shape of the variable, and change each number by itself."""
-
-_ALIKE = frozenset((_initializers.Zeros, _initializers.Ones))
-
-_NO_SEED = -1
 
 
 def initial_rows(initializer: Any, cut: Cut, worker: int, dtype: str, name: str) -> tf.Tensor:
@@ -70,36 +43,13 @@ def initial_rows(initializer: Any, cut: Cut, worker: int, dtype: str, name: str)
     Raises:
         UsageError: The workers make tables of different sizes.
     """
-    seed = getattr(initializer, "seed", None)
-    is_by_place = type(initializer) in _BY_PLACE and isinstance(seed, int)
-    chiefs_seed = _agreed_seed(cut, seed if isinstance(seed, int) else _NO_SEED, name)
-    if type(initializer) in _ALIKE:
-        return initializer(cut.shard_shape(worker), dtype=dtype)
-    if is_by_place:
-        own = copy.copy(initializer)
-        own.seed = chiefs_seed
-        return _drawn(own, cut, worker, dtype)
+    described, strategy = f"{dtype} {cut.shape}", tf.distribute.get_strategy()
+    seed = seed_from_chief(seed_of(initializer), described, name, strategy)
+    if are_made_in_parts(initializer, cut.shape):
+        return tf.constant(read_shard(InitialValues(initializer, cut.shape, dtype, seed), cut, worker))
     _log.info("%s: %s makes the whole table on each worker, which then keeps its rows", name, initializer)
     whole = tf.convert_to_tensor(initializer(cut.shape, dtype=dtype))
     return tf.concat([_rows_of_chief(whole, start, stop, cut, worker) for start, stop in _pieces(cut, whole)], 0)
-
-
-def _drawn(initializer: Any, cut: Cut, worker: int, dtype: str) -> tf.Tensor:
-    first = cut.span(worker)[0] // cut.row_size
-    begin, total = (tf.constant(rows, tf.int64) for rows in (first, cut.shape[0]))
-    with drawing_rows(DrawSlice(cut.shard_shape(worker), 0, begin, total)):
-        return tf.convert_to_tensor(initializer(cut.shape, dtype=dtype))
-
-
-def _agreed_seed(cut: Cut, seed: int, name: str) -> int:
-    said = all_gather(np.array([*cut.shape, seed], np.int64)).tolist()
-    if any(row[:-1] != said[0][:-1] for row in said):
-        sizes = ", ".join(f"{tuple(row[:-1])} on worker {worker}" for worker, row in enumerate(said))
-        raise UsageError(
-            f"All workers make the same tables of embeddings in the same order. Received: {name}, as this worker names "
-            f"it, of {sizes}. Look for sizes that depend on the worker, such as the vocabulary of its part of the data."
-        )
-    return int(said[0][-1])
 
 
 def _pieces(cut: Cut, whole: tf.Tensor) -> Iterator[tuple[int, int]]:

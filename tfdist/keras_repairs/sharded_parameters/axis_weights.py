@@ -22,7 +22,7 @@ from tfdist.keras_repairs.tensor_parallel.sliced_tensors import (
     computes_with_slices,
     standing_for,
 )
-from tfdist.runtime.collectives.array_all_gather import all_gather_array, as_tensor, empty_for_tensor
+from tfdist.runtime.collectives.array_all_gather import all_gather_array, as_array, as_tensor, empty_for_tensor
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport import shard_collectives, shard_groups
 from tfdist.sharding.axis_cut import AxisCut, BlockCut, BlockWriting
@@ -68,7 +68,7 @@ class BlockShard(Shard):
         return f"the state {self.variable.path} is cut"
 
     def full(self) -> NDArray:
-        return self._joined(self.stored.numpy())
+        return self._joined(as_array(self.stored))
 
     def of(self, full: Any) -> tf.Tensor:
         return tf.convert_to_tensor(full)[self.cut.index(self.share)]
@@ -118,7 +118,7 @@ class BlockParameterShard(BlockShard, ParameterShard):
     def join(self, shard: tf.Tensor) -> tf.Tensor:
         """In a function an operation of the graph, outside of one in host memory."""
         if tf.executing_eagerly():
-            return as_tensor(self._joined(shard.numpy()))
+            return as_tensor(self._joined(as_array(shard)))
         cut, front = self.cut, tf.transpose(shard, self.cut.to_front)
         flat = shard_collectives.all_gather_one(front, cut.flat, self.group)
         shapes = [cut.slab_shape(slab) for slab in cut.slabs]

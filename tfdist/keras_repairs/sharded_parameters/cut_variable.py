@@ -1,8 +1,9 @@
 """A Keras variable of which this worker stores a shard.
 
 It has the shape of the full value and is read, assigned, saved and counted as any other. To read it takes all workers:
-in a function as an operation of the graph, outside of one in host memory. Weights of layers are cut as they are made,
-each right after it has its first value: no more than one is full.
+in a function as an operation of the graph, outside of one in host memory. Weights of layers are cut as they are made:
+each worker draws the first values of its shard alone, or cuts the full value right after it is made, which initializers
+make that are not Keras's own.
 """
 
 from __future__ import annotations
@@ -13,16 +14,19 @@ from typing import Any, TypeGuard
 import keras
 import numpy as np
 import tensorflow as tf
-from keras.src.backend.common import stateless_scope, variables
+from keras.src.backend.common import global_state, stateless_scope, variables
 
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.stored_values import LateArray
 from tfdist.keras_repairs.base.variables import outside_of_replicas
+from tfdist.keras_repairs.draw_slices.initial_values import InitialValues, are_made_in_parts, seed_of
 from tfdist.keras_repairs.sharded_parameters.flat_weights import FlatParameterShard
 from tfdist.keras_repairs.sharded_parameters.gathered_reads import read
 from tfdist.keras_repairs.sharded_parameters.model_parallel import laid_out, lay_out, model_parallel
 from tfdist.keras_repairs.sharded_parameters.parameter_shard import ParameterShard
 from tfdist.keras_repairs.sharding_policies.shards import cuts_parameters
+from tfdist.runtime.collectives.array_all_gather import as_tensor
+from tfdist.runtime.collectives.chief_broadcast import seed_from_chief
 from tfdist.runtime.strategy_settings import settings_of, shares_of
 from tfdist.runtime.workers import local_variables
 from tfdist.sharding.cut import evenly
@@ -82,15 +86,18 @@ def is_cut_variable(variable: Any) -> TypeGuard[CutVariable]:
     return isinstance(variable, CutVariable)
 
 
-def cut_variable(variable: keras.Variable, strategy: tf.distribute.Strategy) -> None:
-    """Makes a variable, which has its first value on all workers, one of which each worker stores a range."""
-    shares, worker = shares_of(strategy)
-    store_shard(variable, FlatParameterShard(variable, evenly(tuple(variable.shape), shares), worker, strategy))
-
-
-def store_shard(variable: keras.Variable, shard: ParameterShard) -> None:
+def cut_variable(variable: keras.Variable, shard: ParameterShard) -> None:
     """Has a worker store of a variable, which has its first value on all of them, nothing but its shard."""
-    own = shard.stored_of(tf.convert_to_tensor(variable._value))
+    _store(variable, shard, shard.stored_of(tf.convert_to_tensor(variable._value)))
+
+
+def flat_shard(variable: keras.Variable, strategy: tf.distribute.Strategy) -> FlatParameterShard:
+    """The range of a variable that this worker is to store, where all workers share it."""
+    shares, worker = shares_of(strategy)
+    return FlatParameterShard(variable, evenly(tuple(variable.shape), shares), worker, strategy)
+
+
+def _store(variable: Any, shard: ParameterShard, own: tf.Tensor) -> None:
     with tf.init_scope(), local_variables():
         variable._value = tf.Variable(own, trainable=True, name=variable.name)
     variable.shard = shard
@@ -103,15 +110,25 @@ def read_whole(variable: CutVariable) -> tf.Tensor:
 
 
 def add_weight(original: Function) -> Function:
-    """Repairs `Layer.add_weight`."""
+    """Repairs `Layer.add_weight`: a weight has its first value once it is known how it is cut.
+
+    So Keras makes one in a stateless scope, at whose end `deferred_initialize` is called.
+    """
 
     def repaired(self: Any, *args: Any, **kwargs: Any) -> Any:
-        variable = original(self, *args, **kwargs)
-        if (cuts_parameters() or model_parallel() is not None) and not isinstance(self, keras.metrics.Metric):
-            lay_out(variable, self)
-            _IS_WEIGHT.set(variable, variable.trainable)
-            if variable._value is not None:
-                outside_of_replicas(lambda: _cut(variable))
+        if not (cuts_parameters() or model_parallel() is not None) or isinstance(self, keras.metrics.Metric):
+            return original(self, *args, **kwargs)
+        is_outermost = not stateless_scope.in_stateless_scope()
+        try:
+            with keras.StatelessScope():
+                variable = original(self, *args, **kwargs)
+                lay_out(variable, self)
+                _IS_WEIGHT.set(variable, variable.trainable)
+        except BaseException:
+            if is_outermost:
+                # Keras would try the same weights again where the next scope ends.
+                global_state.set_global_attribute("uninitialized_variables", [])
+            raise
         return variable
 
     return repaired
@@ -126,30 +143,49 @@ def was_trained(variable: keras.Variable) -> bool:
 
 
 def deferred_initialize(original: Function) -> Function:
-    """Repairs `keras.Variable._deferred_initialize`, by which a weight that was made in a trace has its first value."""
+    """Repairs `keras.Variable._deferred_initialize`: of a weight that is cut a worker makes its shard where it can."""
+
+    def initialized(self: Any) -> None:
+        shard = _shard_to_store(self)
+        initializer = self._initializer
+        if shard is None or not are_made_in_parts(initializer, shard.full_shape) or not _is_of_all_workers():
+            original(self)
+            # What the chief makes for itself while it saves no other worker has.
+            if shard is not None and isinstance(self._value, tf.distribute.DistributedValues):
+                cut_variable(self, shard)
+            return
+        described, strategy = f"{self._dtype} {shard.full_shape}", tf.distribute.get_strategy()
+        seed = seed_from_chief(seed_of(initializer), described, self.path, strategy)
+        own = shard.read(InitialValues(initializer, shard.full_shape, self._dtype, seed))
+        _store(self, shard, tf.raw_ops.DeepCopy(x=as_tensor(own)))
+        self._initializer = None
 
     def repaired(self: Any) -> None:
-        original(self)
-        if _IS_WEIGHT.get(self):
-            outside_of_replicas(lambda: _cut(self))
+        if _IS_WEIGHT.get(self) and self._value is None and not stateless_scope.in_stateless_scope():
+            outside_of_replicas(lambda: initialized(self))
+        else:
+            original(self)
 
     return repaired
 
 
-def _cut(variable: Any) -> None:
+def _is_of_all_workers() -> bool:
+    """Returns whether all workers make the variables that this one makes now."""
+    with tf.init_scope():
+        return isinstance(tf.Variable(0.0), tf.distribute.DistributedValues)
+
+
+def _shard_to_store(variable: Any) -> ParameterShard | None:
+    """What this worker is to store of a weight; None where it is to have all of it."""
+    if variable.overwrite_with_gradient or not variable.trainable or not tf.as_dtype(variable._dtype).is_floating:
+        return None
     strategy = tf.distribute.get_strategy()
-    value = variable._value
-    # What the chief makes for itself while it saves no other worker has.
-    is_of_all = isinstance(value, tf.distribute.DistributedValues)
-    is_shared = is_of_all and not is_cut_variable(variable) and not variable.overwrite_with_gradient
-    if not is_shared or not variable.trainable or not value.dtype.is_floating:
-        return
     own = laid_out(variable, strategy)
-    shard = settings_of(strategy).shard
     if own is not None:
-        store_shard(variable, own)
-    elif shard is not None and shard.cuts("parameters") and int(value.shape.num_elements()) >= shard.whole_below:
-        cut_variable(variable, strategy)
+        return own
+    shard, size = settings_of(strategy).shard, int(np.prod(variable.shape))
+    is_cut = shard is not None and shard.cuts("parameters") and size >= shard.whole_below
+    return flat_shard(variable, strategy) if is_cut else None
 
 
 def _dtype_of_reads(variable: keras.Variable) -> tf.DType:

@@ -14,7 +14,7 @@ from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.gradient_sums import differentiated_once, reduce_gradients
 from tfdist.keras_repairs.sharded_parameters.parameter_shard import Gradient, ParameterShard
 from tfdist.keras_repairs.sharding_policies.shards import FlatShard
-from tfdist.runtime.collectives.array_all_gather import all_gather_array, as_tensor
+from tfdist.runtime.collectives.array_all_gather import all_gather_array, as_array, as_tensor
 from tfdist.runtime.transport import shard_collectives
 
 _TOTAL: AttachedValue[tf.IndexedSlices] = AttachedValue("total_of_slices")
@@ -43,12 +43,12 @@ class FlatParameterShard(ParameterShard, FlatShard):
         return cut_out(total, self.cut, self.worker)
 
     def full(self) -> NDArray:
-        return all_gather_array(self.stored.numpy(), self.cut, self.strategy)
+        return all_gather_array(as_array(self.stored), self.cut, self.strategy)
 
     def join(self, shard: tf.Tensor) -> tf.Tensor:
         """In a function an operation of the graph, outside of one in host memory."""
         if tf.executing_eagerly():
-            return as_tensor(all_gather_array(shard.numpy(), self.cut, self.strategy))
+            return as_tensor(all_gather_array(as_array(shard), self.cut, self.strategy))
         return shard_collectives.all_gather_one(shard, self.cut)
 
     def stored_of(self, full: tf.Tensor) -> tf.Tensor:

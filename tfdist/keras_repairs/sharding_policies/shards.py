@@ -13,7 +13,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfdist.keras_repairs.base.stored_values import read_shard
-from tfdist.runtime.collectives.array_all_gather import all_gather_array
+from tfdist.runtime.collectives.array_all_gather import all_gather_array, as_array, as_tensor
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport.shard_collectives import cut_shard
 from tfdist.sharding.cut import Cut
@@ -44,7 +44,7 @@ class FullOnDemand:
     def on_host(self) -> tf.Tensor:
         """As a tensor in host memory."""
         with tf.device("CPU:0"):
-            return tf.constant(self.numpy())
+            return as_tensor(self.numpy())
 
 
 class Shard(ABC):
@@ -150,7 +150,7 @@ class FlatShard(Shard):
         return f"the state {self.variable.path} is cut"
 
     def full(self) -> NDArray:
-        return all_gather_array(self.stored.numpy(), self.cut, tf.distribute.get_strategy())
+        return all_gather_array(as_array(self.stored), self.cut, tf.distribute.get_strategy())
 
     def of(self, full: Any) -> tf.Tensor:
         return cut_shard(tf.convert_to_tensor(full), self.cut, self.worker)

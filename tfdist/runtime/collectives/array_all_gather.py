@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from tfdist.runtime.collectives.chief_broadcast import PIECE_BYTES
 from tfdist.runtime.collectives.decisions import all_gather
 from tfdist.runtime.strategy_settings import settings_of
-from tfdist.runtime.transport.shared_memory.output_buffers import aligned_bytes
+from tfdist.runtime.transport.shared_memory.output_buffers import aligned_bytes, is_aligned
 from tfdist.runtime.workers import worker_count, worker_rank
 from tfdist.sharding.cut import Cut
 
@@ -58,15 +59,32 @@ def empty_for_tensor(size: int, dtype: np.dtype) -> NDArray:
     return aligned_bytes(size * dtype.itemsize).view(dtype)
 
 
+_OF_NUMPY = "biufc"
+"""The kinds of dtypes that are NumPy's own; bfloat16 is none."""
+
+
 def as_tensor(array: NDArray) -> tf.Tensor:
     """A tensor in host memory with the memory of an array, which nobody changes any more.
 
     `tf.constant` would copy it, twice where it is not aligned: too much for the largest weight of a model. It does copy
-    an array that cannot be written to, whose memory is another tensor's.
+    an array that cannot be written to, whose memory is another tensor's, and one that is not aligned as TensorFlow
+    wants it.
     """
-    if not array.flags.writeable:
+    if not array.flags.writeable or not is_aligned(array):
         return tf.constant(array)
-    is_numpys = array.dtype.kind in "biufc"
+    is_numpys = array.dtype.kind in _OF_NUMPY
     given = array if is_numpys else array.view(f"u{array.dtype.itemsize}")
     found = tf.experimental.dlpack.from_dlpack(given.__dlpack__())
     return found if is_numpys else tf.bitcast(found, tf.as_dtype(array.dtype))
+
+
+def as_array(tensor: Any) -> NDArray:
+    """The numbers of a tensor or a variable outside of functions: those in host memory themselves, not to be changed.
+
+    `numpy()` would copy them.
+    """
+    value = tensor.read_value() if isinstance(tensor, tf.Variable) else tensor
+    dtype = np.dtype(value.dtype.as_numpy_dtype)
+    if dtype.kind in _OF_NUMPY:
+        return np.asarray(memoryview(value))
+    return np.asarray(memoryview(tf.bitcast(value, f"uint{8 * dtype.itemsize}"))).view(dtype)

@@ -145,7 +145,7 @@ def value_from_chief(value: tf.Tensor, name: str, strategy: tf.distribute.Strate
         UsageError: The shape or the dtype is another one on another worker.
         WorkerFailedError: Another worker has ended.
     """
-    _check_alike(f"{value.dtype.name} {value.shape}", name, strategy)
+    _check_alike(_said_by_all(f"{value.dtype.name} {value.shape}", strategy), name)
     if value.dtype == tf.string:
         return from_bytes(content_from_chief(to_bytes(value), strategy), value.shape)
     memory = settings_of(strategy).memory
@@ -153,6 +153,24 @@ def value_from_chief(value: tf.Tensor, name: str, strategy: tf.distribute.Strate
         return tf.constant(array_from_chief(value.numpy(), strategy))
     (copy,) = memory.of_functions.copy([tf.reshape(value, [-1])])
     return tf.reshape(copy, value.shape)
+
+
+def seed_from_chief(seed: int, description: str, name: str, strategy: tf.distribute.Strategy) -> int:
+    """The chief's seed for a variable of which each worker draws a shard, on every worker; all call this together.
+
+    Args:
+        seed: This worker's.
+        description: The dtype and the shape of the variable.
+        name: The variable's.
+        strategy: The strategy in force.
+
+    Raises:
+        UsageError: The description is another one on another worker.
+        WorkerFailedError: Another worker has ended.
+    """
+    said = _said_by_all(f"{seed} {description}", strategy)
+    _check_alike([each.partition(" ")[2] for each in said], name)
+    return int(said[0].partition(" ")[0])
 
 
 def _check_broadcast(dtype: tf.DType, name: str) -> None:
@@ -165,10 +183,13 @@ def _check_broadcast(dtype: tf.DType, name: str) -> None:
         )
 
 
-def _check_alike(description: str, name: str, strategy: tf.distribute.Strategy) -> None:
+def _said_by_all(said: str, strategy: tf.distribute.Strategy) -> list[str]:
     add_up = functools.partial(sum_over_workers, strategy=strategy)
     exchange = ObjectExchange(worker_rank(strategy), worker_count(strategy), add_up)
-    described = [said.decode() for said in exchange(description.encode(), "initial value of a variable")]
+    return [each.decode() for each in exchange(said.encode(), "initial value of a variable")]
+
+
+def _check_alike(described: list[str], name: str) -> None:
     if len(set(described)) > 1:
         received = ", ".join(f"{each} on worker {worker}" for worker, each in enumerate(described))
         raise UsageError(

@@ -28,6 +28,11 @@ def aligned_bytes(size: int) -> NDArray[np.uint8]:
     return memory[start : start + size]
 
 
+def is_aligned(array: NDArray) -> bool:
+    """Returns whether a tensor can have the memory of an array without a copy."""
+    return bool(array.flags.c_contiguous) and array.ctypes.data % _ALIGNMENT == 0
+
+
 class OutputBuffers:
     """Hands out arrays, and uses their memory again once nobody holds the array or a part of it any more.
 
