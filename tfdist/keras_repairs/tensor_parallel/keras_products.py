@@ -5,6 +5,7 @@ They are functions of `keras.ops`, on which layers stand, Keras's own and a user
 
 from __future__ import annotations
 
+import math
 import string
 from collections.abc import Callable
 from dataclasses import replace
@@ -55,9 +56,45 @@ def einsum(original: Function) -> Function:
         labels = None if rows is None else labels_of(subscripts, rows.shape.rank, kernel.shape.rank)
         if weight is None or rows is None or labels is None:
             return original(subscripts, x, kernel)
-        return _product(lambda x, kernel: original(subscripts, x, kernel), rows, weight, *labels)
+        multiply = _one_product(*labels) if rows.dtype == kernel.dtype and kernel.dtype.is_floating else None
+        return _product(multiply or (lambda x, kernel: original(subscripts, x, kernel)), rows, weight, *labels)
 
     return _keeping(original, repaired)
+
+
+def _one_product(of_x: str, of_kernel: str, of_result: str) -> Function | None:
+    """A sum over labels of rows and of a kernel as one product of two matrices; None where it is none.
+
+    Keras multiplies the rows of each sample by themselves, and TensorFlow then adds up a gradient by the kernel for
+    each of them.
+    """
+    summed_labels = "".join(label for label in of_kernel if label in of_x)
+    of_rows, of_columns = ("".join(label for label in of if label not in summed_labels) for of in (of_x, of_kernel))
+    if sorted(of_result) != sorted(of_rows + of_columns) or not summed_labels:
+        return None
+
+    def multiply(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
+        x, kernel = (
+            _in_order(x, of_x, of_rows + summed_labels),
+            _in_order(kernel, of_kernel, summed_labels + of_columns),
+        )
+        places = len(of_rows), len(summed_labels)
+        sizes = [*_sizes(x)[: places[0]], *_sizes(kernel)[places[1] :]]
+        width = math.prod(_sizes(kernel)[: places[1]])
+        result = tf.matmul(tf.reshape(x, [-1, width]), tf.reshape(kernel, [width, -1]))
+        return _in_order(tf.reshape(result, sizes), of_rows + of_columns, of_result)
+
+    return multiply
+
+
+def _in_order(tensor: tf.Tensor, labels: str, order: str) -> tf.Tensor:
+    return tensor if labels == order else tf.transpose(tensor, [labels.index(label) for label in order])
+
+
+def _sizes(tensor: tf.Tensor) -> list[Any]:
+    known = tensor.shape.as_list()
+    sizes = tf.shape(tensor) if None in known else None
+    return [sizes[place] if size is None and sizes is not None else size for place, size in enumerate(known)]
 
 
 def conv(original: Function) -> Function:
