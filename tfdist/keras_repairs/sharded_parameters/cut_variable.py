@@ -177,6 +177,8 @@ def _is_of_all_workers() -> bool:
 
 def _shard_to_store(variable: Any) -> ParameterShard | None:
     """What this worker is to store of a weight; None where it is to have all of it."""
+    if not tf.distribute.has_strategy():
+        return None
     if variable.overwrite_with_gradient or not variable.trainable or not tf.as_dtype(variable._dtype).is_floating:
         return None
     strategy = tf.distribute.get_strategy()
