@@ -39,6 +39,16 @@ def test_what_tensorflow_cannot_take_is_copied(dtype: str, part: slice) -> None:
     np.testing.assert_array_equal(as_tensor(array).numpy(), array)
 
 
+def test_what_lies_elsewhere_is_asked_for_its_numbers() -> None:
+    """As what stands for a variable on a disk."""
+
+    class Stored:
+        def numpy(self) -> np.ndarray:
+            return np.ones(3)
+
+    np.testing.assert_array_equal(as_array(Stored()), np.ones(3))
+
+
 @pytest.mark.parametrize("shape", [(), (0, 3), (2, 3)])
 def test_a_variable_changes_and_the_array_does_not(shape: tuple[int, ...]) -> None:
     variable = tf.Variable(tf.ones(shape))

@@ -95,10 +95,13 @@ def test_numbers_of_one_device(
 def test_weights_without_a_seed_are_the_chiefs(option: str, tmp_path: Path) -> None:
     """Each worker draws its shards, of the chief's seeds."""
     script = SCRIPT.with_name("unseeded_weights.py")
-    done = tfdist("train", "--nproc", 2, *option.split(), "--run-dir", tmp_path / "run", script, timeout=BOUND)
+    run, model = ("train", "--nproc", 2, *option.split(), "--run-dir", tmp_path / "run"), tmp_path / "model.keras"
+    done = tfdist(*run, script, model, timeout=BOUND)
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout.splitlines()[-1])
-    assert said["same"] == [True] * 4
+    assert said["same"] == [True] * 4 and said["weights"] == ["kernel", "bias"] and model.is_file()
+    assert said["of a layer"] == ["CutVariable", 2]
+    assert [said[f"another {what}"] for what in ("initializer", "number", "array")] == [["CutVariable", 1]] * 3
     full = [5001 * 64, 64 * 333, 333 * 256, 256 * 222, 222 * 100]
     parts = [np.prod(shape) / size for shape, size in zip(said["stored"], full, strict=True)]
     np.testing.assert_allclose(parts, 0.5, atol=0.01)

@@ -225,7 +225,8 @@ def _for_variables() -> tuple[Reliance, ...]:
         *_of(variable_updates, core.Variable, "_initialize_with_initializer"),
         *_of(variable_updates, variables.Variable, "assign"),
         *_of(replica_trial, variables.Variable, "value"),
-        *_of(cut_variable, variables, "register_uninitialized_variable", "initialize_all_variables"),
+        *_of(cut_variable, variables, "register_uninitialized_variable"),
+        *_of(cut_variable, layer_module.Layer, "_untrack_variable"),
         *_of(cut_variable, stateless_scope.StatelessScope, "__exit__"),
         *_of(replica_trial, stateless_scope.StatelessScope, "add_update", "get_current_value"),
     )

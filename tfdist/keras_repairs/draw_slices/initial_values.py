@@ -19,6 +19,7 @@ from tfdist.keras_repairs.base.stored_values import ValuesInParts
 from tfdist.keras_repairs.draw_slices.draw_scope import drawing_rows
 from tfdist.keras_repairs.draw_slices.draw_slice import DrawSlice
 from tfdist.runtime.collectives.array_all_gather import as_array, empty_for_tensor
+from tfdist.runtime.collectives.chief_broadcast import first_values_of_all
 
 _initializers = keras.initializers
 
@@ -92,6 +93,38 @@ class InitialValues(ValuesInParts):
             return as_array(tf.convert_to_tensor(self._initializer(self.shape, dtype=self._dtype)))
 
 
+def agreed_values(initializer: Any, shape: tuple[int, ...], dtype: str, name: str) -> InitialValues | None:
+    """The first values of a weight, of the chief's seed; all workers call this together, outside of functions.
+
+    Args:
+        initializer: Of Keras, or a callable that takes a shape and a dtype; not the same object on all workers.
+        shape: Of the weight.
+        dtype: Of the weight.
+        name: Of the weight, for messages.
+
+    Returns:
+        None where parts cannot be made by themselves, and where workers have others in mind: the chief's count.
+
+    Raises:
+        UsageError: The shape or the dtype is another one on another worker.
+    """
+    seed = getattr(initializer, "seed", None)
+    how = f"{seed if isinstance(seed, int) else 0} {_description(initializer, shape)}"
+    said = first_values_of_all(how, dtype, shape, name, tf.distribute.get_strategy())
+    seeds, descriptions = zip(*(each.split(" ", 1) for each in said), strict=True)
+    if not descriptions[0] or len(set(descriptions)) > 1:
+        return None
+    return InitialValues(initializer, shape, dtype, int(seeds[0]))
+
+
+def _description(initializer: Any, shape: tuple[int, ...]) -> str:
+    """The description of an initializer but for its seed; empty where it makes no parts."""
+    if not are_made_in_parts(initializer, shape):
+        return ""
+    config = {name: value for name, value in initializer.get_config().items() if name != "seed"}
+    return f"{type(initializer).__name__} {sorted(config.items())}"
+
+
 def are_made_in_parts(initializer: Any, shape: tuple[int, ...]) -> bool:
     """Returns whether what an initializer gives a weight of some shape can be made in parts."""
     if type(initializer) in _BY_PLACE:
@@ -99,9 +132,3 @@ def are_made_in_parts(initializer: Any, shape: tuple[int, ...]) -> bool:
     is_alike = type(initializer) in (_initializers.Zeros, _initializers.Ones)
     is_constant = type(initializer) is _initializers.Constant and np.ndim(initializer.value) == 0
     return len(shape) > 0 and (is_alike or is_constant)
-
-
-def seed_of(initializer: Any) -> int:
-    """The seed of an initializer; -1 where it is no number."""
-    seed = getattr(initializer, "seed", None)
-    return seed if isinstance(seed, int) else -1

@@ -22,9 +22,11 @@ from unittest import mock
 
 import numpy as np
 import tensorflow as tf
+from keras.src import backend
 from keras.src.backend.common import global_state
 from keras.src.saving import saving_lib
 from keras.src.utils import io_utils
+from numpy.typing import NDArray
 
 from tfdist.errors import UnsupportedError, UsageError
 from tfdist.keras_repairs.base.diverted_files import diverted_files
@@ -160,7 +162,7 @@ def _read_one_by_one(model: Any) -> Iterator[None]:
     with (
         full_on_demand(model),
         mock.patch.object(saving_lib, "is_memory_sufficient", _is_not),
-        mock.patch.object(saving_lib.backend, "convert_to_numpy", _without_copy(saving_lib.backend.convert_to_numpy)),
+        mock.patch.object(saving_lib, "backend", _WritingBackend()),
     ):
         yield
 
@@ -170,17 +172,19 @@ def _is_not(model: Any) -> bool:
     return False
 
 
-def _without_copy(original: Function) -> Function:
-    """Returns what stands for `convert_to_numpy` of Keras's backend, which copies every value before it is written."""
+class _WritingBackend:
+    """Stands for Keras's backend where it writes files: values are not copied once more before they are written."""
 
-    def converted(value: Any) -> Any:
-        if isinstance(value, np.ndarray):
-            return value
+    def __getattr__(self, name: str) -> Any:
+        return getattr(backend, name)
+
+    def convert_to_numpy(self, value: Any) -> NDArray:
+        """The numbers of a value, not to be changed."""
         if is_cut_variable(value):
             return as_array(value.value)
-        return original(value) if shard_of(value) is None else np.asarray(value)
-
-    return converted
+        if isinstance(value, np.ndarray) or shard_of(value) is not None:
+            return np.asarray(value)
+        return np.asarray(backend.convert_to_numpy(value))
 
 
 def _check_export(model: Any) -> None:

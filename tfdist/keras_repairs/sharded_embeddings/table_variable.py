@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.stored_values import read_shard
 from tfdist.keras_repairs.base.variables import outside_of_replicas
-from tfdist.keras_repairs.draw_slices.initial_values import InitialValues, are_made_in_parts, seed_of
+from tfdist.keras_repairs.draw_slices.initial_values import agreed_values
 from tfdist.keras_repairs.sharding_policies.shards import FlatShard
-from tfdist.runtime.collectives.chief_broadcast import PIECE_BYTES, array_from_chief, seed_from_chief
+from tfdist.runtime.collectives.chief_broadcast import PIECE_BYTES, array_from_chief
 from tfdist.runtime.workers import local_variables
 from tfdist.sharding.cut import Cut
 
@@ -43,10 +43,9 @@ def initial_rows(initializer: Any, cut: Cut, worker: int, dtype: str, name: str)
     Raises:
         UsageError: The workers make tables of different sizes.
     """
-    described, strategy = f"{dtype} {cut.shape}", tf.distribute.get_strategy()
-    seed = seed_from_chief(seed_of(initializer), described, name, strategy)
-    if are_made_in_parts(initializer, cut.shape):
-        return tf.constant(read_shard(InitialValues(initializer, cut.shape, dtype, seed), cut, worker))
+    values = agreed_values(initializer, cut.shape, dtype, name)
+    if values is not None:
+        return tf.constant(read_shard(values, cut, worker))
     _log.info("%s: %s makes the whole table on each worker, which then keeps its rows", name, initializer)
     whole = tf.convert_to_tensor(initializer(cut.shape, dtype=dtype))
     return tf.concat([_rows_of_chief(whole, start, stop, cut, worker) for start, stop in _pieces(cut, whole)], 0)

@@ -19,14 +19,13 @@ from keras.src.backend.common import global_state, stateless_scope, variables
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.stored_values import LateArray
 from tfdist.keras_repairs.base.variables import outside_of_replicas
-from tfdist.keras_repairs.draw_slices.initial_values import InitialValues, are_made_in_parts, seed_of
+from tfdist.keras_repairs.draw_slices.initial_values import agreed_values
 from tfdist.keras_repairs.sharded_parameters.flat_weights import FlatParameterShard
 from tfdist.keras_repairs.sharded_parameters.gathered_reads import read
 from tfdist.keras_repairs.sharded_parameters.model_parallel import laid_out, lay_out, model_parallel
 from tfdist.keras_repairs.sharded_parameters.parameter_shard import ParameterShard
 from tfdist.keras_repairs.sharding_policies.shards import cuts_parameters
 from tfdist.runtime.collectives.array_all_gather import as_tensor
-from tfdist.runtime.collectives.chief_broadcast import seed_from_chief
 from tfdist.runtime.strategy_settings import settings_of, shares_of
 from tfdist.runtime.workers import local_variables
 from tfdist.sharding.cut import evenly
@@ -112,26 +111,37 @@ def read_whole(variable: CutVariable) -> tf.Tensor:
 def add_weight(original: Function) -> Function:
     """Repairs `Layer.add_weight`: a weight has its first value once it is known how it is cut.
 
-    So Keras makes one in a stateless scope, at whose end `deferred_initialize` is called.
+    So Keras makes it in a stateless scope, and it has its value after that, in `deferred_initialize`.
     """
 
     def repaired(self: Any, *args: Any, **kwargs: Any) -> Any:
         if not (cuts_parameters() or model_parallel() is not None) or isinstance(self, keras.metrics.Metric):
             return original(self, *args, **kwargs)
-        is_outermost = not stateless_scope.in_stateless_scope()
+        if stateless_scope.in_stateless_scope():
+            return _known(original(self, *args, **kwargs), self)
+        # What waits for a value Keras would make at the end of any scope, such as one within an initializer.
+        waiting = global_state.get_global_attribute("uninitialized_variables", [], set_to_default=True)
+        before = len(waiting)
         try:
-            with keras.StatelessScope():
-                variable = original(self, *args, **kwargs)
-                lay_out(variable, self)
-                _IS_WEIGHT.set(variable, variable.trainable)
+            with keras.StatelessScope(initialize_variables=False):
+                variable = _known(original(self, *args, **kwargs), self)
+        finally:
+            del waiting[before:]
+        try:
+            variable._deferred_initialize()
         except BaseException:
-            if is_outermost:
-                # Keras would try the same weights again where the next scope ends.
-                global_state.set_global_attribute("uninitialized_variables", [])
+            self._untrack_variable(variable)
             raise
         return variable
 
     return repaired
+
+
+def _known(variable: Any, layer: Any) -> Any:
+    """A weight that a layer has just made, once it is known how it is to be cut."""
+    lay_out(variable, layer)
+    _IS_WEIGHT.set(variable, variable.trainable)
+    return variable
 
 
 def was_trained(variable: keras.Variable) -> bool:
@@ -147,17 +157,16 @@ def deferred_initialize(original: Function) -> Function:
 
     def initialized(self: Any) -> None:
         shard = _shard_to_store(self)
-        initializer = self._initializer
-        if shard is None or not are_made_in_parts(initializer, shard.full_shape) or not _is_of_all_workers():
+        # What the chief makes for itself while it saves no other worker has.
+        if shard is None or not _is_of_all_workers():
             original(self)
-            # What the chief makes for itself while it saves no other worker has.
-            if shard is not None and isinstance(self._value, tf.distribute.DistributedValues):
-                cut_variable(self, shard)
             return
-        described, strategy = f"{self._dtype} {shard.full_shape}", tf.distribute.get_strategy()
-        seed = seed_from_chief(seed_of(initializer), described, self.path, strategy)
-        own = shard.read(InitialValues(initializer, shard.full_shape, self._dtype, seed))
-        _store(self, shard, tf.raw_ops.DeepCopy(x=as_tensor(own)))
+        values = agreed_values(self._initializer, shard.full_shape, self._dtype, self.path)
+        if values is None:
+            original(self)
+            cut_variable(self, shard)
+            return
+        _store(self, shard, tf.raw_ops.DeepCopy(x=as_tensor(shard.read(values))))
         self._initializer = None
 
     def repaired(self: Any) -> None:

@@ -79,11 +79,14 @@ def as_tensor(array: NDArray) -> tf.Tensor:
 
 
 def as_array(tensor: Any) -> NDArray:
-    """The numbers of a tensor or a variable outside of functions: those in host memory themselves, not to be changed.
+    """The numbers of a tensor or a variable outside of functions, those in host memory themselves: not to be changed.
 
-    `numpy()` would copy them.
+    `numpy()` would copy them. What lies elsewhere, as on a GPU or on a disk, is asked for them: `numpy()` is code of
+    TensorFlow's, in which the watchdog sees who waits.
     """
     value = tensor.read_value() if isinstance(tensor, tf.Variable) else tensor
+    if not isinstance(value, tf.Tensor) or tf.DeviceSpec.from_string(value.device).device_type != "CPU":
+        return np.asarray(value.numpy())
     dtype = np.dtype(value.dtype.as_numpy_dtype)
     if dtype.kind in _OF_NUMPY:
         return np.asarray(memoryview(value))

@@ -155,22 +155,25 @@ def value_from_chief(value: tf.Tensor, name: str, strategy: tf.distribute.Strate
     return tf.reshape(copy, value.shape)
 
 
-def seed_from_chief(seed: int, description: str, name: str, strategy: tf.distribute.Strategy) -> int:
-    """The chief's seed for a variable of which each worker draws a shard, on every worker; all call this together.
+def first_values_of_all(
+    said: str, dtype: str, shape: Sequence[int], name: str, strategy: tf.distribute.Strategy
+) -> list[str]:
+    """What each worker says of how it makes the first value of a variable; all call this together.
 
     Args:
-        seed: This worker's.
-        description: The dtype and the shape of the variable.
+        said: What this one says.
+        dtype: Of the variable.
+        shape: Of the variable.
         name: The variable's.
         strategy: The strategy in force.
 
     Raises:
-        UsageError: The description is another one on another worker.
+        UsageError: The dtype or the shape is another one on another worker.
         WorkerFailedError: Another worker has ended.
     """
-    said = _said_by_all(f"{seed} {description}", strategy)
-    _check_alike([each.partition(" ")[2] for each in said], name)
-    return int(said[0].partition(" ")[0])
+    of_all = [each.partition("|") for each in _said_by_all(f"{dtype} {tuple(shape)}|{said}", strategy)]
+    _check_alike([described for described, _, _ in of_all], name)
+    return [each for _, _, each in of_all]
 
 
 def _check_broadcast(dtype: tf.DType, name: str) -> None:
