@@ -31,12 +31,6 @@ def of_ones_own(shape: tuple[int, ...], dtype: Any = None) -> Any:
     "initializer",
     [
         initializers.RandomUniform(seed=7),
-        initializers.RandomNormal(seed=7),
-        initializers.TruncatedNormal(seed=7),
-        initializers.HeNormal(seed=7),
-        initializers.GlorotUniform(seed=7),
-        initializers.VarianceScaling(2.0, "fan_out", "untruncated_normal", seed=7),
-        initializers.Ones(),
         initializers.Constant(3.0),
         of_ones_own,
     ],

@@ -103,7 +103,7 @@ def agreed_values(initializer: Any, shape: tuple[int, ...], dtype: str, name: st
         name: Of the weight, for messages.
 
     Returns:
-        None where parts cannot be made by themselves, and where workers have others in mind: the chief's count.
+        None where the initializer cannot make a part alone, and where it is another one on another worker.
 
     Raises:
         UsageError: The shape or the dtype is another one on another worker.

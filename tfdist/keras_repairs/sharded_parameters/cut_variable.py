@@ -2,8 +2,8 @@
 
 It has the shape of the full value and is read, assigned, saved and counted as any other. To read it takes all workers:
 in a function as an operation of the graph, outside of one in host memory. Weights of layers are cut as they are made:
-each worker draws the first values of its shard alone, or cuts the full value right after it is made, which initializers
-make that are not Keras's own.
+each worker draws the first values of its shard alone. Where the initializer cannot make a part, or is another one on
+another worker, the full value of the chief is cut right after it is made.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def add_weight(original: Function) -> Function:
             return original(self, *args, **kwargs)
         if stateless_scope.in_stateless_scope():
             return _known(original(self, *args, **kwargs), self)
-        # What waits for a value Keras would make at the end of any scope, such as one within an initializer.
+        # Keras initializes the variables of this list where any scope ends, also one that an initializer opens.
         waiting = global_state.get_global_attribute("uninitialized_variables", [], set_to_default=True)
         before = len(waiting)
         try:
