@@ -213,6 +213,7 @@ FINGERPRINTS: dict[str, dict[str, str]] = {
         "2462b297e2661f06": "3.13",
         "2804b9d5ac63b7ba": "3.12",
     },
+    "keras.src.backend.tensorflow.nn.gelu": {"1f896dde7a0bc79d": "3.12 3.13 3.14 3.15"},
     "keras.src.backend.tensorflow.nn.moments": {"eb4094f35931ba64": "3.12 3.13 3.14 3.15"},
     "keras.src.backend.tensorflow.nn.silu": {"0f130795ce1db44b": "3.12 3.13 3.14 3.15"},
     "keras.src.backend.tensorflow.nn.sparse_categorical_crossentropy": {"e007922ca249e0db": "3.12 3.13 3.14 3.15"},

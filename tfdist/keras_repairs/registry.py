@@ -77,7 +77,7 @@ from tfdist.keras_repairs.sharded_embeddings import embedding_layers
 from tfdist.keras_repairs.sharded_optimizer import slot_making
 from tfdist.keras_repairs.sharded_parameters import cut_variable, layer_scopes, second_gathers, summed_gradients
 from tfdist.keras_repairs.sharding_policies import loaded_state
-from tfdist.keras_repairs.tensor_parallel import created_operations, keras_products, vocabulary_rules
+from tfdist.keras_repairs.tensor_parallel import created_operations, keras_activations, keras_products, vocabulary_rules
 from tfdist.keras_repairs.writes import write_functions
 
 try:
@@ -206,7 +206,8 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
         Repair(numpy_functions, "take", keras_products.take),
         Repair(numpy_functions, "repeat", keras_products.repeat),
         Repair(nn, "conv", keras_products.conv),
-        Repair(nn, "silu", keras_products.silu),
+        Repair(nn, "gelu", keras_activations.gelu),
+        Repair(nn, "silu", keras_activations.silu),
         Repair(nn, "sparse_categorical_crossentropy", vocabulary_rules.sparse_categorical_crossentropy),
         Repair(nn, "categorical_crossentropy", vocabulary_rules.categorical_crossentropy),
         Repair(nn, "_compute_moments_sync", batch_normalization.compute_moments_sync),

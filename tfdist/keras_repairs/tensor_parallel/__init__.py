@@ -13,6 +13,8 @@ other operation finds the worker's own rows with all features.
 - `operation_rules`: operations that compute with slices what follows from slices: element by element, and by the others
 - `reduction_rules`, `arrangement_rules`, `product_rules`, `image_rules`: sums and means; reshapes and parts; products,
   also with slices of weights; pooling and the like. `rule_results` says what a rule is given, and what it returns
+- `matrix_products`: sums of products over labels as one product of matrices
 - `vocabulary_rules`: softmax, crossentropy and the largest score over what is cut
 - `keras_products`: functions of Keras that take products, look up and convolve with weights that are cut
+- `keras_activations`: activations of slices as one compiled operation
 """

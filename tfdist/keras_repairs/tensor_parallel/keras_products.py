@@ -5,7 +5,6 @@ They are functions of `keras.ops`, on which layers stand, Keras's own and a user
 
 from __future__ import annotations
 
-import math
 import string
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,6 +14,7 @@ import keras
 import tensorflow as tf
 
 from tfdist.keras_repairs.base.size_origins import with_rows_of
+from tfdist.keras_repairs.tensor_parallel.matrix_products import matrix_product
 from tfdist.keras_repairs.tensor_parallel.product_rules import has_rows, labels_of, product
 from tfdist.keras_repairs.tensor_parallel.row_exchanges import gathered, own_rows, summed
 from tfdist.keras_repairs.tensor_parallel.sliced_tensors import (
@@ -41,7 +41,7 @@ def matmul(original: Function) -> Function:
         letters = string.ascii_letters[: rows.shape.rank - 1]
         return _product(original, rows, weight, f"{letters}Y", "YZ", f"{letters}Z")
 
-    return _keeping(original, repaired)
+    return keeping_attributes(original, repaired)
 
 
 def einsum(original: Function) -> Function:
@@ -56,45 +56,10 @@ def einsum(original: Function) -> Function:
         labels = None if rows is None else labels_of(subscripts, rows.shape.rank, kernel.shape.rank)
         if weight is None or rows is None or labels is None:
             return original(subscripts, x, kernel)
-        multiply = _one_product(*labels) if rows.dtype == kernel.dtype and kernel.dtype.is_floating else None
+        multiply = matrix_product(*labels) if rows.dtype == kernel.dtype and kernel.dtype.is_floating else None
         return _product(multiply or (lambda x, kernel: original(subscripts, x, kernel)), rows, weight, *labels)
 
-    return _keeping(original, repaired)
-
-
-def _one_product(of_x: str, of_kernel: str, of_result: str) -> Function | None:
-    """A sum over labels of rows and of a kernel as one product of two matrices; None where it is none.
-
-    Keras multiplies the rows of each sample by themselves, and TensorFlow then adds up a gradient by the kernel for
-    each of them.
-    """
-    summed_labels = "".join(label for label in of_kernel if label in of_x)
-    of_rows, of_columns = ("".join(label for label in of if label not in summed_labels) for of in (of_x, of_kernel))
-    if sorted(of_result) != sorted(of_rows + of_columns) or not summed_labels:
-        return None
-
-    def multiply(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
-        x, kernel = (
-            _in_order(x, of_x, of_rows + summed_labels),
-            _in_order(kernel, of_kernel, summed_labels + of_columns),
-        )
-        places = len(of_rows), len(summed_labels)
-        sizes = [*_sizes(x)[: places[0]], *_sizes(kernel)[places[1] :]]
-        width = math.prod(_sizes(kernel)[: places[1]])
-        result = tf.matmul(tf.reshape(x, [-1, width]), tf.reshape(kernel, [width, -1]))
-        return _in_order(tf.reshape(result, sizes), of_rows + of_columns, of_result)
-
-    return multiply
-
-
-def _in_order(tensor: tf.Tensor, labels: str, order: str) -> tf.Tensor:
-    return tensor if labels == order else tf.transpose(tensor, [labels.index(label) for label in order])
-
-
-def _sizes(tensor: tf.Tensor) -> list[Any]:
-    known = tensor.shape.as_list()
-    sizes = tf.shape(tensor) if None in known else None
-    return [sizes[place] if size is None and sizes is not None else size for place, size in enumerate(known)]
+    return keeping_attributes(original, repaired)
 
 
 def conv(original: Function) -> Function:
@@ -119,7 +84,7 @@ def conv(original: Function) -> Function:
             lambda x, kernel: original(x, kernel, *args, **kwargs), rows, weight, given, f"{places}XZ", result
         )
 
-    return _keeping(original, repaired)
+    return keeping_attributes(original, repaired)
 
 
 def take(original: Function) -> Function:
@@ -133,7 +98,7 @@ def take(original: Function) -> Function:
             return original(x, indices, axis=axis)
         return with_rows_of(_looked_up(table, tf.TensorShape(x.shape), indices), indices)
 
-    return _keeping(original, repaired)
+    return keeping_attributes(original, repaired)
 
 
 def repeat(original: Function) -> Function:
@@ -147,24 +112,15 @@ def repeat(original: Function) -> Function:
         repeated = replace(found, slice=original(found.slice, repeats, axis=axis), bounds=bounds, _full=[])
         return standing_for(repeated, repeated.shape)
 
-    return _keeping(original, repaired)
+    return keeping_attributes(original, repaired)
 
 
 def _names_of(axis: int, x: tf.Tensor) -> tuple[int, int]:
     return axis, axis - x.shape.rank
 
 
-def silu(original: Function) -> Function:
-    """Repairs `keras.ops.silu`, which is one operation with a gradient of its own: of slices it is two."""
-
-    def repaired(x: Any) -> Any:
-        return x * tf.sigmoid(x) if isinstance(x, tf.Tensor) and sliced_of(x) is not None else original(x)
-
-    return _keeping(original, repaired)
-
-
-def _keeping(original: Function, repaired: Function) -> Function:
-    """The repaired function, under the attributes that Keras's decorators give to the original one."""
+def keeping_attributes(original: Function, repaired: Function) -> Function:
+    """Returns the repaired function, under the attributes that Keras's decorators give to the original one."""
     repaired.__dict__.update(getattr(original, "__dict__", {}))
     return repaired
 

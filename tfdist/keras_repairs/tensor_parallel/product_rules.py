@@ -12,6 +12,7 @@ import tensorflow as tf
 from keras.src.backend.common import global_state
 
 from tfdist.keras_repairs.base.size_origins import depends_on_batch, with_rows_of
+from tfdist.keras_repairs.tensor_parallel.matrix_products import matrix_product
 from tfdist.keras_repairs.tensor_parallel.row_exchanges import slices_of_all, summed
 from tfdist.keras_repairs.tensor_parallel.rule_results import (
     Compute,
@@ -182,7 +183,8 @@ def _einsum(compute: Compute, inputs: Sequence[Input], attributes: Mapping[str, 
     labels = labels_of(f"{terms[0]},{terms[1]}->{result}", x.shape.rank or 0, kernel.shape.rank)
     if labels is None or not has_rows(x, of_x) or not isinstance(weight, SlicedWeight):
         return None
-    return _part_of(product(_swapped(compute) if is_first else compute, x, weight, *labels))
+    multiply = _of_matrices(_swapped(compute) if is_first else compute, kernel.dtype, labels)
+    return _part_of(product(multiply, x, weight, *labels))
 
 
 def _einsum_of_rows(compute: Compute, inputs: Sequence[Input], equation: str) -> Result:
@@ -199,7 +201,14 @@ def _einsum_of_rows(compute: Compute, inputs: Sequence[Input], equation: str) ->
     (label,) = labels
     if any(term.count(label) != 1 for term in (*terms, result)):
         return None
-    return [rows_like(parts[0], compute(*(part.slice for part in parts)), result.index(label))]
+    multiply = _of_matrices(compute, parts[0].slice.dtype, (*terms, result))
+    return [rows_like(parts[0], multiply(*(part.slice for part in parts)), result.index(label))]
+
+
+def _of_matrices(compute: Compute, dtype: tf.DType, labels: Sequence[str]) -> Compute:
+    """The same sum of products as one product of matrices, where it is one."""
+    is_usual = len(labels) == 3 and dtype.is_floating and all(len(term) == len(set(term)) for term in labels)
+    return (is_usual and matrix_product(*labels)) or compute
 
 
 RULES: Mapping[str, Rule] = {
