@@ -196,6 +196,7 @@ SAME_NUMBERS = {
     "tensorflow.python.ops.gen_nn_ops.conv2d_backprop_filter":
         "without it the process may end; see test_strided_convolutions",
     "SGD.update_step": "one pass over memory instead of several; see test_optimizers_in_custom_loops",
+    "Adam.update_step": "as for SGD; see test_large_updates",
     "keras.src.backend.tensorflow.nn.gelu": "one operation on slices instead of several; see test_keras_activations",
     "TFOptimizer.assign": "only for the user's own optimizers; see test_optimizers_in_custom_loops",
     "TFOptimizer.assign_add": "as for assign",

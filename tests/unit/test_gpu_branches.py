@@ -91,6 +91,7 @@ DECIDES_NOTHING = {
     "doctor/machine/machine_checks.py::check_tensorflow": "tells what TensorFlow finds",
     "keras_repairs/forward/strided_convolutions.py::_jumps": "leaves a gradient on GPUs to their library",
     "keras_repairs/sharded_parameters/gathered_reads.py::gradient": "sums that are put off, not those of a strategy",
+    "keras_repairs/optimizer/variable_updates.py::_is_compiled": "on GPUs the whole step is compiled",
     "keras_repairs/tensor_parallel/keras_activations.py::_compilable": "on GPUs the whole step is compiled",
     "launch/environment.py::choose_cores_here": "which cores a worker has",
     "launch/environment.py::choose_kernels_here": "which kernels computations on CPUs have",

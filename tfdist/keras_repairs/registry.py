@@ -273,6 +273,7 @@ def _of_gradients(hooks: RepairHooks) -> tuple[Repair, ...]:
         Repair(optimizer, "_backend_update_step", variable_updates.update_step),
         *(Repair(kind, "build", averages.build) for kind in averages.SCHEDULE_FREE),
         Repair(keras.optimizers.SGD, "update_step", variable_updates.sgd),
+        Repair(keras.optimizers.Adam, "update_step", variable_updates.adam),
         Repair(keras.optimizers.Adagrad, "update_step", variable_updates.adagrad),
         Repair(optimizer, "_apply_weight_decay", variable_updates.as_without_strategy),
         Repair(optimizer, _OVERWRITE, _overwrite),
