@@ -100,7 +100,7 @@ def test_weights_without_a_seed_are_the_chiefs(option: str, tmp_path: Path) -> N
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout.splitlines()[-1])
     assert said["same"] == [True] * 4 and said["weights"] == ["kernel", "bias"] and model.is_file()
-    assert said["of a layer"] == ["CutVariable", 2]
+    assert said["of a layer"] == ["CutVariable", 2] and said["in a function"] == ["CutVariable", True]
     assert [said[f"another {what}"] for what in ("initializer", "number", "array")] == [["CutVariable", 1]] * 3
     full = [5001 * 64, 64 * 333, 333 * 256, 256 * 222, 222 * 100]
     parts = [np.prod(shape) / size for shape, size in zip(said["stored"], full, strict=True)]

@@ -9,6 +9,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 import tfdist
 
@@ -71,5 +72,10 @@ except OSError:
     layer.kernel_initializer = keras.initializers.Ones()
     layer.build((None, 256))
 said["weights"] = [weight.name for weight in layer.weights]
+
+layer = keras.layers.Dense(256, name="in_a_function")
+tf.function(layer, autograph=False)(tf.ones((1, 256)))
+same = np.array_equal(layer.kernel.numpy(), layer.kernel_initializer(layer.kernel.shape).numpy())
+said["in a function"] = [type(layer.kernel).__name__, bool(same)]
 model.save(sys.argv[1])
 print(json.dumps(said))

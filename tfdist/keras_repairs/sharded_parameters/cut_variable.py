@@ -161,12 +161,14 @@ def deferred_initialize(original: Function) -> Function:
         if shard is None or not _is_of_all_workers():
             original(self)
             return
-        values = agreed_values(self._initializer, shard.full_shape, self._dtype, self.path)
-        if values is None:
-            original(self)
-            cut_variable(self, shard)
-            return
-        _store(self, shard, tf.raw_ops.DeepCopy(x=as_tensor(shard.read(values))))
+        # Also where a function is traced, in whose graph nothing has a value yet.
+        with tf.init_scope():
+            values = agreed_values(self._initializer, shard.full_shape, self._dtype, self.path)
+            if values is None:
+                original(self)
+                cut_variable(self, shard)
+                return
+            _store(self, shard, tf.raw_ops.DeepCopy(x=as_tensor(shard.read(values))))
         self._initializer = None
 
     def repaired(self: Any) -> None:
