@@ -6,9 +6,10 @@ a loop: averages that overwrite weights, accumulated gradients and skipped steps
 
 Keras writes an update as a dozen operations, each of which reads and writes arrays of the model's size. On the CPU that
 is a good part of a large model's step. SGD has kernels of TensorFlow's. TensorFlow's kernel for Adam takes 1 - beta in
-the precision of the variable, which in float32 is off by 1e-5 from Keras's: too far from one replica's numbers. So it is
-Keras's own formula that is compiled, for large variables. Keras's Adagrad computes with its whole state in each step, and
-changes some rows where a gradient is sparse.
+the precision of the variable, which in float32 is off by 1e-5 from Keras's: too far from one replica's numbers. So
+Keras's own formula is compiled, for large variables.
+
+Keras's Adagrad computes with its whole state in each step, and changes some rows where a gradient is sparse.
 """
 
 from __future__ import annotations
