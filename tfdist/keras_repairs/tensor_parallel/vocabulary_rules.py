@@ -91,7 +91,7 @@ def _sparse_loss(labels: tf.Tensor, scores: SlicedRows) -> tf.Tensor:
         return tf.stack([total, chosen], -1), gradient
 
     total, chosen = tf.unstack(_of_own(reduced(wide), scores, 2), axis=-1)
-    loss = tf.reduce_logsumexp(total, -1) - tf.reduce_sum(chosen, -1)
+    loss = _total_of(total, [-1]) - tf.reduce_sum(chosen, -1)
     loss = tf.where(is_valid, loss, tf.constant(float("nan"), loss.dtype))
     return with_rows_of(tf.cast(loss, scores.slice.dtype), scores.origin)
 
@@ -103,7 +103,7 @@ def _dense_loss(targets: tf.Tensor, scores: SlicedRows) -> tf.Tensor:
     own = tf.cast(own, wide.dtype)
     parts = [_log_sum(wide), tf.reduce_sum(own * wide, -1), tf.reduce_sum(own, -1)]
     total, chosen, weight = tf.unstack(_of_own(tf.stack(parts, -1), scores, len(parts)), axis=-1)
-    loss = tf.reduce_logsumexp(total, -1) * tf.reduce_sum(weight, -1) - tf.reduce_sum(chosen, -1)
+    loss = _total_of(total, [-1]) * tf.reduce_sum(weight, -1) - tf.reduce_sum(chosen, -1)
     return with_rows_of(tf.cast(loss, scores.slice.dtype), scores.origin)
 
 
@@ -115,6 +115,16 @@ def _wide(scores: SlicedRows) -> tf.Tensor:
 def _span(scores: SlicedRows) -> tuple[int, int]:
     start, stop = scores.bounds[scores.group.share : scores.group.share + 2]
     return start, stop
+
+
+def _total_of(totals: tf.Tensor, axes: Sequence[int]) -> tf.Tensor:
+    """The logarithm of the sum of exponentials of all slices; not a number where it is infinite.
+
+    One device subtracts the largest score first, which is not a number where that is infinite.
+    """
+    total = tf.reduce_logsumexp(totals, axes)
+    nan, zero = (tf.constant(value, total.dtype) for value in (float("nan"), 0.0))
+    return total + tf.where(tf.math.is_inf(total), nan, zero)
 
 
 @tf.custom_gradient
@@ -161,7 +171,7 @@ def _log_softmax(compute: Compute, inputs: Sequence[Input], _: Mapping[str, Any]
 
 def _log_of_softmax(part: SlicedRows) -> tf.Tensor:
     wide = _wide(part)
-    total = tf.reduce_logsumexp(_of_own(_log_sum(wide)[..., tf.newaxis], part, 1), [-2, -1])
+    total = _total_of(_of_own(_log_sum(wide)[..., tf.newaxis], part, 1), [-2, -1])
     of_all = gathered(total[..., tf.newaxis], part.group)[0]
     return tf.cast(wide - of_all, part.slice.dtype)
 
