@@ -29,6 +29,16 @@ OPTIMIZERS: dict[str, Callable[[], keras.optimizers.Optimizer]] = {
 VALUES = np.linspace(-1.0, 1.0, 15).reshape(3, 5)
 
 
+class Clipped(ADAM):
+    """Bounds what a step changes."""
+
+    def assign_sub(self, variable: Any, value: Any) -> None:
+        super().assign_sub(variable, keras.ops.clip(value, -0.01, 0.01))
+
+
+OPTIMIZERS["of a user's own"] = partial(Clipped, 0.1)
+
+
 @pytest.fixture(autouse=True)
 def small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(variable_updates, "_COMPILED_FROM", VALUES.size)
@@ -73,7 +83,7 @@ def test_numbers_of_one_replica(name: str, is_eager: bool) -> None:
         np.testing.assert_allclose(several, one, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize(("name", "compiled"), [("plain", 3), ("decaying", 3), ("amsgrad", 0)])
+@pytest.mark.parametrize(("name", "compiled"), [("plain", 3), ("decaying", 3), ("amsgrad", 0), ("of a user's own", 0)])
 def test_large_variables_are_updated_in_one_operation(name: str, compiled: int) -> None:
     optimizer, variables = made(OPTIMIZERS[name], 2)
     step = tf.function(step_of(optimizer, variables, 2))
@@ -88,3 +98,13 @@ def test_one_function_serves_all_variables_of_a_shape() -> None:
     optimizer, variables = made(OPTIMIZERS["plain"], 2)
     tf.function(step_of(optimizer, variables, 2)).get_concrete_function(tf.TensorSpec(VALUES.shape, tf.float64))
     assert variable_updates._compiled_adam.experimental_get_tracing_count() - traced <= 2
+
+
+def test_a_debugger_sees_all_operations() -> None:
+    tf.debugging.enable_check_numerics()
+    try:
+        with pytest.raises(tf.errors.InvalidArgumentError, match="NaN|Inf"):
+            optimizer, variables = made(OPTIMIZERS["plain"], 2)
+            tf.function(step_of(optimizer, variables, 2))(tf.fill(VALUES.shape, tf.constant(np.nan, tf.float64)))
+    finally:
+        tf.debugging.disable_check_numerics()

@@ -21,6 +21,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 from keras.src.optimizers.base_optimizer import BaseOptimizer
+from tensorflow.python.framework import op_callbacks
 from tensorflow.python.ops import resource_variable_ops
 
 from tfdist.keras_repairs.base.attached_value import AttachedValue
@@ -41,7 +42,7 @@ def sgd(original: Function) -> Function:
     def repaired(self: Any, gradient: Any, variable: Any, learning_rate: Any) -> None:
         # One replica computes as Keras does, also where its optimizer is offloaded.
         target = own_copy(variable) if is_of_this_replica() and is_one_of_several() else None
-        if target is None or not _is_fit(gradient, target):
+        if target is None or not _assigns_as(keras.optimizers.SGD, self) or not _is_fit(gradient, target):
             original(self, gradient, variable, learning_rate)
             return
         rate = tf.cast(learning_rate, target.dtype)
@@ -73,12 +74,13 @@ def adam(original: Function) -> Function:
 
     def repaired(self: Any, gradient: Any, variable: Any, learning_rate: Any) -> None:
         target = own_copy(variable) if is_of_this_replica() and is_one_of_several() else None
-        if target is None or self.amsgrad or not _is_compiled(gradient, target):
+        is_own = self.amsgrad or not _assigns_as(keras.optimizers.Adam, self)
+        if target is None or is_own or not _is_compiled(gradient, target):
             original(self, gradient, variable, learning_rate)
             return
         place = self._get_variable_index(variable)
         slots = own_copy(self._momentums[place]), own_copy(self._velocities[place])
-        if not all(isinstance(slot, resource_variable_ops.BaseResourceVariable) for slot in slots):
+        if not all(_is_beside(slot, target) for slot in slots):
             original(self, gradient, variable, learning_rate)
             return
         # As Keras computes them: in the precision of the variable, but for 1 - beta.
@@ -98,14 +100,33 @@ def adam(original: Function) -> Function:
     return repaired
 
 
+def _assigns_as(kind: type, optimizer: Any) -> bool:
+    """Returns whether an optimizer changes variables as one of Keras's does, and not in a way of its own."""
+    names = ("assign", "assign_add", "assign_sub")
+    return not any(name in vars(optimizer) or getattr(type(optimizer), name) is not getattr(kind, name)
+                   for name in names)  # fmt: skip
+
+
 def _is_compiled(gradient: Any, target: Any) -> bool:
+    """Returns whether the update of a variable is compiled.
+
+    Eagerly TensorFlow would warn of one more trace for each shape and device. A debugger looks at all operations, which
+    XLA does not take.
+    """
     return (
-        _is_fit(gradient, target)
+        not tf.executing_eagerly()
+        and _is_fit(gradient, target)
         and isinstance(target, resource_variable_ops.BaseResourceVariable)
         and target.dtype in (tf.float32, tf.float64)
-        and (target.shape.num_elements() or 0) >= _COMPILED_FROM
+        and (gradient.shape.num_elements() or 0) >= _COMPILED_FROM
         and not settings_of(tf.distribute.get_strategy()).on_gpus
+        and not op_callbacks.should_invoke_op_callbacks()
     )
+
+
+def _is_beside(slot: Any, target: Any) -> bool:
+    """Returns whether a slot is a variable in memory, on the device of what it is for."""
+    return isinstance(slot, resource_variable_ops.BaseResourceVariable) and slot.device == target.device
 
 
 @tf.function(jit_compile=True, autograph=False)

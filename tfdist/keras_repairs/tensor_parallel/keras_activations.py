@@ -10,7 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.framework import op_callbacks
 
+from tfdist.keras_repairs.recomputation import RECOMPUTATION_SCOPE
 from tfdist.keras_repairs.tensor_parallel.keras_products import keeping_attributes
 from tfdist.keras_repairs.tensor_parallel.rule_results import rows_like
 from tfdist.keras_repairs.tensor_parallel.sliced_tensors import SlicedRows, sliced_of, standing_for
@@ -42,13 +44,16 @@ def silu(original: Function) -> Function:
 
 
 def _compilable(x: Any) -> SlicedRows | None:
-    """A slice of rows that XLA is to compute with. XLA compiles anew for each shape: for one where more than the rows
-    is open it would do so again and again. Of half precision it rounds less often than one device."""
+    """A slice of rows that XLA is to compute with.
+
+    Of half precision it would round less often than one device. What is computed again in the backward pass is copied
+    operation by operation, and a debugger looks at each of them.
+    """
     found = sliced_of(x) if isinstance(x, tf.Tensor) else None
-    if not isinstance(found, SlicedRows) or settings_of(tf.distribute.get_strategy()).on_gpus:
+    if not isinstance(found, SlicedRows) or found.slice.dtype not in (tf.float32, tf.float64):
         return None
-    own = found.slice
-    return found if own.shape[1:].is_fully_defined() and own.dtype in (tf.float32, tf.float64) else None
+    is_watched = RECOMPUTATION_SCOPE.get().is_inside or op_callbacks.should_invoke_op_callbacks()
+    return None if is_watched or settings_of(tf.distribute.get_strategy()).on_gpus else found
 
 
 def _of_slice(compute: Function, found: SlicedRows) -> tf.Tensor:
@@ -74,18 +79,41 @@ def _compiled(compute: Function) -> Function:
     """The function, and a gradient that begins with its input again, each compiled as a whole."""
 
     @tf.function(jit_compile=True, autograph=False)
+    def forward(x: tf.Tensor) -> tf.Tensor:
+        return compute(x)
+
+    @tf.function(jit_compile=True, autograph=False)
     def backward(x: tf.Tensor, upstream: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
             tape.watch(x)
             result = compute(x)
         return tape.gradient(result, x, upstream)
 
-    @tf.function(jit_compile=True, autograph=False)
-    def forward(x: tf.Tensor) -> tf.Tensor:
-        return compute(x)
-
     @tf.custom_gradient
     def activation(x: tf.Tensor) -> tuple[tf.Tensor, Function]:
-        return forward(x), lambda upstream: backward(x, upstream)
+        return _in_few_sizes(forward, x), lambda upstream: _in_few_sizes(backward, x, upstream)
 
     return activation
+
+
+def _in_few_sizes(compute: Function, *tensors: tf.Tensor) -> tf.Tensor:
+    """What a function gives element by element of tensors of one shape. It is called with vectors of four sizes between
+    a power of two and the next, as XLA compiles anew for each size."""
+    first = tensors[0]
+    if first.shape.is_fully_defined():
+        return compute(*tensors)
+    size = tf.size(first, tf.int64)
+    unit = tf.bitwise.left_shift(tf.constant(1, tf.int64), _power_below((size - 1) // 4))
+    beyond = tf.math.floormod(-size, unit)
+    flat = [tf.reshape(tensor, [-1]) for tensor in tensors]
+    filled = tf.cond(beyond > 0, lambda: [tf.pad(each, [[0, beyond]]) for each in flat], lambda: flat)
+    result = tf.reshape(compute(*filled)[:size], tf.shape(first))
+    return tf.ensure_shape(result, first.shape)
+
+
+def _power_below(number: tf.Tensor) -> tf.Tensor:
+    """The largest power of two that is not above a number, of those from 1 on; as its exponent."""
+    return tf.reduce_sum(tf.cast(number >= _POWERS, tf.int64))
+
+
+_POWERS = [1 << exponent for exponent in range(1, 62)]

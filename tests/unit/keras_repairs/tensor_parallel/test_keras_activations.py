@@ -12,6 +12,8 @@ import tensorflow as tf
 from keras.src.backend.tensorflow import nn
 from tensorflow.python.framework.func_graph import FuncGraph
 
+from tfdist.keras_repairs.base.context_variables import changing
+from tfdist.keras_repairs.recomputation import RECOMPUTATION_SCOPE
 from tfdist.keras_repairs.tensor_parallel import created_operations, keras_activations
 from tfdist.keras_repairs.tensor_parallel.sliced_tensors import SlicedRows, note, sliced_of
 from tfdist.sharding.mesh import ShardGroup
@@ -30,7 +32,7 @@ def repaired(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FuncGraph, "_create_op_internal", create)
 
 
-def traced_of(function: Callable[[Any], Any], dtype: tf.DType, places: int | None = 3) -> Any:
+def traced_of(function: Callable[[Any], Any], dtype: tf.DType, places: int | None = None) -> Any:
     """The function of a slice, as a concrete function of the slice: value and gradient."""
 
     def of_slice(own: tf.Tensor) -> tf.Tensor:
@@ -76,9 +78,41 @@ def test_is_one_operation(name: str) -> None:
     assert names_of(traced) & {"Mul", "Erfc", "Pow", "Tanh", "Sigmoid"} == set()
 
 
-@pytest.mark.parametrize(("dtype", "places"), [(tf.float32, None), (tf.bfloat16, 3)], ids=["open", "half"])
-def test_is_not_compiled_where_shapes_are_open_or_numbers_half(dtype: tf.DType, places: int | None) -> None:
-    assert "Mul" in names_of(traced_of(ACTIVATIONS["silu"], dtype, places))
+def test_half_precision_is_not_compiled() -> None:
+    assert "Mul" in names_of(traced_of(ACTIVATIONS["silu"], tf.bfloat16))
+
+
+def test_what_is_computed_again_is_not_compiled() -> None:
+    with changing(RECOMPUTATION_SCOPE, is_inside=True):
+        assert "Mul" in names_of(traced_of(ACTIVATIONS["silu"], tf.float32))
+
+
+def test_a_debugger_sees_all_operations() -> None:
+    tf.debugging.enable_check_numerics()
+    try:
+        with pytest.raises(tf.errors.InvalidArgumentError, match="NaN"):
+            traced_of(ACTIVATIONS["gelu"], tf.float32)(tf.fill([3, 3, 4], np.nan))
+    finally:
+        tf.debugging.disable_check_numerics()
+
+
+@pytest.mark.parametrize(("least", "most", "number"), [(0, 9, 9), (33, 65, 4), (257, 513, 4)])
+def test_any_number_of_rows_is_computed_in_few_sizes(least: int, most: int, number: int) -> None:
+    sizes: set[int] = set()
+
+    def compute(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        sizes.add(int(tf.size(x)))
+        return x + 2 * y
+
+    def of_any_size(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        specs = [tf.TensorSpec([None], tf.int64)] * 2
+        own = lambda x, y: tf.py_function(compute, [x, y], tf.int64)  # noqa: E731
+        return tf.function(lambda x, y: keras_activations._in_few_sizes(own, x, y), input_signature=specs)(x, y)
+
+    for size in range(least, most):
+        x = tf.range(size, dtype=tf.int64)
+        np.testing.assert_array_equal(of_any_size(x, x + 1), x + 2 * (x + 1))
+    assert len(sizes) == number and max(sizes) < 1.25 * most
 
 
 def test_special_values() -> None:
