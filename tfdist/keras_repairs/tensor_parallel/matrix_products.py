@@ -45,8 +45,10 @@ def matrix_product(of_a: str, of_b: str, of_result: str) -> Multiply | None:
         result = tf.matmul(left, right, transpose_a=is_left_turned, transpose_b=is_right_turned)
         order = labels.shared + labels.of_a + labels.of_b
         if not len(labels.of_a) == len(labels.of_b) == 1:
-            sizes = dict(zip(of_a, _sizes(a), strict=True)) | dict(zip(of_b, _sizes(b), strict=True))
-            result = tf.reshape(result, [sizes[label] for label in order])
+            sizes = [*zip(of_a, _sizes(a), strict=True), *zip(of_b, _sizes(b), strict=True)]
+            # Of a label that both have one size may be known.
+            by_label = dict(sorted(sizes, key=lambda each: isinstance(each[1], int)))
+            result = tf.reshape(result, [by_label[label] for label in order])
         return _in_order(result, order, of_result)
 
     return multiply

@@ -71,6 +71,14 @@ def test_of_no_rows(equation: str) -> None:
     assert tf.function(multiply, input_signature=specs)(*operands).shape == expected == multiply(*operands).shape
 
 
+def test_sizes_that_one_operand_knows_are_known() -> None:
+    multiply = matrix_product("dac", "bdea", "cdeb")
+    assert multiply is not None
+    for shapes in (([None, 4, 1], [2, 3, 5, 4]), ([3, 4, 1], [2, None, 5, 4])):
+        specs = [tf.TensorSpec(shape, tf.float64) for shape in shapes]
+        assert tf.function(multiply).get_concrete_function(*specs).output_shapes.as_list() == [1, 3, 5, 2]
+
+
 @pytest.mark.parametrize(("equation", "turned"), [("aecd,abcd->acbe", 2), ("acbe,abcd->aecd", 2)])
 def test_moves_no_scores(equation: str, turned: int) -> None:
     """Operands and results of heads are brought into order, and the scores stay as they lie."""
