@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 from benchmarks import __main__ as main_module
 from benchmarks import record_reading
 from tests.helpers.process_states import ends_within
+from tests.helpers.waiting import until
 
 SECONDS = 60
 
@@ -63,10 +63,9 @@ def test_one_that_is_stopped_leaves_nothing_running(number: int, code: int, tmp_
     core = str(min(os.sched_getaffinity(0)))
     command = [sys.executable, "-m", "benchmarks", "ddp", "mlp", "--contestants", "apart", "--cores", core]
     benchmark = subprocess.Popen([*command, "--workers", "1", "--out", str(tmp_path)], start_new_session=True)
-    children, deadline = Path(f"/proc/{benchmark.pid}/task/{benchmark.pid}/children"), time.monotonic() + SECONDS
-    while not (contestants := children.read_text().split()) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    children = Path(f"/proc/{benchmark.pid}/task/{benchmark.pid}/children")
+    contestants = until(lambda: children.read_text().split())
     benchmark.send_signal(number)
     assert benchmark.wait(SECONDS) == code
-    assert contestants and all(ends_within(int(pid), SECONDS) for pid in contestants)
+    assert all(ends_within(int(pid), SECONDS) for pid in contestants)
     assert not list(tmp_path.iterdir())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from jupyter_client import BlockingKernelClient, KernelManager
 
 from tests.helpers.pages import DOCS
 from tests.helpers.processes import processes_with
+from tests.helpers.waiting import until
 from tests.helpers.warm_workers import warm
 
 BOUND = 120  # seconds a cell
@@ -102,10 +102,7 @@ def kernel_in(folder: Path) -> Iterator[Kernel]:
 
 def wait_for_end(variable: str) -> None:
     """Waits until no process is left that the kernel has started, for a bounded time."""
-    until = time.monotonic() + END_SECONDS
-    while processes_with(variable):
-        assert time.monotonic() < until, "processes outlive the kernel"
-        time.sleep(0.1)
+    until(lambda: not processes_with(variable), END_SECONDS, "processes outlive the kernel")
 
 
 @pytest.fixture(scope="module")

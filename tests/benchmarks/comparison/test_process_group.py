@@ -12,6 +12,7 @@ import pytest
 from benchmarks.comparison.process_ending import end
 from benchmarks.comparison.process_group import Command, ContestantError, last_json, run_together
 from tests.helpers.process_states import ends_within, is_running
+from tests.helpers.waiting import until
 
 SECONDS = 30
 CORE = min(os.sched_getaffinity(0))
@@ -66,9 +67,7 @@ def test_a_launcher_is_ended_with_workers_in_sessions_of_their_own(tmp_path: Pat
         f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {worker!r}], start_new_session=True).wait()"
     )
     launcher = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
-    deadline = time.monotonic() + SECONDS
-    while not (pid.exists() and pid.read_text()) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    until(lambda: pid.exists() and pid.read_text())
     end(launcher)
     assert launcher.returncode == -signal.SIGKILL
     assert not is_running(int(pid.read_text()))
@@ -82,9 +81,7 @@ def test_nothing_outlives_a_benchmark_that_is_killed(tmp_path: Path) -> None:
         f"run_together([Command((sys.executable, '-c', {worker!r}), ({CORE},))], {SECONDS}, Path({str(tmp_path)!r}))"
     )
     benchmark = subprocess.Popen([sys.executable, "-c", code])
-    deadline = time.monotonic() + SECONDS
-    while not (pid.exists() and pid.read_text()) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    until(lambda: pid.exists() and pid.read_text())
     benchmark.send_signal(signal.SIGKILL)
     benchmark.wait(SECONDS)
     assert ends_within(int(pid.read_text()), SECONDS)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from pathlib import Path
 
 import pytest
 
+from tests.helpers.waiting import until
 from tfdist.launch.metrics.metrics_endpoint import RunDirReader
 from tfdist.launch.metrics.run_metrics import RunMetrics
 from tfdist.rundir import ledger_lines
@@ -43,9 +43,7 @@ def test_it_follows_by_itself_and_ends(tmp_path: Path) -> None:
     run, metrics = RunDir(tmp_path), RunMetrics()
     reader = RunDirReader(run, metrics, seconds=0.01)
     append_entry(run.ledger_file, spent(step=1.0))
-    deadline = time.monotonic() + 30
-    while not metrics.facts.seconds and time.monotonic() < deadline:
-        time.sleep(0.01)
+    until(lambda: metrics.facts.seconds)
     reader.close()
     assert metrics.facts.seconds == {"step": 1.0}
 
