@@ -1,6 +1,6 @@
-"""Repairs of Keras's activations that are several operations in TensorFlow: of slices XLA makes one of them on CPUs.
+"""Repairs of Keras's activations that are several operations in TensorFlow: on CPUs XLA makes one of them, for slices.
 
-Each of them would read and write all features of all rows. Backwards only the features are kept.
+Each of those would read and write all features of all rows. For the backward pass only the features are kept.
 """
 
 from __future__ import annotations
@@ -97,8 +97,11 @@ def _compiled(compute: Function) -> Function:
 
 
 def _in_few_sizes(compute: Function, *tensors: tf.Tensor) -> tf.Tensor:
-    """What a function gives element by element of tensors of one shape. It is called with vectors of four sizes between
-    a power of two and the next, as XLA compiles anew for each size."""
+    """Calls a compiled function that works element by element, with tensors of one shape.
+
+    XLA compiles anew for each size. So the function is given vectors of few sizes, filled up with zeros: four between a
+    power of two and the next.
+    """
     first = tensors[0]
     if first.shape.is_fully_defined():
         return compute(*tensors)
@@ -112,7 +115,7 @@ def _in_few_sizes(compute: Function, *tensors: tf.Tensor) -> tf.Tensor:
 
 
 def _power_below(number: tf.Tensor) -> tf.Tensor:
-    """The largest power of two that is not above a number, of those from 1 on; as its exponent."""
+    """The exponent of the largest power of two that is not above a number; 0 for those below 1."""
     return tf.reduce_sum(tf.cast(number >= _POWERS, tf.int64))
 
 
