@@ -261,7 +261,7 @@ def _for_updates() -> tuple[Reliance, ...]:
 def _for_parts_of_updates() -> tuple[Reliance, ...]:
     """That updates go element by element, or variable by variable, and which state they make."""
     names = ("build", "update_step", "_backend_update_step", "_apply_weight_decay")
-    replaced = (keras.optimizers.SGD, keras.optimizers.Adagrad)
+    replaced = (keras.optimizers.SGD, keras.optimizers.Adam, keras.optimizers.Adagrad)
     repaired = {*((kind, "update_step") for kind in replaced), *((kind, "build") for kind in SCHEDULE_FREE)}
     own = ((kind, name) for kind in KNOWN for name in names if name in vars(kind))
     return (
