@@ -64,8 +64,10 @@ def test_one_that_is_stopped_leaves_nothing_running(number: int, code: int, tmp_
     command = [sys.executable, "-m", "benchmarks", "ddp", "mlp", "--contestants", "apart", "--cores", core]
     benchmark = subprocess.Popen([*command, "--workers", "1", "--out", str(tmp_path)], start_new_session=True)
     children = Path(f"/proc/{benchmark.pid}/task/{benchmark.pid}/children")
-    contestants = until(lambda: children.read_text().split())
-    benchmark.send_signal(number)
+    try:
+        contestants = until(lambda: children.read_text().split())
+    finally:
+        benchmark.send_signal(number)
     assert benchmark.wait(SECONDS) == code
     assert all(ends_within(int(pid), SECONDS) for pid in contestants)
     assert not list(tmp_path.iterdir())

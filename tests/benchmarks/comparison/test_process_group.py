@@ -67,8 +67,10 @@ def test_a_launcher_is_ended_with_workers_in_sessions_of_their_own(tmp_path: Pat
         f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {worker!r}], start_new_session=True).wait()"
     )
     launcher = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
-    until(lambda: pid.exists() and pid.read_text())
-    end(launcher)
+    try:
+        until(lambda: pid.exists() and pid.read_text())
+    finally:
+        end(launcher)
     assert launcher.returncode == -signal.SIGKILL
     assert not is_running(int(pid.read_text()))
 
@@ -81,7 +83,9 @@ def test_nothing_outlives_a_benchmark_that_is_killed(tmp_path: Path) -> None:
         f"run_together([Command((sys.executable, '-c', {worker!r}), ({CORE},))], {SECONDS}, Path({str(tmp_path)!r}))"
     )
     benchmark = subprocess.Popen([sys.executable, "-c", code])
-    until(lambda: pid.exists() and pid.read_text())
-    benchmark.send_signal(signal.SIGKILL)
-    benchmark.wait(SECONDS)
+    try:
+        until(lambda: pid.exists() and pid.read_text())
+    finally:
+        benchmark.send_signal(signal.SIGKILL)
+        benchmark.wait(SECONDS)
     assert ends_within(int(pid.read_text()), SECONDS)

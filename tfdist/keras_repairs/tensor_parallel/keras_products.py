@@ -5,6 +5,7 @@ They are functions of `keras.ops`, on which layers stand, Keras's own and a user
 
 from __future__ import annotations
 
+import functools
 import string
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,8 +15,7 @@ import keras
 import tensorflow as tf
 
 from tfdist.keras_repairs.base.size_origins import with_rows_of
-from tfdist.keras_repairs.tensor_parallel.matrix_products import matrix_product
-from tfdist.keras_repairs.tensor_parallel.product_rules import has_rows, labels_of, product
+from tfdist.keras_repairs.tensor_parallel.product_rules import as_matrix_product, has_rows, labels_of, product
 from tfdist.keras_repairs.tensor_parallel.row_exchanges import gathered, own_rows, summed
 from tfdist.keras_repairs.tensor_parallel.sliced_tensors import (
     SlicedRows,
@@ -56,8 +56,8 @@ def einsum(original: Function) -> Function:
         labels = None if rows is None else labels_of(subscripts, rows.shape.rank, kernel.shape.rank)
         if weight is None or rows is None or labels is None:
             return original(subscripts, x, kernel)
-        multiply = matrix_product(*labels) if rows.dtype == kernel.dtype and kernel.dtype.is_floating else None
-        return _product(multiply or (lambda x, kernel: original(subscripts, x, kernel)), rows, weight, *labels)
+        multiply = as_matrix_product(functools.partial(original, subscripts), labels, rows.dtype, kernel.dtype)
+        return _product(multiply, rows, weight, *labels)
 
     return keeping_attributes(original, repaired)
 

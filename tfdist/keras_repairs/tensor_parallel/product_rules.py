@@ -183,7 +183,7 @@ def _einsum(compute: Compute, inputs: Sequence[Input], attributes: Mapping[str, 
     labels = labels_of(f"{terms[0]},{terms[1]}->{result}", x.shape.rank or 0, kernel.shape.rank)
     if labels is None or not has_rows(x, of_x) or not isinstance(weight, SlicedWeight):
         return None
-    multiply = _of_matrices(_swapped(compute) if is_first else compute, kernel.dtype, labels)
+    multiply = as_matrix_product(_swapped(compute) if is_first else compute, labels, kernel.dtype)
     return _part_of(product(multiply, x, weight, *labels))
 
 
@@ -201,14 +201,22 @@ def _einsum_of_rows(compute: Compute, inputs: Sequence[Input], equation: str) ->
     (label,) = labels
     if any(term.count(label) != 1 for term in (*terms, result)):
         return None
-    multiply = _of_matrices(compute, parts[0].slice.dtype, (*terms, result))
+    multiply = as_matrix_product(compute, (*terms, result), parts[0].slice.dtype)
     return [rows_like(parts[0], multiply(*(part.slice for part in parts)), result.index(label))]
 
 
-def _of_matrices(compute: Compute, dtype: tf.DType, labels: Sequence[str]) -> Compute:
-    """The same sum of products as one product of matrices, where it is one."""
-    is_usual = len(labels) == 3 and dtype.is_floating and all(len(term) == len(set(term)) for term in labels)
-    return (is_usual and matrix_product(*labels)) or compute
+def as_matrix_product(compute: Compute, labels: Sequence[str], *dtypes: tf.DType) -> Compute:
+    """Returns a sum of products as one product of matrices; `compute`, which takes it, where it is none.
+
+    Args:
+        compute: Takes the operands.
+        labels: Of the dimensions of each operand and of the result.
+        dtypes: Of the operands.
+    """
+    is_of_floats = len(set(dtypes)) == 1 and dtypes[0].is_floating
+    is_usual = len(labels) == 3 and all(len(term) == len(set(term)) for term in labels)
+    found = matrix_product(*labels) if is_of_floats and is_usual else None
+    return compute if found is None else found
 
 
 RULES: Mapping[str, Rule] = {

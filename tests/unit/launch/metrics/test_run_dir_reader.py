@@ -43,8 +43,10 @@ def test_it_follows_by_itself_and_ends(tmp_path: Path) -> None:
     run, metrics = RunDir(tmp_path), RunMetrics()
     reader = RunDirReader(run, metrics, seconds=0.01)
     append_entry(run.ledger_file, spent(step=1.0))
-    until(lambda: metrics.facts.seconds)
-    reader.close()
+    try:
+        until(lambda: metrics.facts.seconds)
+    finally:
+        reader.close()
     assert metrics.facts.seconds == {"step": 1.0}
 
 
