@@ -24,7 +24,9 @@ def print_line(text: str, stream: TextIO) -> None:
     gone leads to `/dev/null` from then on. One that is only full for a moment stays what it is.
     """
     try:
-        print(text, file=stream, flush=True)
+        # With `print` an unbuffered stream gets the line's end apart, and what others write there between the two.
+        stream.write(text + "\n")
+        stream.flush()
     except BlockingIOError:
         return
     except OSError:

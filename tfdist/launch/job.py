@@ -183,7 +183,8 @@ class _LauncherJob:
         debugged = {0} if spec.debug_worker is None else {spec.debug_worker}
         shown = {"chief": debugged, "all": set(membership.local), "none": set()}[spec.show]
         progress = self._shown_progress()
-        whole_lines = len(shown) > 1 or progress == "bar"
+        # Workers of other launchers write there, too, where `mpirun` or `srun` put the output of all ranks together.
+        whole_lines = (spec.show == "all" and membership.num_workers > 1) or progress == "bar"
         records = LogRecords(spec.name) if spec.log_format == "json" else None
         terminal = Terminal(_streams(), prefix=spec.log_prefix, whole_lines=whole_lines, records=records)
         if not membership.has_chief:

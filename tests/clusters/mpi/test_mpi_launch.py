@@ -119,13 +119,15 @@ def test_what_mpirun_cannot_start_is_said_once(ssh_hosts: MakeHosts) -> None:
 
 
 def test_ranks_of_one_machine(tmp_path: Path) -> None:
-    """`mpirun -np 3 tfdist train`, each rank a worker."""
+    """`mpirun -np 3 tfdist train`, each rank a worker: all begin a line before one ends it, and it stays whole."""
     (tmp_path / "train.py").touch()
+    begun = [f"{rank}:touch:begun-{rank}" for rank in range(3)] + [f"*:await:begun-{rank}" for rank in range(3)]
+    actions = ["*:listen", "*:write:hel", *begun, "*:print:lo"]
     path = f"{REPOSITORY / 'tests/clusters/ssh/stand_in'}:{REPOSITORY}"
     mark = f"{os.getpid()}-{tmp_path}"
     command = ["mpirun", *(["--allow-run-as-root"] if os.geteuid() == 0 else []), "--oversubscribe", "-np", "3"]
     done = subprocess.run(
-        [*command, sys.executable, "-m", "tfdist", "train", "--show", "all", "train.py", "*:listen", "*:print:hello"],
+        [*command, sys.executable, "-m", "tfdist", "train", "--show", "all", "train.py", *actions],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": path, "TFDIST_TEST_MARK": mark},
         capture_output=True,
