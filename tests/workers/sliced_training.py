@@ -2,7 +2,7 @@
 
 Prints the numbers, which weights were gathered, which are whole that a layout is for, by which operations own rows were
 put together, how often rows were exchanged, and what was refused.
-Run with the size of the mesh's batch axis, the samples, and the kinds of models.
+Run with the size of the mesh's batch axis, 0 for no layouts, the samples, and the kinds of models.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tfdist.keras_repairs.tensor_parallel.sliced_tensors import SlicedRows
 groups, samples, kinds = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
 devices = keras.distribution.list_devices()
 keras.config.set_floatx("float64")
-if len(devices) > 1:
+if len(devices) > 1 and groups:
     mesh = keras.distribution.DeviceMesh((groups, len(devices) // groups), ["batch", "model"], devices)
     layout = keras.distribution.LayoutMap(mesh)
     for pattern, axes in LAYOUTS.items():

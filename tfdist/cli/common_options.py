@@ -309,19 +309,29 @@ _tensor = click.option(
 )
 
 
+_context = click.option(
+    "--context",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Have each N workers of consecutive indices, with one device each, share every sequence: each has a slice of "
+    "the positions of what layers compute, and of attention some heads. For sequences that one device has no room for.",
+    show_default="the config's, or 1",
+)
+
+
 def sharding(command: Callable[..., Any]) -> Callable[..., Any]:
     """Returns what several workers hold together, or keep elsewhere: `--shard` and the options beside it."""
-    return _shard(_shard_over(_shard_embeddings(_offload(_tensor(command)))))
+    return _shard(_shard_over(_shard_embeddings(_offload(_tensor(_context(command))))))
 
 
 def computation(command: Callable[..., Any]) -> Callable[..., Any]:
-    """How the workers of a training share devices, and how they compute: `--memory-limit` to `--tensor`."""
+    """How the workers of a training share devices, and how they compute: `--memory-limit` to `--context`."""
     for option in (sharding, kernels, jit, compression, communication, batch_norm, share_gpu, memory_limit):
         command = option(command)
     return command
 
 
-OF_CONFIGS = ("batch_norm", "jit", "kernels", "shard", "shard_over", "shard_embeddings", "offload", "tensor")
+OF_CONFIGS = ("batch_norm", "jit", "kernels", "shard", "shard_over", "shard_embeddings", "offload", "tensor", "context")
 """Options that a config has, too: its own holds unless they are given."""
 
 

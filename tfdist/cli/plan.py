@@ -173,7 +173,7 @@ def _of_config(
     config = load_config(path, shared.with_chosen([*overrides, *split, *shares], **chosen))
     with tf_lines_hidden():  # what a generator's function imports
         size = _layout(workers, nproc, replicas, config.devices, devices)
-        _check_tensor(config, size)
+        _check_groups(config, size)
         made = plan_run(config, size)
     held = _memory(config, made, device_memory, timeout) if memory else None
     if as_json:
@@ -189,12 +189,13 @@ def _of_config(
         click.echo(f"\n{render_memory(held)}")
 
 
-def _check_tensor(config: RunConfig, size: ClusterSize) -> None:
-    """Refuses `--tensor` where a run would."""
-    from tfdist.sharding.tensor_option import check_tensor, check_workers
+def _check_groups(config: RunConfig, size: ClusterSize) -> None:
+    """Refuses `--tensor` and `--context` where a run would."""
+    from tfdist.sharding.group_sizes import check_group_sizes, check_groups
 
-    check_tensor(config.tensor, size.per_worker, f"{size.per_worker} devices in each worker")
-    check_workers(config.tensor, size.workers)
+    sizes = {"tensor": config.tensor, "context": config.context}
+    check_group_sizes(**sizes, devices=size.per_worker, which=f"{size.per_worker} devices in each worker")
+    check_groups(size.workers, **sizes)
 
 
 def _check_of_script(ctx: click.Context) -> None:

@@ -101,6 +101,7 @@ class RunConfig(Section):
             the host's memory (optimizer), or on the disk of the run directory (optimizer:disk).
         tensor: How many workers share each large weight, as a layout says: the model's own, or one that is derived. 1
             for whole weights.
+        context: How many workers share each sequence, for those that one device has no room for. 1 for whole sequences.
         gather: Whether losses and layers that take a sample by the others of its batch are called with the samples of
             all replicas, as on one device, where nothing says so.
         checkpoint: When checkpoints are saved, and which are kept.
@@ -138,6 +139,7 @@ class RunConfig(Section):
     shard_embeddings: PositiveInt | None = None
     offload: Literal["none", "optimizer", "optimizer:disk"] = "none"
     tensor: PositiveInt = 1
+    context: PositiveInt = 1
     gather: bool = True
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
 

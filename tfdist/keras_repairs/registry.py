@@ -77,7 +77,13 @@ from tfdist.keras_repairs.sharded_embeddings import embedding_layers
 from tfdist.keras_repairs.sharded_optimizer import slot_making
 from tfdist.keras_repairs.sharded_parameters import cut_variable, layer_scopes, second_gathers, summed_gradients
 from tfdist.keras_repairs.sharding_policies import loaded_state
-from tfdist.keras_repairs.tensor_parallel import created_operations, keras_activations, keras_products, vocabulary_rules
+from tfdist.keras_repairs.tensor_parallel import (
+    created_operations,
+    keras_activations,
+    keras_products,
+    position_slices,
+    vocabulary_rules,
+)
 from tfdist.keras_repairs.writes import write_functions
 
 try:
@@ -240,7 +246,7 @@ def _of_variables() -> tuple[Repair, ...]:
 
 
 def _layer_call(original: Function) -> Function:
-    coupled = layer_calls.call_model(layer_calls.call(traced_draws.call(original)))
+    coupled = layer_calls.call_model(layer_calls.call(traced_draws.call(position_slices.call(original))))
     return layer_scopes.call(xla.call(added_losses.call(coupled)))
 
 

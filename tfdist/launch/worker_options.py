@@ -15,9 +15,9 @@ from tfdist.launch.worker.kernel_choice import Kernels
 from tfdist.launch.worker_requests import RecordingRequest, RehearsalRequest, TraceRequest
 from tfdist.rundir.run_dir_creation import Resume
 from tfdist.sharding import Sharding, sharding_of
+from tfdist.sharding.group_sizes import check_group_sizes, check_groups
 from tfdist.sharding.shard_groups import check_over
 from tfdist.sharding.sharding_mode import Offload, ShardMode, check_devices, check_rows
-from tfdist.sharding.tensor_option import check_tensor, check_workers
 
 if TYPE_CHECKING:
     from tfdist.config import RunConfig
@@ -41,7 +41,7 @@ _CHOICES = {
     "resume": Resume,
     "shard": ShardMode,
 }
-SHARED_MODEL = ("shard", "shard_over", "shard_embeddings", "offload", "tensor")
+SHARED_MODEL = ("shard", "shard_over", "shard_embeddings", "offload", "tensor", "context")
 """Say what several workers hold together, or keep elsewhere than on their devices."""
 OF_CONFIGS = ("batch_norm", "kernels", *SHARED_MODEL)
 """Options that are keys of a config, too."""
@@ -109,6 +109,7 @@ class WorkerOptions:
         shard_embeddings: The most rows of an embedding that each worker has whole; None where all are whole.
         offload: What is kept in the host's memory or on its disk, and updated there; "none" for nothing.
         tensor: How many workers share each weight that a layout cuts; 1 where none is cut.
+        context: How many workers share each sequence; 1 where each has whole ones.
         first_step_timeout: Seconds that the first step of a `fit`, `evaluate` or `predict` may take, and any one call
             into TensorFlow outside of them.
         step_timeout: Seconds without a step, a callback or a batch after which the worker hangs.
@@ -149,6 +150,7 @@ class WorkerOptions:
     shard_embeddings: int | None = None
     offload: Offload = "none"
     tensor: int = 1
+    context: int = 1
     first_step_timeout: float = 1800.0
     step_timeout: float = 600.0
     grace: float = 30.0
@@ -177,7 +179,7 @@ class WorkerOptions:
         check_over(self.shard_over, self.shard_embeddings)
         devices, which = self.logical_devices or 1, f"--logical-devices {self.logical_devices}"
         check_devices(self.shard, devices, which, self.shard_embeddings, self.offload)
-        check_tensor(self.tensor, devices, which)
+        check_group_sizes(tensor=self.tensor, context=self.context, devices=devices, which=which)
 
     def worker_options(self) -> dict[str, Any]:
         """These options by name, as arguments for another object that has them."""
@@ -192,9 +194,9 @@ class WorkerOptions:
         """Returns how workers on these hosts shard, in the order of the cluster; see `sharding_of`.
 
         Raises:
-            UsageError: They cannot be put into the groups of `--shard-over`, or into those of `--tensor`.
+            UsageError: They cannot be put into groups of `--shard-over`, `--tensor` or `--context`.
         """
-        check_workers(self.tensor, len(hosts))
+        check_groups(len(hosts), tensor=self.tensor, context=self.context)
         return sharding_of(self.shard, self.shard_over, hosts)
 
     def options_in_common(self) -> dict[str, str]:

@@ -56,6 +56,7 @@ class StrategySettings:
         shard_embeddings: The most rows of an embedding that every worker has whole; None where all are whole.
         offload: Where optimizers keep their state instead of on this worker's device; None for there.
         tensor: How many workers share each weight that a layout cuts; 1 where none is cut, or the script says it.
+        context: How many workers share each sequence; 1 where each has whole ones.
         model_parallel: The distribution that `tensor` stands for, once a weight was made; None before that.
         has_tables: Whether an embedding was made of which each worker has some rows.
         emulates_xla: Whether Keras's `jit_compile="auto"` is on CPUs what it is on one GPU.
@@ -83,6 +84,7 @@ class StrategySettings:
     shard_embeddings: int | None = None
     offload: Offloading | None = None
     tensor: int = 1
+    context: int = 1
     model_parallel: Any = None
     has_tables: bool = False
     emulates_xla: bool = False
@@ -104,6 +106,13 @@ class StrategySettings:
         Ask nothing else where a path is theirs alone: so it runs on CPUs, too.
         """
         return self.nccl is not None or bool(tf.config.list_logical_devices("GPU"))
+
+    @property
+    def computes_in_slices(self) -> bool:
+        """True if workers share weights by a layout, or sequences. What one computes of the others' rows it decides as
+        they do, whatever numbers of rows they have: steps are traced for any.
+        """
+        return self.context > 1 or (self.shard is not None and self.shard.layouts is not None)
 
     @property
     def holds_parts(self) -> bool:

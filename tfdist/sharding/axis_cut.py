@@ -11,6 +11,11 @@ from tfdist.sharding.cut import Cut
 from tfdist.sharding.file_shards import SharedValue, Writing
 
 
+def even_bounds(size: int, parts: int) -> tuple[int, ...]:
+    """Where the parts of so many places begin, as even as they can be, and where the last one ends."""
+    return tuple(size * part // parts for part in range(parts + 1))
+
+
 @dataclass(frozen=True)
 class BlockCut:
     """The cut of a tensor into blocks along some of its axes, as even as they can be. A block may be empty.
@@ -41,7 +46,7 @@ class BlockCut:
     def bounds_along(self, axis: int) -> tuple[int, ...]:
         """The places along an axis that is cut where the parts begin, and where the last one ends."""
         size, parts = self.shape[axis], self.parts[self.axes.index(axis)]
-        return tuple(size * part // parts for part in range(parts + 1))
+        return even_bounds(size, parts)
 
     def index(self, share: int) -> tuple[slice, ...]:
         """The index that takes a block of the tensor."""

@@ -37,6 +37,7 @@ def write_script(session: LaunchedSession, assignment: Assignment) -> None:
         "shard_embeddings": settings.shard_embeddings,
         "offload": assignment.offload,
         "tensor": assignment.tensor,
+        "context": assignment.context,
         "versions": versions(),
     }
     atomic_files.write_text(session.run.config_file, yaml.dump(content, Dumper=Dumper, sort_keys=False), durable=False)

@@ -35,7 +35,10 @@ SECTIONS: Mapping[str, Sequence[str]] = MappingProxyType(
         ),
         "Config, and how much of it": ("--set", "--fast-dev-run"),
         "Exactness": ("--check", "--strict", "--batch-norm", "--compression"),
-        "Memory": ("--memory-limit", "--shard", "--shard-over", "--shard-embeddings", "--offload", "--tensor"),
+        "Memory": (
+            *("--memory-limit", "--shard", "--shard-over", "--shard-embeddings"),
+            *("--offload", "--tensor", "--context"),
+        ),
         "Speed": ("--communication", "--jit", "--kernels"),
         "Run directory and checkpoints": (
             *("--run-dir", "--overwrite", "--no-save", "--copy-to", "--resume", "--checkpoint-every"),

@@ -140,7 +140,9 @@ def is_of_other_dimension(size: Any) -> bool:
     return source is not None and _is_later(*source)
 
 
-def depends_on_batch(tensor: Any, is_apart: Callable[[tf.Operation], bool] = lambda _: False) -> bool:
+def depends_on_batch(
+    tensor: Any, is_apart: Callable[[tf.Operation], bool] = lambda _: False, sizes: Sequence[Any] = ()
+) -> bool:
     """Returns whether a tensor of the graph being traced follows from the batch: from its values, or from how many rows
     it has.
 
@@ -149,12 +151,15 @@ def depends_on_batch(tensor: Any, is_apart: Callable[[tf.Operation], bool] = lam
     Args:
         tensor: The tensor.
         is_apart: Returns whether what an operation depends on does not count.
+        sizes: Tensors of the graph that are known to say how many rows it has, or where it begins.
     """
     waiting, found = [tensor], set()
     while waiting:
         tensor = waiting.pop()
         if not hasattr(tensor, "graph") or id(tensor) in found:
             continue
+        if any(tensor is size for size in sizes):
+            return True
         found.add(id(tensor))
         source = _source(tensor)
         if source is not None:

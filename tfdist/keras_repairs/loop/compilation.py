@@ -66,9 +66,12 @@ def compiles_parts(model: Any, *, trains: bool, of_rest: bool = False) -> bool:
     training = f"The training of {model.name!r}"
     if of_rest:
         training += ", where it is not compiled as a whole or a batch does not divide among the workers,"
+    settings = settings_of(model.distribute_strategy)
+    if settings.context > 1:
+        _warn(training, "workers that share sequences by --context exchange them in the middle of a step.")
+        return False
     if cuts_parameters():
-        shard = settings_of(model.distribute_strategy).shard
-        if shard is not None and shard.layouts is not None:
+        if settings.computes_in_slices:
             _warn(training, "workers that share weights by a layout exchange rows in the middle of a step.")
         else:
             _warn(training, "--shard zero3 gathers its weights in the middle of a step. --shard zero2 compiles it.")

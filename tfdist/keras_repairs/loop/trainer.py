@@ -177,7 +177,8 @@ class _Step:
         self._sharing = sharing
         self._model = model
         self._function = function
-        self._sizes = StepSizes(any_first=any_size_first)
+        in_slices = settings_of(model.distribute_strategy).computes_in_slices
+        self._sizes = StepSizes(any_first=any_size_first or in_slices)
         self._meter = settings_of(model.distribute_strategy).meter if trains and not uncompiled else None
         self._trains = trains
         self._strategy = model.distribute_strategy
@@ -322,9 +323,9 @@ def _share_of(batch: ReplicaBatch, data: Any, replicas: int) -> BatchShare:
     is_eager = tf.executing_eagerly() and not has_all_rows
     held = tf.maximum(batch.samples, 1) if is_eager else rows(data)
     rows_known = int(held) if is_eager else static_rows(data)
-    return BatchShare(
-        batch.samples, held, batch.first, batch.total, counting, rows_known, capacity, has_all_rows=has_all_rows
-    )
+    # In a graph, where what follows from them can be told from what is the same on all replicas.
+    samples, first = (each if tf.executing_eagerly() else tf.identity(each) for each in (batch.samples, batch.first))
+    return BatchShare(samples, held, first, batch.total, counting, rows_known, capacity, has_all_rows=has_all_rows)
 
 
 def _counted(batch: Any, replicas: int) -> ReplicaBatch:

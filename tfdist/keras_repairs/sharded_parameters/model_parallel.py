@@ -33,6 +33,13 @@ def model_parallel() -> Any | None:
     of_option = tensor_parallel(tf.distribute.get_strategy())
     if not isinstance(found, keras.distribution.ModelParallel):
         return of_option
+    context = settings_of(tf.distribute.get_strategy()).context
+    if context > 1:
+        raise UnsupportedError(
+            "The script sets a keras.distribution.ModelParallel, by which workers share weights, and --context has "
+            f"them share sequences. Expected one of them. Received: --context {context} and {found.device_mesh}. Leave "
+            "--context out, or take --context with --shard zero3 where weights do not fit either."
+        )
     if of_option is not None:
         raise UnsupportedError(
             "The script sets a keras.distribution.ModelParallel, and --tensor makes another. Expected one of them. "

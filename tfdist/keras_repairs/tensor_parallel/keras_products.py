@@ -15,8 +15,15 @@ import keras
 import tensorflow as tf
 
 from tfdist.keras_repairs.base.size_origins import with_rows_of
-from tfdist.keras_repairs.tensor_parallel.product_rules import as_matrix_product, has_rows, labels_of, product
+from tfdist.keras_repairs.tensor_parallel.product_rules import (
+    as_matrix_product,
+    labels_of,
+    matrix_labels,
+    product,
+    product_of_positions,
+)
 from tfdist.keras_repairs.tensor_parallel.row_exchanges import gathered, own_rows, summed
+from tfdist.keras_repairs.tensor_parallel.rule_results import has_rows
 from tfdist.keras_repairs.tensor_parallel.sliced_tensors import (
     SlicedRows,
     SlicedWeight,
@@ -35,8 +42,11 @@ def matmul(original: Function) -> Function:
     def repaired(x1: Any, x2: Any) -> Any:
         x2 = _read(x2)
         weight = _weight_of(x2)
-        rows = None if weight is None else _rows_of(x1)
-        if weight is None or rows is None or x2.shape.rank != 2 or rows.shape.rank < 2:
+        if weight is None:
+            found = _of_positions(original, matrix_labels, x1, x2)
+            return original(x1, x2) if found is None else found
+        rows = _rows_of(x1)
+        if rows is None or x2.shape.rank != 2 or rows.shape.rank < 2:
             return original(x1, x2)
         letters = string.ascii_letters[: rows.shape.rank - 1]
         return _product(original, rows, weight, f"{letters}Y", "YZ", f"{letters}Z")
@@ -52,9 +62,14 @@ def einsum(original: Function) -> Function:
             return original(subscripts, *operands, **kwargs)
         x, kernel = operands[0], _read(operands[1])
         weight = _weight_of(kernel)
-        rows = None if weight is None else _rows_of(x)
+        if weight is None:
+            terms = subscripts.replace(" ", "").replace("->", ",").split(",")
+            of_terms = lambda *_: terms if len(terms) == 3 and "." not in subscripts else None  # noqa: E731
+            found = _of_positions(functools.partial(original, subscripts), of_terms, x, kernel)
+            return original(subscripts, x, kernel) if found is None else found
+        rows = _rows_of(x)
         labels = None if rows is None else labels_of(subscripts, rows.shape.rank, kernel.shape.rank)
-        if weight is None or rows is None or labels is None:
+        if rows is None or labels is None:
             return original(subscripts, x, kernel)
         multiply = as_matrix_product(functools.partial(original, subscripts), labels, rows.dtype, kernel.dtype)
         return _product(multiply, rows, weight, *labels)
@@ -102,13 +117,14 @@ def take(original: Function) -> Function:
 
 
 def repeat(original: Function) -> Function:
-    """Repairs `keras.ops.repeat`: of slices along the axis that is repeated, such as the heads of keys and values."""
+    """Repairs `keras.ops.repeat`: of slices, such as the heads of keys and values."""
 
     def repaired(x: Any, repeats: Any, axis: Any = None) -> Any:
         found = sliced_of(x)
-        if not isinstance(found, SlicedRows) or not isinstance(repeats, int) or axis not in _names_of(found.axis, x):
+        if not isinstance(found, SlicedRows) or not isinstance(repeats, int) or axis in (None, *_names_of(0, x)):
             return original(x, repeats, axis=axis)
-        bounds = tuple(bound * repeats for bound in found.bounds)
+        is_along = axis in _names_of(found.axis, x)
+        bounds = tuple(bound * repeats for bound in found.bounds) if is_along else found.bounds
         repeated = replace(found, slice=original(found.slice, repeats, axis=axis), bounds=bounds, _full=[])
         return standing_for(repeated, repeated.shape)
 
@@ -140,6 +156,17 @@ def _rows_of(value: Any) -> tf.Tensor | None:
     """A dense tensor with rows; None for anything else."""
     value = _read(value)
     return value if isinstance(value, tf.Tensor) and has_rows(value, sliced_of(value)) else None
+
+
+def _of_positions(multiply: Function, labels_of: Function, *values: Any) -> tf.Tensor | None:
+    """A product of what `--context` cuts along positions, see `product_of_positions`; None for any other."""
+    if tf.executing_eagerly() or not any(isinstance(sliced_of(value), SlicedRows) for value in values):
+        return None
+    tensors = [actual_of(tf.convert_to_tensor(value)) for value in values]
+    labels = labels_of(*tensors)
+    operands = [(tensor, sliced_of(tensor)) for tensor in tensors]
+    found = None if labels is None else product_of_positions(multiply, operands, labels)
+    return None if found is None else standing_for(found, found.shape)
 
 
 def _product(*given: Any) -> tf.Tensor:

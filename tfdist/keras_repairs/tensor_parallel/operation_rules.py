@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from tfdist.keras_repairs.tensor_parallel import (
     reduction_rules,
     vocabulary_rules,
 )
+from tfdist.keras_repairs.tensor_parallel.position_slices import group_of_context
 from tfdist.keras_repairs.tensor_parallel.row_exchanges import gathered, slices_of_all
 from tfdist.keras_repairs.tensor_parallel.rule_results import (
     Compute,
@@ -68,11 +70,16 @@ def of_slices(op_type: str, inputs: Sequence[Input], attributes: Mapping[str, An
 def _elementwise(compute: Compute, inputs: Sequence[Input], _: Mapping[str, Any]) -> Result:
     rows = [part for _, part in inputs if isinstance(part, SlicedRows)]
     if rows:
-        return _of_rows(compute, inputs, rows[0])
+        return _of_rows(compute, inputs, rows[0] if group_of_context() is None else max(rows, key=_size))
     sums = [part.rows for _, part in inputs if isinstance(part, SumOfSlices)]
     if sums:
         return _of_sums(compute, inputs, sums[0])
     return _of_weights(compute, inputs)
+
+
+def _size(part: SlicedRows) -> tuple[int, int]:
+    """How large rows are, as far as it is known; those that are not cut alike are put together for the largest."""
+    return part.slice.shape.rank, math.prod(size or 1 for size in part.shape)
 
 
 def _of_rows(compute: Compute, inputs: Sequence[Input], first: SlicedRows) -> Result:
@@ -101,6 +108,8 @@ def _of_sums(compute: Compute, inputs: Sequence[Input], first: SlicedRows) -> Re
 def _fitting(tensor: tf.Tensor, part: Part, first: SlicedRows) -> Callable[[], tf.Tensor] | None:
     """Returns what gives an input as it broadcasts to a slice of all rows; None where it needs the full ones."""
     rank = first.slice.shape.rank
+    if isinstance(part, SlicedRows) and not part.is_cut_like(first) and group_of_context() is not None:
+        return _fitting(part.full(), None, first) if part.slice.shape.rank == rank else None
     if isinstance(part, SlicedTensor):
         own = part.slice
         is_of_rows = isinstance(part, SlicedRows)

@@ -20,6 +20,9 @@ from tfdist.sharding.mesh import ShardGroup
 Bounds = Sequence[int]
 _Gradient = Callable[..., tf.Tensor]
 
+_LARGE = 1 << 14
+"""Elements from which on gradients of what is the same on all workers are not gathered."""
+
 OTHER_SIZES = (
     "A layer computes with slices of its weights, for the rows of all workers that share them, and these are not "
     "equally long on all workers, as where a model cuts its batch off at the longest sample, of which each worker has "
@@ -100,12 +103,98 @@ def gradient_of_slices(upstream: tf.Tensor, axis: int, bounds: Bounds, group: Sh
     return differentiated_once(_dealt(_weighted(upstream), axis, bounds, group)[0])
 
 
+def resliced(
+    slices: tf.Tensor, axis: int, bounds: Bounds, to_axis: int, to_bounds: Bounds, group: ShardGroup
+) -> tf.Tensor:
+    """Slices of the rows of all workers along another axis.
+
+    Args:
+        slices: This worker's, cut along `axis`.
+        axis: Along which they are cut; not 0.
+        bounds: Where the slices begin, and where the last one ends.
+        to_axis: Along which they are to be cut, another one.
+        to_bounds: The same along that.
+    """
+
+    @tf.custom_gradient
+    def exchange(slices: tf.Tensor) -> tuple[tf.Tensor, _Gradient]:
+        def gradient(upstream: tf.Tensor) -> tf.Tensor:
+            return differentiated_once(_turned(upstream, to_axis, to_bounds, axis, bounds, group))
+
+        return _turned(slices, axis, bounds, to_axis, to_bounds, group), gradient
+
+    return exchange(slices)
+
+
+def whole_rows_of_all(slices: tf.Tensor, axis: int, bounds: Bounds, group: ShardGroup) -> tf.Tensor:
+    """The rows of all workers with all of what is cut, on each of them, for what each computes with slices.
+
+    Args:
+        slices: This worker's, cut along `axis`.
+        axis: Along which they are cut; not 0.
+        bounds: Where the slices begin, and where the last one ends.
+    """
+
+    @tf.custom_gradient
+    def exchange(slices: tf.Tensor) -> tuple[tf.Tensor, _Gradient]:
+        def gradient(upstream: tf.Tensor) -> tf.Tensor:
+            widths = _widths(bounds)
+            flat = tf.concat([tf.reshape(part, [-1]) for part in tf.split(upstream, widths, axis)], 0)
+            received, _ = exchange_rows(flat, _sizes_of_parts(upstream, axis, widths), group.workers)
+            parts = tf.reshape(received, tf.concat([[len(widths)], tf.shape(slices)], 0))
+            return differentiated_once(tf.ensure_shape(_wide_sum(parts), slices.shape))
+
+        return _turned(slices, axis, bounds, None, (), group), gradient
+
+    return exchange(slices)
+
+
+def _turned(
+    slices: tf.Tensor, axis: int, bounds: Bounds, to_axis: int | None, to_bounds: Bounds, group: ShardGroup
+) -> tf.Tensor:
+    """Slices along another axis, or whole rows where there is none."""
+    widths = _widths(bounds)
+    if to_axis is None:
+        to_widths, parts = [0] * len(widths), [slices] * len(widths)
+        sizes = tf.fill([len(widths)], tf.size(slices, tf.int64))
+    else:
+        to_widths = _widths(to_bounds)
+        parts = tf.split(slices, to_widths, to_axis)
+        sizes = _sizes_of_parts(slices, to_axis, to_widths)
+    flat, received = exchange_rows(tf.concat([tf.reshape(part, [-1]) for part in parts], 0), sizes, group.workers)
+    shape, known = tf.unstack(tf.shape(slices, tf.int64), num=slices.shape.rank), slices.shape.as_list()
+    if to_axis is not None:
+        known[to_axis] = to_widths[group.share]
+        shape[to_axis] = tf.constant(known[to_axis], tf.int64)
+    found = []
+    for part, width in zip(tf.split(flat, received, num=len(widths)), widths, strict=True):
+        shape[axis] = tf.constant(width, tf.int64)
+        found.append(tf.reshape(part, tf.stack(shape)))
+    known[axis] = bounds[-1]
+    return tf.ensure_shape(tf.concat(found, axis), known)
+
+
+def _sizes_of_parts(tensor: tf.Tensor, axis: int, widths: Sequence[int]) -> tf.Tensor:
+    """How many elements the parts of a tensor have that are so wide along an axis."""
+    others = [size for place, size in enumerate(tf.unstack(tf.shape(tensor, tf.int64))) if place != axis]
+    return tf.reduce_prod(tf.stack(others)) * tf.constant(list(widths), tf.int64)
+
+
+def _wide_sum(parts: tf.Tensor) -> tf.Tensor:
+    """The sum over the first axis; one device rounds a product to 16 bits once."""
+    wide = tf.float32 if parts.dtype.size == 2 and parts.dtype.is_floating else parts.dtype
+    return tf.cast(tf.reduce_sum(tf.cast(parts, wide), 0), parts.dtype)
+
+
 def shared(tensor: tf.Tensor, group: ShardGroup) -> tf.Tensor:
     """A tensor that is the same on all workers, for what each of them computes with slices of the rows of all.
 
     The gradient that each has, of its slices, is summed over the group, and divided among the workers by what theirs
-    count for where the gradients of all are summed.
+    count for where the gradients of all are summed. A large one stays where it is, to be summed there: of a worker
+    whose gradients count for nothing, another one takes it.
     """
+    if (tensor.shape.num_elements() or 0) >= _LARGE:
+        return _shared_by_parts(tensor, group)
 
     @tf.custom_gradient
     def forward(tensor: tf.Tensor) -> tuple[tf.Tensor, _Gradient]:
@@ -115,6 +204,27 @@ def shared(tensor: tf.Tensor, group: ShardGroup) -> tf.Tensor:
             parts, _ = gather_rows(tf.concat([flat, tf.reshape(_worth(wide), [1, 1])], 1), group.workers)
             *sums, worth = tf.split(tf.reduce_sum(parts, 0), [-1, 1])
             by_tensor = tf.math.divide_no_nan(tf.reshape(sums[0], tf.shape(upstream)), tf.reshape(worth, []))
+            return differentiated_once(tf.ensure_shape(tf.cast(by_tensor, upstream.dtype), tensor.shape))
+
+        return tf.identity(tensor), gradient
+
+    return forward(tensor)
+
+
+def _shared_by_parts(tensor: tf.Tensor, group: ShardGroup) -> tf.Tensor:
+    @tf.custom_gradient
+    def forward(tensor: tf.Tensor) -> tuple[tf.Tensor, _Gradient]:
+        def gradient(upstream: tf.Tensor) -> tf.Tensor:
+            wide = tf.float32 if upstream.dtype.size == 2 else upstream.dtype
+            flat = tf.reshape(tf.cast(upstream, wide), [-1])
+            worths, _ = gather_rows(tf.reshape(_worth(wide), [1]), group.workers)
+            counts = tf.not_equal(worths, 0)
+            is_mine = counts[group.share]
+            given = flat[: tf.where(is_mine, 0, tf.size(flat))]
+            taker = tf.one_hot(tf.argmax(counts), len(group.workers), dtype=tf.int64)
+            taken, _ = exchange_rows(given, taker * tf.size(given, tf.int64), group.workers)
+            total = flat + tf.reduce_sum(tf.reshape(taken, [-1, tf.size(flat)]), 0)
+            by_tensor = tf.reshape(tf.math.divide_no_nan(total, worths[group.share]), tf.shape(upstream))
             return differentiated_once(tf.ensure_shape(tf.cast(by_tensor, upstream.dtype), tensor.shape))
 
         return tf.identity(tensor), gradient
@@ -159,10 +269,7 @@ def _summed(partial: tf.Tensor, counts: tf.Tensor, group: ShardGroup) -> tf.Tens
     flat, sizes = exchange_rows(tf.reshape(partial, [-1]), counts * tf.reduce_prod(shape[1:]), group.workers)
     own = counts[group.share]
     parts = tf.reshape(flat, tf.concat([tf.shape(sizes, tf.int64), own[tf.newaxis], shape[1:]], 0))
-    # One device rounds a product to 16 bits once.
-    wide = tf.float32 if partial.dtype.size == 2 and partial.dtype.is_floating else partial.dtype
-    total = tf.cast(tf.reduce_sum(tf.cast(parts, wide), 0), partial.dtype)
-    return tf.ensure_shape(total, [None, *partial.shape[1:]])
+    return tf.ensure_shape(_wide_sum(parts), [None, *partial.shape[1:]])
 
 
 def _dealt(own: tf.Tensor, axis: int, bounds: Bounds, group: ShardGroup) -> tuple[tf.Tensor, tf.Tensor]:

@@ -11,6 +11,7 @@ import tensorflow as tf
 from tensorflow.python.eager import record
 from tensorflow.python.framework import op_def_registry
 
+from tfdist.keras_repairs.base.replica_step import current_step
 from tfdist.keras_repairs.base.size_origins import depends_on_batch
 from tfdist.keras_repairs.tensor_parallel.row_exchanges import shared
 from tfdist.keras_repairs.tensor_parallel.sliced_tensors import (
@@ -46,7 +47,21 @@ def weight_like(part: SlicedWeight, result: tf.Tensor, axis: int, full: Callable
 
 def is_of_all(tensor: tf.Tensor) -> bool:
     """Returns whether a tensor is the same on all workers: what follows from a worker's own rows is for these alone."""
-    return not depends_on_batch(tensor, is_of_global_batch)
+    step = current_step()
+    sizes = () if step is None else (step.share.samples, step.share.rows, step.share.first)
+    return not depends_on_batch(tensor, is_of_global_batch, sizes)
+
+
+def has_rows(tensor: tf.Tensor, part: Part = None) -> bool:
+    """Returns whether the first dimension of a tensor is that of rows, of which each worker has its own.
+
+    Where a later one is not known and the first one is, the rows are elsewhere: time steps may come first.
+    """
+    if isinstance(part, SlicedWeight) or not tensor.shape.rank:
+        return False
+    if isinstance(part, SlicedRows) or tensor.shape[0] is None:
+        return True
+    return tensor.shape.is_fully_defined() and depends_on_batch(tensor)
 
 
 def of_all(tensor: tf.Tensor, group: ShardGroup) -> tf.Tensor:

@@ -184,11 +184,11 @@ class SlicesOfGraph:
 
     Attributes:
         by_place: What this worker has of each, by its place.
-        gathered: The rows of all workers and their counts, by the place of a worker's own, the group, and the call.
+        exchanged: What was exchanged of a worker's own rows, by their place, and what it was exchanged for.
     """
 
     by_place: dict[Place, Part] = field(default_factory=dict)
-    gathered: dict[Any, tuple[tf.Tensor, tf.Tensor]] = field(default_factory=dict)
+    exchanged: dict[Any, Any] = field(default_factory=dict)
 
 
 _SLICED: AttachedValue[SlicesOfGraph] = AttachedValue("sliced_tensors")
@@ -290,9 +290,14 @@ def gathered_once(rows: tf.Tensor, group: ShardGroup, call: Any) -> tuple[tf.Ten
     """
     if call is None:
         return gathered(rows, group)
-    known = _SLICED.get_or_make(tf.compat.v1.get_default_graph(), SlicesOfGraph).gathered
-    key = (place_of(rows), group, call)
-    found = known.get(key) or gathered(rows, group)
+    return exchanged_once(rows, (group, call), lambda: gathered(rows, group))
+
+
+def exchanged_once(rows: tf.Tensor, purpose: Any, exchange: Callable[[], Any]) -> Any:
+    """What is exchanged of a worker's own rows for some purpose, once for all that asks for it."""
+    known = _SLICED.get_or_make(tf.compat.v1.get_default_graph(), SlicesOfGraph).exchanged
+    key = (place_of(rows), purpose)
+    found = known[key] if key in known else exchange()
     # In a function whose gradient is its own, nothing is recorded: who reads the rows later needs others.
     if not pywrap_tfe.TFE_Py_TapeSetIsStopped():
         known[key] = found
@@ -300,7 +305,7 @@ def gathered_once(rows: tf.Tensor, group: ShardGroup, call: Any) -> tuple[tf.Ten
 
 
 def gather_anew() -> None:
-    """Has products gather rows again that were gathered before: a tape that begins to record has not seen that."""
+    """Has rows exchanged again that were exchanged before: a tape that begins to record has not seen that."""
     slices = None if tf.executing_eagerly() else _SLICED.get(tf.compat.v1.get_default_graph())
     if slices is not None:
-        slices.gathered.clear()
+        slices.exchanged.clear()

@@ -16,7 +16,13 @@ from tfdist.keras_repairs.base.size_origins import with_rows_of
 from tfdist.keras_repairs.tensor_parallel.keras_products import checked
 from tfdist.keras_repairs.tensor_parallel.row_exchanges import gathered, own_rows, slices_of_all
 from tfdist.keras_repairs.tensor_parallel.rule_results import Compute, Input, Result, Rule, rows_like, value_of
-from tfdist.keras_repairs.tensor_parallel.sliced_tensors import FullTensor, SlicedRows, actual_of, sliced_of
+from tfdist.keras_repairs.tensor_parallel.sliced_tensors import (
+    FullTensor,
+    SlicedRows,
+    actual_of,
+    sliced_of,
+    standing_for,
+)
 
 Function = Callable[..., Any]
 
@@ -25,6 +31,9 @@ def sparse_categorical_crossentropy(original: Function) -> Function:
     """Repairs `sparse_categorical_crossentropy` of Keras's backend: of scores that are cut along their last axis."""
 
     def repaired(target: Any, output: Any, from_logits: bool = False, axis: int = -1) -> Any:
+        found = _of_positions(original, target, output, axis, from_logits=from_logits)
+        if found is not None:
+            return found
         scores = _scores_of(output, axis, from_logits=from_logits, name="sparse_categorical_crossentropy")
         labels = tf.cast(actual_of(tf.convert_to_tensor(target)), tf.int64) if scores is not None else None
         if scores is None or labels is None or labels.shape.rank is None or sliced_of(target) is not None:
@@ -43,6 +52,9 @@ def categorical_crossentropy(original: Function) -> Function:
     """Repairs `categorical_crossentropy` of Keras's backend, likewise."""
 
     def repaired(target: Any, output: Any, from_logits: bool = False, axis: int = -1) -> Any:
+        found = _of_positions(original, target, output, axis, from_logits=from_logits)
+        if found is not None:
+            return found
         scores = _scores_of(output, axis, from_logits=from_logits, name="categorical_crossentropy")
         targets = actual_of(tf.convert_to_tensor(target)) if scores is not None else None
         if scores is None or targets is None or targets.dtype != scores.slice.dtype:
@@ -52,6 +64,24 @@ def categorical_crossentropy(original: Function) -> Function:
         return _dense_loss(targets, scores)
 
     return repaired
+
+
+def _of_positions(original: Function, target: Any, output: Any, axis: int, *, from_logits: bool) -> tf.Tensor | None:
+    """The crossentropy of scores that are cut along another axis than their last one; None for any others."""
+    if not isinstance(output, tf.Tensor) or tf.executing_eagerly():
+        return None
+    logits, is_logits = nn._get_logits(output, from_logits, "Softmax", original.__name__)
+    found, target = sliced_of(logits), actual_of(tf.convert_to_tensor(target))
+    rank = logits.shape.rank
+    if not isinstance(found, SlicedRows) or found.axis == rank - 1 or axis not in (-1, rank - 1):
+        return None
+    if sliced_of(target) is not None or target.shape.rank is None or target.shape.rank <= found.axis:
+        return None
+    if target.shape[found.axis] != found.bounds[-1]:
+        return None
+    own, _ = slices_of_all(target, found.axis, found.bounds, found.group)
+    loss = rows_like(found, original(own, found.slice, from_logits=is_logits))
+    return standing_for(loss, loss.shape)
 
 
 def _scores_of(output: Any, axis: int, *, from_logits: bool, name: str) -> SlicedRows | None:

@@ -193,7 +193,8 @@ class ElasticLeader:
 
     def _run(self, generation: Generation, spec: JobSpec) -> RunResult:
         """Runs one generation; launchers that do not find one another in it are as good as lost."""
-        groups = f", once there are enough for groups of --tensor {spec.tensor}" if spec.tensor > 1 else ""
+        sizes = (("tensor", spec.tensor), ("context", spec.context))
+        groups = "".join(f", once there are enough for groups of --{name} {size}" for name, size in sizes if size > 1)
         when = "from the next step on" if self._options.grow else "when the workers start the next time"
         text = (
             f"the job runs with {spec.membership.num_workers} of {self._candidates.num_workers} workers; this host "
@@ -250,7 +251,7 @@ class ElasticLeader:
             self._signals.check()
 
     def _that_fit(self, present: tuple[int, ...]) -> tuple[int, ...]:
-        """Those of the candidates that are there who can share what `--tensor` or `--shard-over` cuts."""
+        """Those of the candidates that are there who can share what `--tensor`, `--context` or `--shard-over` cuts."""
         cluster = self._candidates.cluster
         assert cluster is not None, "an elastic job has a list"
 

@@ -10,6 +10,7 @@ from tfdist.plan.memory.layout_plan import LayoutPlan, plan_layouts
 from tfdist.plan.memory.model_state import fullest_model_state
 from tfdist.plan.memory.step_sizes import StepSizes
 from tfdist.plan.plan import DataPlan
+from tfdist.sharding.group_sizes import check_groups
 from tfdist.sharding.shard_groups import mesh_over
 from tfdist.sharding.sharding_mode import (
     CUT,
@@ -21,7 +22,6 @@ from tfdist.sharding.sharding_mode import (
     goes_with_offload,
     is_off_device,
 )
-from tfdist.sharding.tensor_option import check_workers
 
 MARGIN = 1.5
 """Of the estimated activations, how much more were measured at most: docs/sharding.md has the measurements."""
@@ -186,7 +186,7 @@ def _with_layouts(
     offload: Offload,
 ) -> MemoryPlan:
     """The plan of a run whose weights are cut by layouts."""
-    check_workers(tensor, plan.layout.workers)
+    check_groups(plan.layout.workers, tensor=tensor, context=1)
     layouts = plan_layouts(sizes.weights, plan.layout.workers, tensor, mode=mode)
     whole = replace(sizes, weights=tuple(replace(weight, slices=()) for weight in sizes.weights))
     alone = _mode("none", whole, plan, 1, gpu, is_elsewhere=False)

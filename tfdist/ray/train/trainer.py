@@ -29,7 +29,7 @@ class Trainer(DataParallelTrainer):
         run_config: The run's name, storage and restarts: Ray's `RunConfig`.
         seed: The run's seed, the same on every worker and in every restart; None to draw one.
         **options: Of `tfdist train`, as keywords: `batch_norm`, `check`, `communication`, `compression`, `jit`,
-            `kernels`, `offload`, `shard`, `shard_over`, `shard_embeddings`, `tensor`, `first_step_timeout`,
+            `kernels`, `offload`, `shard`, `shard_over`, `shard_embeddings`, `tensor`, `context`, `first_step_timeout`,
             `step_timeout`, `strict`. Or of Ray's `DataParallelTrainer`: `datasets`, `dataset_config`,
             `validation_config`.
 

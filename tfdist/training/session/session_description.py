@@ -55,6 +55,8 @@ def describe(session: Described) -> str:
         shards.append(f"embeddings of more than {settings.shard_embeddings} rows sharded")
     if settings.tensor > 1:
         shards.append(f"tensor over {settings.tensor} workers")
+    if settings.context > 1:
+        shards.append(f"context over {settings.context} workers")
     if settings.offload is not None:
         shards.append(f"optimizer {settings.offload}")
     how = ", ".join([strategy, session.choice.communication, *kernels, *shards])

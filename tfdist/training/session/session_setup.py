@@ -48,8 +48,8 @@ from tfdist.runtime.offload.offloading import offloading_of
 from tfdist.runtime.random_state import run_seed
 from tfdist.runtime.step_meter import StepMeter
 from tfdist.runtime.strategy_settings import settings_of
+from tfdist.sharding.group_sizes import check_group_sizes
 from tfdist.sharding.sharding_mode import check_devices
-from tfdist.sharding.tensor_option import check_tensor
 from tfdist.training.checkpoints.checkpoint_options import options_of_start
 from tfdist.training.checkpoints.fit_registry import FitRegistry
 from tfdist.training.libraries import check_libraries, seed_all
@@ -178,7 +178,7 @@ def _make_strategy(context: WorkerContext, request: devices.DeviceRequest, link:
     which = f"{len(names)} devices in one worker: {', '.join(names)}"
     options = context.options
     check_devices(options.shard, len(names), which, options.shard_embeddings, options.offload)
-    check_tensor(options.tensor, len(names), which)
+    check_group_sizes(tensor=options.tensor, context=options.context, devices=len(names), which=which)
     choice = strategies.choose(
         names,
         workers=context.num_workers,
@@ -207,7 +207,8 @@ def _make_strategy(context: WorkerContext, request: devices.DeviceRequest, link:
     settings.emulates_xla = read_gpu_emulation().xla
     settings.batch_norm, settings.jit = options.batch_norm, options.jit
     settings.strict, settings.check = options.strict, options.check
-    settings.shard, settings.tensor = options.sharding(context.hosts), options.tensor
+    settings.shard = options.sharding(context.hosts)
+    settings.tensor, settings.context = options.tensor, options.context
     settings.shard_embeddings = options.shard_embeddings if several else None
     settings.offload = offloading_of(options.offload, context.scratch_folder)
     if several and options.compression != "none":
