@@ -1,7 +1,7 @@
 """Command line of the benchmarks: `python -m benchmarks [MODEL ... | data | images] [--pairs N]`.
 
-`ddp`, `decoding`, `first-step`, `all-reduce`, `embeddings`, `gpu`, `scale`, `sharding` and `tensor` have options of
-their own, as `python -m benchmarks ddp --help` lists them.
+`ddp`, `decoding`, `first-step`, `all-reduce`, `embeddings`, `gpu`, `scale`, `sharding`, `tensor` and `context` have
+options of their own, as `python -m benchmarks ddp --help` lists them.
 
 One device: `fit` under tfdist against the same `fit` in plain Keras (a ratio of 1.00 says that tfdist costs nothing).
 Two workers: `fit` under tfdist against whatever command `--peer` gives, such as a hand-written loop.
@@ -39,6 +39,7 @@ _COMPARISONS = {
     "scale": scale.main,
     "sharding": partial(sharding.main, sharding.SHARDING),
     "tensor": partial(sharding.main, sharding.TENSOR),
+    "context": partial(sharding.main, sharding.CONTEXT),
 }
 _STEPS = {"mlp": 2000, "cnn": 100, "wide": 40, "transformer": 100, "embedding": 100}
 _WORKER_STEPS = {"mlp": 400, "cnn": 60, "wide": 30, "transformer": 60, "embedding": 60}

@@ -1,7 +1,8 @@
-"""`python -m benchmarks sharding` and `tensor`: memory, steps and losses of models that workers have in parts.
+"""`python -m benchmarks sharding`, `tensor` and `context`: memory, steps and losses of what workers have in parts.
 
 `sharding` compares the modes of `--shard` and PyTorch's FSDP; `tensor` compares `--tensor`, `zero3` and PyTorch's
-tensor parallelism. All train under Adam. The most memory counts from what the process had before the model.
+tensor parallelism; `context` compares `--context`, alone and with `zero3`, and `--tensor`. All train under Adam. The most memory counts from what the
+process had before the model.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from benchmarks.comparison.process_group import Command
 from benchmarks.comparison.rounds import Processes, Record, run_rounds
 from benchmarks.comparison.spread import Spread, ratios
 from benchmarks.comparison.torch_python import TorchPython
-from benchmarks.workers.sharded_names import BLOCKS, GPT2, NAMES, STACKS
+from benchmarks.workers.sharded_names import GPT2, NAMES, STACKS
 from tfdist.text import format_count
 
 ONE, STEPS = "one-device", 6
@@ -49,19 +50,20 @@ class Comparison:
         models: Names of `sharded_models` that it takes, the default first.
         ways: Name of a contestant -> options of `tfdist train`; the last one's steps a second are divided by those of
             the others.
-        torch: The name of PyTorch's contestant, what `torch_sharded` calls it, and the models that it trains.
+        torch: The name of PyTorch's contestant, what `torch_sharded` calls it, and the models that it trains; None
+            without one.
     """
 
     name: str
     title: str
     models: tuple[str, ...]
     ways: dict[str, tuple[str, ...]]
-    torch: tuple[str, str, tuple[str, ...]]
+    torch: tuple[str, str, tuple[str, ...]] | None = None
 
     @property
     def contestants(self) -> tuple[str, ...]:
         """All names."""
-        return (ONE, *self.ways, self.torch[0])
+        return (ONE, *self.ways, *(self.torch or ())[:1])
 
     @property
     def subject(self) -> str:
@@ -74,14 +76,25 @@ SHARDING = Comparison(
     "Memory of each mode of --shard",
     NAMES,
     {mode: ("--shard", mode) for mode in ("none", "zero1", "zero2", "zero3")},
-    ("FSDP", "fsdp", (*STACKS, *BLOCKS)),
+    ("FSDP", "fsdp", (*STACKS, "blocks", "small-blocks")),
 )
 TENSOR = Comparison(
     "tensor",
     "Tensor parallelism",
     ("blocks", "small-blocks", GPT2),
     {"zero3": ("--shard", "zero3"), "tensor": ("--tensor", "{workers}")},
-    ("torch-tensor", "tensor", tuple(BLOCKS)),
+    ("torch-tensor", "tensor", ("blocks", "small-blocks")),
+)
+CONTEXT = Comparison(
+    "context",
+    "Context parallelism",
+    ("long-blocks", "small-blocks"),
+    {
+        "zero3": ("--shard", "zero3"),
+        "tensor": ("--tensor", "{workers}"),
+        "context-zero3": ("--context", "{workers}", "--shard", "zero3"),
+        "context": ("--context", "{workers}"),
+    },
 )
 
 
@@ -144,9 +157,9 @@ def contestants(comparison: Comparison, task: Task) -> dict[str, Processes]:
     """Who trains, by name."""
     train: dict[str, Processes] = {ONE: partial(_fit, task, 1, ())}
     train |= {name: partial(_fit, task, task.workers, options) for name, options in comparison.ways.items()}
-    name, way, models = comparison.torch
-    if task.torch is None or task.model not in models:
+    if comparison.torch is None or task.torch is None or task.model not in comparison.torch[2]:
         return train
+    name, way, _ = comparison.torch
     return {**train, name: partial(_torch, task, task.torch, way)}
 
 

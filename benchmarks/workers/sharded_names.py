@@ -28,7 +28,11 @@ class Blocks:
     tokens: int
 
 
-BLOCKS = {"small-blocks": Blocks(128, 4, 2, 4, 16), "blocks": Blocks(1024, 16, 8, 8, 256)}
+BLOCKS = {
+    "small-blocks": Blocks(128, 4, 2, 4, 16),
+    "blocks": Blocks(1024, 16, 8, 8, 256),
+    "long-blocks": Blocks(512, 8, 4, 1, 2048),
+}
 """Name -> sizes. The small ones take a moment, and are what a process trains before the others are measured."""
 
 GPT2 = "gpt2"

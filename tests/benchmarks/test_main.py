@@ -49,7 +49,7 @@ def test_the_command_line_chooses_the_commands(
     assert modules == ["benchmarks.record_reading" if "data" in arguments else "benchmarks.fit"] * lines
 
 
-@pytest.mark.parametrize("name", ["ddp", "first-step", "all-reduce", "sharding", "tensor"])
+@pytest.mark.parametrize("name", ["ddp", "first-step", "all-reduce", "sharding", "tensor", "context"])
 def test_comparisons_have_options_of_their_own(name: str) -> None:
     command = [sys.executable, "-m", "benchmarks", name, "--workers", "x"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)

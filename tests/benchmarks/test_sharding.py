@@ -61,6 +61,7 @@ def test_a_size_that_there_is_not(capsys) -> None:  # noqa: ANN001
         (sharding.SHARDING, "10M", "zero2", 1024 * 1024 * 10, 1),
         (sharding.SHARDING, "10M", "zero3", 1024 * 1024 * 10, 1 / 2),
         (sharding.TENSOR, "small-blocks", "tensor", 2 * (12 * 128 * 128), 1 / 2),
+        (sharding.CONTEXT, "small-blocks", "context", 2 * (12 * 128 * 128), 1),
     ],
 )
 def test_a_worker_holds_its_part(

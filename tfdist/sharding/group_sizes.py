@@ -33,8 +33,8 @@ def check_group_sizes(*, tensor: int, context: int, devices: int, which: str) ->
     if tensor > 1 and context > 1:
         raise UsageError(
             "--tensor has workers share weights, and --context has them share sequences. Expected one of them. "
-            f"Received: --tensor {tensor} and --context {context}. Where weights do not fit either, take --context with "
-            "--shard zero3."
+            f"Received: --tensor {tensor} and --context {context}. Where weights do not fit either, take --context "
+            "with --shard zero3."
         )
 
 

@@ -132,6 +132,7 @@ class StepNotes:
         updated: How often a mean or a sum was updated, by the id of the metric.
         results: What metrics gave as their results, with what reads them over all replicas after the step.
         shared: Tensors that are the same on every replica.
+        left_out: Whether the replica has no sample and others of its group have some, by the graph and the group.
         gathered: What was gathered by the user's functions and layers, in order: which leaves had samples.
         sized_by_rows: Results of operations that do not depend on the values of the data, or whose sizes do not.
         seeds_taken: A digest of the seeds that were taken for its draws, in their order, where it runs eagerly.
@@ -146,6 +147,7 @@ class StepNotes:
     updated: dict[int, int] = field(default_factory=dict)
     results: list[tuple[tf.Tensor, Callable[[], Any]]] = field(default_factory=list)
     shared: list[Any] = field(default_factory=list)
+    left_out: dict[Any, tf.Tensor] = field(default_factory=dict)
     gathered: list[tuple[bool, ...]] = field(default_factory=list)
     sized_by_rows: set[tuple[int, int, bool]] = field(default_factory=set)
     seeds_taken: int = 0

@@ -53,6 +53,13 @@ them, and gradients and state with each.
 """
 
 
+MOST_POSITIONS = 512
+"""Positions of the sequences that are cut between workers, from which on a step is checked where that is asked for.
+
+A check takes rows of a whole batch, as one device has them.
+"""
+
+
 def full_size(model: keras.Model) -> int:
     """Returns how many bytes the weights of a model have in full of which each worker stores a shard."""
     return sum(math.prod(shard.full_shape) * shard.stored.dtype.size for shard in stored_shards(model))
@@ -226,16 +233,23 @@ class CheckedStep:
             return "it draws random numbers without a seed for each sample"
         if function is None and not all(each.built for each in optimizers_of(self._model)):
             return "it runs eagerly, and makes variables of an optimizer"
-        if settings_of(self._strategy).batch_norm == "replica":
+        settings = settings_of(self._strategy)
+        if settings.batch_norm == "replica":
             return "BatchNormalization takes each replica's own statistics, as --batch-norm replica asks for"
-        offload = settings_of(self._strategy).offload
+        offload = settings.offload
         if offload is not None and offload.disk is not None:
             return "the state of its optimizer lies on disk"
         full = full_size(self._model)
-        if full > MOST_GATHERED and settings_of(self._strategy).check != "strict":
+        if full > MOST_GATHERED and settings.check != "strict":
             return (
                 f"its weights are cut between the workers, each of which would have all {format_bytes(full)} of them, "
                 "as one device has, and several times"
+            )
+        positions = longest_sequence(batch, self._strategy) if settings.context > 1 else 0
+        if positions > MOST_POSITIONS and settings.check != "strict":
+            return (
+                f"its sequences of {positions} positions are cut between the workers, each of which would have whole "
+                "ones, as one device has"
             )
         if _is_sparse(batch, self._strategy):
             return "its data are sparse, whose rows are not gathered"
@@ -324,9 +338,19 @@ def _is_of_replicas(batch: Any, strategy: tf.distribute.Strategy) -> bool:
 def _is_sparse(batch: Any, strategy: tf.distribute.Strategy) -> bool:
     """Returns whether there is a sparse tensor among the data of a batch, which the rows of all replicas cannot be made
     of."""
+    return any(isinstance(piece, tf.SparseTensor) for piece in _pieces(batch, strategy))
+
+
+def longest_sequence(batch: Any, strategy: tf.distribute.Strategy) -> int:
+    """Returns how many positions the longest sequence of a batch has: places along a second dimension."""
+    shapes = (getattr(piece, "shape", None) for piece in _pieces(batch, strategy))
+    return max((shape[1] or 0 for shape in shapes if shape is not None and len(shape) > 1), default=0)
+
+
+def _pieces(batch: Any, strategy: tf.distribute.Strategy) -> list[Any]:
+    """This worker's first piece of all that a batch has."""
     data = batch.data if isinstance(batch, GlobalBatch) else strategy.experimental_local_results(batch.values)[0].data
-    pieces = (strategy.experimental_local_results(leaf)[0] for leaf in tf.nest.flatten(data))
-    return any(isinstance(piece, tf.SparseTensor) for piece in pieces)
+    return [strategy.experimental_local_results(leaf)[0] for leaf in tf.nest.flatten(data)]
 
 
 def _kind_of(batch: Any) -> Any:

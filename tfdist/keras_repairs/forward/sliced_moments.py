@@ -20,6 +20,7 @@ from tfdist.keras_repairs.forward.batch_moments import (
     moments_of_rows,
 )
 from tfdist.keras_repairs.gradient_sums import differentiated_once
+from tfdist.keras_repairs.tensor_parallel.row_exchanges import sent_counts
 from tfdist.keras_repairs.tensor_parallel.sliced_tensors import SlicedRows, note_of_global_batch, sliced_of
 from tfdist.runtime.transport.row_exchange import gather_rows
 
@@ -68,5 +69,5 @@ def _of_samples(part: SlicedRows) -> tf.Tensor:
     step = current_step()
     assert step is not None, "slices are computed with in a step"
     flags, _ = gather_rows(tf.cast(step.share.samples > 0, tf.int32)[tf.newaxis], part.group.workers)
-    of_rows = tf.repeat(flags > 0, part.counts)
+    of_rows = tf.repeat(flags > 0, sent_counts(part.counts, part.group))
     return tf.broadcast_to(tf.reshape(of_rows, [-1, *[1] * (part.slice.shape.rank - 1)]), tf.shape(part.slice))

@@ -4,6 +4,9 @@ Each is the gradient of another one. In Keras's step the loss of a replica is it
 gradients that come from several workers add up. In a step of the user's it is a mean over the replica's own samples:
 what a worker sends back is weighted by its share of the samples, and what it gets for its own rows is not, as they are
 weighted where the gradients of full weights are summed.
+
+A worker without a sample has a row that stands in for one. The others of its group do not compute with that: it is not
+sent, and zeros come back for it.
 """
 
 from __future__ import annotations
@@ -47,7 +50,7 @@ def gathered(own: tf.Tensor, group: ShardGroup) -> tuple[tf.Tensor, tf.Tensor]:
         noted.append(counts)
         return rows, lambda upstream: differentiated_once(_unweighted(_summed(upstream, counts, group)))
 
-    return exchange(own), noted[0]
+    return exchange(_sent(own, group)), _with_own(noted[0], own, group)
 
 
 def summed(partial: tf.Tensor, counts: tf.Tensor, group: ShardGroup) -> tf.Tensor:
@@ -57,6 +60,7 @@ def summed(partial: tf.Tensor, counts: tf.Tensor, group: ShardGroup) -> tf.Tenso
         partial: What this worker has, `[rows of all, ...]`.
         counts: How many rows are of each worker.
     """
+    all_counts, counts = counts, sent_counts(counts, group)
 
     @tf.custom_gradient
     def exchange(partial: tf.Tensor) -> tuple[tf.Tensor, _Gradient]:
@@ -65,7 +69,7 @@ def summed(partial: tf.Tensor, counts: tf.Tensor, group: ShardGroup) -> tf.Tenso
 
         return _summed(partial, counts, group), gradient
 
-    return exchange(partial)
+    return _with_stand_in(exchange(partial), all_counts, group)
 
 
 def slices_of_all(own: tf.Tensor, axis: int, bounds: Bounds, group: ShardGroup) -> tuple[tf.Tensor, tf.Tensor]:
@@ -84,23 +88,74 @@ def slices_of_all(own: tf.Tensor, axis: int, bounds: Bounds, group: ShardGroup) 
         noted.append(counts)
         return rows, lambda upstream: differentiated_once(_unweighted(_joined(upstream, axis, bounds, counts, group)))
 
-    return exchange(own), noted[0]
+    return exchange(_sent(own, group)), _with_own(noted[0], own, group)
 
 
 def own_rows(slices: tf.Tensor, axis: int, bounds: Bounds, counts: tf.Tensor, group: ShardGroup) -> tf.Tensor:
     """This worker's rows with all of what is cut: the inverse of `slices_of_all`."""
+    all_counts, counts = counts, sent_counts(counts, group)
 
     @tf.custom_gradient
     def exchange(slices: tf.Tensor) -> tuple[tf.Tensor, _Gradient]:
         rows = _joined(slices, axis, bounds, counts, group)
-        return rows, lambda upstream: gradient_of_slices(upstream, axis, bounds, group)
+        return rows, lambda upstream: differentiated_once(_dealt(_weighted(upstream), axis, bounds, group)[0])
 
-    return exchange(slices)
+    return _with_stand_in(exchange(slices), all_counts, group)
 
 
 def gradient_of_slices(upstream: tf.Tensor, axis: int, bounds: Bounds, group: ShardGroup) -> tf.Tensor:
     """The gradient by this worker's slice of all rows, of those that each worker has by its own rows."""
-    return differentiated_once(_dealt(_weighted(upstream), axis, bounds, group)[0])
+    return differentiated_once(_dealt(_weighted(_sent(upstream, group)), axis, bounds, group)[0])
+
+
+def sent_counts(counts: tf.Tensor, group: ShardGroup) -> tf.Tensor:
+    """How many rows of each worker there are in what each has of the rows of all; see the module.
+
+    Args:
+        counts: How many rows each worker has; of the others, those that it sends.
+    """
+    is_left_out = _is_left_out(group)
+    if is_left_out is None:
+        return counts
+    return tf.where(is_left_out & _is_own(group), tf.zeros_like(counts), counts)
+
+
+def _sent(own: tf.Tensor, group: ShardGroup) -> tf.Tensor:
+    """The rows that this worker sends."""
+    is_left_out = _is_left_out(group)
+    return own if is_left_out is None else own[: tf.where(is_left_out, 0, tf.shape(own)[0])]
+
+
+def _with_own(counts: tf.Tensor, own: tf.Tensor, group: ShardGroup) -> tf.Tensor:
+    """The numbers of rows that the workers send, with that of all of this worker's."""
+    if _is_left_out(group) is None:
+        return counts
+    return tf.where(_is_own(group), tf.shape(own, tf.int64)[0], counts)
+
+
+def _with_stand_in(rows: tf.Tensor, counts: tf.Tensor, group: ShardGroup) -> tf.Tensor:
+    """This worker's rows, with zeros for what stands in for a sample where that was not sent."""
+    if _is_left_out(group) is None:
+        return rows
+    missing = counts[group.share] - tf.shape(rows, tf.int64)[0]
+    return tf.ensure_shape(tf.pad(rows, [[0, missing], *[[0, 0]] * (rows.shape.rank - 1)]), [None, *rows.shape[1:]])
+
+
+def _is_own(group: ShardGroup) -> tf.Tensor:
+    return tf.range(len(group.workers)) == group.share
+
+
+def _is_left_out(group: ShardGroup) -> tf.Tensor | None:
+    """Whether this worker has no sample, and another of the group has one; None where all are known to have one."""
+    step = current_step()
+    if step is None or step.share.counting is None:
+        return None
+    known, key = step.noted.left_out, (tf.compat.v1.get_default_graph(), group)
+    if key not in known:
+        has_sample = step.share.samples > 0
+        flags, _ = gather_rows(tf.cast(has_sample, tf.int32)[tf.newaxis], group.workers)
+        known[key] = tf.logical_and(tf.logical_not(has_sample), tf.reduce_any(flags > 0))
+    return known[key]
 
 
 def resliced(
