@@ -1,8 +1,8 @@
 """`python -m benchmarks sharding`, `tensor` and `context`: memory, steps and losses of what workers have in parts.
 
 `sharding` compares the modes of `--shard` and PyTorch's FSDP; `tensor` compares `--tensor`, `zero3` and PyTorch's
-tensor parallelism; `context` compares `--context`, alone and with `zero3`, and `--tensor`. All train under Adam. The most memory counts from what the
-process had before the model.
+tensor parallelism; `context` compares `--context`, alone and with `zero3`, and `--tensor`. All train under Adam. The
+most memory counts from what the process had before the model.
 """
 
 from __future__ import annotations

@@ -88,13 +88,16 @@ def drawing_rows(draw_slice: DrawSlice) -> contextlib.AbstractContextManager[Non
 
 
 def recording_draws(log: DrawLog) -> contextlib.AbstractContextManager[None]:
-    """Records the draws of the code inside, which runs eagerly on a whole batch."""
-    return changing(DRAW_SCOPE, recorded=log)
+    """Records the draws of the code inside, which runs eagerly on a whole batch.
+
+    It takes none from those of another trial within which it is tried out.
+    """
+    return changing(DRAW_SCOPE, recorded=log, replayed=None)
 
 
 def ignoring_draws() -> contextlib.AbstractContextManager[None]:
-    """Records nothing of the code inside, which does not run on the slices."""
-    return changing(DRAW_SCOPE, recorded=None)
+    """Records nothing of the code inside, which does not run on the slices, and takes nothing of what is recorded."""
+    return changing(DRAW_SCOPE, recorded=None, replayed=None)
 
 
 def replaying_draws(
