@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 from typing import Any
 
 import keras
@@ -214,6 +215,19 @@ EXACT += [slow(VectorLoss), slow(GatheredContrast), slow(StrictAndDeclared), Cli
 def test_steps_that_are_left_alone(kind: type[keras.Model]) -> None:
     with mirrored(2).scope(), strictly(mirrored(2)):
         model_of(kind).fit(*numbers(9), batch_size=4, verbose=0)
+
+
+def test_a_model_that_is_tried_out_within_the_trial_of_its_step_draws_by_itself(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Around a sum by an operator: the trial of the step runs on a part of the batch, that of the model on all of it."""
+    with mirrored(2).scope(), caplog.at_level(logging.INFO, "tfdist"):
+        inputs = keras.Input((6,))
+        hidden = layers.Dense(5)(inputs)
+        model = Stepping(inputs, layers.Dense(4)(hidden + layers.Dropout(0.3)(hidden)))
+        model.compile(keras.optimizers.SGD(0.1))
+        model.fit(*numbers(9), batch_size=4, verbose=0)
+    assert "could not be tried out" not in caplog.text
 
 
 WHOLE = [

@@ -39,8 +39,8 @@ gradient of its own, and where a product follows that is not cut."""
 GATHERED = {"unusual": ["unusual/up_steps/bias"]}
 """Weights that are gathered: of time steps that come before samples."""
 
-EXCHANGES = {"own_layer": 42}
-"""How often rows are gathered or exchanged, in all traces."""
+EXCHANGES = {"own_layer": 45}
+"""How often rows are gathered or exchanged, in all traces; in each of them once who has samples."""
 
 IN_FLOAT32 = ("adapted",)
 """Keras has the weights of LoRA in float32, whatever the others are in."""
