@@ -220,7 +220,7 @@ def test_steps_that_are_left_alone(kind: type[keras.Model]) -> None:
 def test_a_model_that_is_tried_out_within_the_trial_of_its_step_draws_by_itself(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Around a sum by an operator: the trial of the step runs on a part of the batch, that of the model on all of it."""
+    """Around a sum by an operator: the step runs on a part of the batch, and the model, within it, on all of it."""
     with mirrored(2).scope(), caplog.at_level(logging.INFO, "tfdist"):
         inputs = keras.Input((6,))
         hidden = layers.Dense(5)(inputs)

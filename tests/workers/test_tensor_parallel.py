@@ -24,7 +24,7 @@ KINDS = (*QUICK, "gated", "translation", "subclassed", "cached", "adapted")
 _OF_STEP = {"Identity", "StridedSlice"}
 JOINED: Mapping[str, set[str]] = {
     "own_step": {"Sum"},
-    "own_gradient": {"BiasAddGrad", "Identity", "IdentityN", "SelectV2", "SplitV", "Sum"},
+    "own_gradient": {"BiasAddGrad", "Identity", "IdentityN", "SelectV2", "SplitV", "StridedSlice", "Sum"},
     "language": _OF_STEP,
     "scores": _OF_STEP,
     "mlp": {"Sum"},

@@ -87,6 +87,7 @@ def test_the_flags_are_a_contract() -> None:
         "--shard-embeddings",
         "--shard-over",
         "--tensor",
+        "--context",
         "--offload",
         "--set",
         "--start-timeout",
@@ -208,7 +209,8 @@ def test_how_gradients_are_sent(
     assert (job.compression, job.communication) == ("bfloat16", "ring")
     options = json.loads(Path("report.json").read_text())["options"]
     sent = {"communication": "ring", "compression": "bfloat16"}
-    unsharded = {"shard": "none", "shard_over": "all", "shard_embeddings": None, "offload": "none", "tensor": 1}
+    unsharded = {"shard": "none", "shard_over": "all", "shard_embeddings": None, "offload": "none"}
+    unsharded |= {"tensor": 1, "context": 1}
     assert options == {"batch_norm": "synchronized", **unsharded, **sent}
 
 
@@ -255,7 +257,7 @@ def test_groups_of_workers(asked: list[VerifySpec], tmp_path: Path, target: str)
     assert str(json.loads(Path("report.json").read_text())["options"]["shard_over"]) == "2"
 
 
-@pytest.mark.parametrize("option", ["--shard zero1", "--shard-embeddings 9", "--offload optimizer", "--tensor 2"])
+@pytest.mark.parametrize("option", ["--shard zero1", "--shard-embeddings 9", "--offload optimizer", "--tensor 2", "--context 2"])
 def test_shards_need_workers(option: str, asked: list[VerifySpec]) -> None:
     result = run(f"{option} train.py")
     assert result.exit_code == 2 and "Expected --nproc N, too" in result.output

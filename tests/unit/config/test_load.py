@@ -47,6 +47,7 @@ def test_a_config_with_its_defaults(config_file: Path, tmp_path: Path) -> None:
         "shard_over": "all",
         "shard_embeddings": None,
         "tensor": 1,
+        "context": 1,
         "offload": "none",
         "gather": True,
         "checkpoint": {

@@ -28,7 +28,7 @@ def test_what_must_be_the_same_on_every_host() -> None:
     others = {"--communication": "auto", "--compression": "none", "--jit": "auto", "--kernels": "auto"}
     others |= {"--check": "auto", "--checkpoint-every": "none", "--share-gpu": "none", "--strict": "none"}
     sharding = {"--shard": "none", "--shard-over": "all", "--shard-embeddings": "none", "--offload": "none"}
-    sharding |= {"--tensor": "1"}
+    sharding |= {"--tensor": "1", "--context": "1"}
     assert options == {"--batch-norm": "replica", **others, **sharding}
 
 

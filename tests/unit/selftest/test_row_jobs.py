@@ -106,6 +106,7 @@ def test_the_options_reach_the_workers(tmp_path: Path, monkeypatch: pytest.Monke
         "--shard-embeddings": "none",
         "--shard-over": "all",
         "--tensor": "1",
+        "--context": "1",
     }
 
 
