@@ -29,6 +29,7 @@ from tfdist.keras_repairs.first_step.checked_step import CheckedStep
 from tfdist.keras_repairs.first_step.rounding_bounds import Finding
 from tfdist.keras_repairs.first_step.step_check import Outcome, StepCheck
 from tfdist.keras_repairs.optimizer import gradient_reduction
+from tfdist.keras_repairs.tensor_parallel import position_slices
 from tfdist.runtime.strategy_settings import settings_of
 
 pytestmark = pytest.mark.usefixtures("repaired")
@@ -215,6 +216,20 @@ def test_large_weights_that_are_cut_are_put_together_only_where_that_is_asked_fo
     with mirrored(2).scope(), checking(mirrored(2)), caplog.at_level(logging.INFO, "tfdist"):
         fitted(classifier())
         assert "not checked on its first batch, as its weights are cut between the workers" in caplog.text
+        settings_of(mirrored(2)).check = "strict"
+        fitted(classifier())
+        assert "checked on its first batch, it is what one device computes" in caplog.text
+
+
+def test_long_sequences_that_are_cut_are_compared_only_where_that_is_asked_for(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(position_slices, "group_of_context", lambda: None)
+    monkeypatch.setattr(checked_step, "MOST_POSITIONS", 5)
+    with mirrored(2).scope(), checking(mirrored(2)), caplog.at_level(logging.INFO, "tfdist"):
+        monkeypatch.setattr(settings_of(mirrored(2)), "context", 2)
+        fitted(classifier())
+        assert "not checked on its first batch, as its sequences of 6 positions are cut" in caplog.text
         settings_of(mirrored(2)).check = "strict"
         fitted(classifier())
         assert "checked on its first batch, it is what one device computes" in caplog.text
