@@ -257,7 +257,9 @@ def test_groups_of_workers(asked: list[VerifySpec], tmp_path: Path, target: str)
     assert str(json.loads(Path("report.json").read_text())["options"]["shard_over"]) == "2"
 
 
-@pytest.mark.parametrize("option", ["--shard zero1", "--shard-embeddings 9", "--offload optimizer", "--tensor 2", "--context 2"])
+@pytest.mark.parametrize(
+    "option", ["--shard zero1", "--shard-embeddings 9", "--offload optimizer", "--tensor 2", "--context 2"]
+)
 def test_shards_need_workers(option: str, asked: list[VerifySpec]) -> None:
     result = run(f"{option} train.py")
     assert result.exit_code == 2 and "Expected --nproc N, too" in result.output

@@ -15,7 +15,8 @@ other operation finds the worker's own rows with all features.
   also with slices of weights; pooling and the like. `rule_results` says what a rule is given, and what it returns
 - `matrix_products`: sums of products over labels as one product of matrices
 - `vocabulary_rules`: softmax, crossentropy and the largest score over what is cut
-- `position_slices`: sequences that `--context` cuts along their positions as they come into a layer
+- `position_slices`: sequences that `--context` cuts along their positions as they come into a layer;
+  `position_products`: products of them, such as attention
 - `keras_products`: functions of Keras that take products, look up and convolve with weights that are cut
 - `keras_activations`: activations of slices as one compiled operation
 """

@@ -15,13 +15,8 @@ import keras
 import tensorflow as tf
 
 from tfdist.keras_repairs.base.size_origins import with_rows_of
-from tfdist.keras_repairs.tensor_parallel.product_rules import (
-    as_matrix_product,
-    labels_of,
-    matrix_labels,
-    product,
-    product_of_positions,
-)
+from tfdist.keras_repairs.tensor_parallel.position_products import matrix_labels, product_of_positions
+from tfdist.keras_repairs.tensor_parallel.product_rules import as_matrix_product, labels_of, product
 from tfdist.keras_repairs.tensor_parallel.row_exchanges import gathered, own_rows, summed
 from tfdist.keras_repairs.tensor_parallel.rule_results import has_rows
 from tfdist.keras_repairs.tensor_parallel.sliced_tensors import (
@@ -63,9 +58,7 @@ def einsum(original: Function) -> Function:
         x, kernel = operands[0], _read(operands[1])
         weight = _weight_of(kernel)
         if weight is None:
-            terms = subscripts.replace(" ", "").replace("->", ",").split(",")
-            of_terms = lambda *_: terms if len(terms) == 3 and "." not in subscripts else None  # noqa: E731
-            found = _of_positions(functools.partial(original, subscripts), of_terms, x, kernel)
+            found = _of_positions(functools.partial(original, subscripts), lambda *_: _terms(subscripts), x, kernel)
             return original(subscripts, x, kernel) if found is None else found
         rows = _rows_of(x)
         labels = None if rows is None else labels_of(subscripts, rows.shape.rank, kernel.shape.rank)
@@ -75,6 +68,12 @@ def einsum(original: Function) -> Function:
         return _product(multiply, rows, weight, *labels)
 
     return keeping_attributes(original, repaired)
+
+
+def _terms(subscripts: str) -> list[str] | None:
+    """The labels of two operands and of the result; None where an ellipsis stands for some, or not all are there."""
+    terms = subscripts.replace(" ", "").replace("->", ",").split(",")
+    return terms if len(terms) == 3 and "." not in subscripts else None
 
 
 def conv(original: Function) -> Function:
