@@ -187,6 +187,9 @@ def _of_config(
         from tfdist.plan.memory.memory_table import render_memory
 
         click.echo(f"\n{render_memory(held)}")
+        if config.context > 1:
+            whole = "Activations are those of whole samples: what"
+            click.echo(f"\n{whole} --context {config.context} saves of them is not counted.")
 
 
 def _check_groups(config: RunConfig, size: ClusterSize) -> None:

@@ -168,6 +168,8 @@ def test_memory_is_planned_by_the_sizes_that_another_process_tells(monkeypatch: 
     assert "axis 1 in 2: by columns" in cut.stdout and "it fits without --tensor" in cut.stdout
     beside = run("plan digits.yaml --nproc 4 --tensor 2 --set shard=zero2 --memory --device-memory 200")
     assert "over 2 workers, in each of 2 groups, with --shard zero2" in beside.stdout
+    of_positions = run("plan digits.yaml --nproc 2 --context 2 --memory --device-memory 200")
+    assert "what --context 2 saves of them is not counted" in of_positions.stdout
     found = json.loads(run("plan digits.yaml --nproc 2 --tensor 2 --memory --json").stdout)
     assert found["memory"]["modes"]["2"]["optimizer"] == found["memory"]["layouts"]["state"]["optimizer"] == 4000
 
@@ -177,6 +179,7 @@ def test_memory_is_planned_by_the_sizes_that_another_process_tells(monkeypatch: 
     [
         ("--nproc 3 --tensor 2", "Received: 3 workers. Start as many: --nproc 4"),
         ("--tensor 2", "Received: 1 worker."),
+        ("--nproc 3 --context 2", "--context 2 makes groups of 2 workers, which share each sequence"),
         ("--nproc 2 --replicas 4 --tensor 2", "--tensor 2 with 2 devices in each worker"),
     ],
 )
