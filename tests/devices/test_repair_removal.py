@@ -128,10 +128,11 @@ ON_WORKERS = {
             "keras.src.backend.tensorflow.nn.categorical_crossentropy",
             "FuncGraph._create_op_internal",
             "FuncGraph.control_dependencies",
-            "GradientTape.stop_recording",
+            "GradientTape._push_tape",
             "GradientTape.watch",
         )
     },
+    "tensorflow.python.ops.parallel_for.control_flow_ops.pfor": "test_context.test_numbers_of_one_device",
     "keras.src.utils.file_utils.get_file": "test_scripts_together.test_files_of_callbacks_and_downloads",
     "ArrayDataAdapter.get_tf_dataset": "test_scripts_together.test_a_script_that_seeds_nothing",
     f"{TRAINER}.make_predict_function": "test_exactness",

@@ -44,9 +44,12 @@ for kind in kinds:
     fitted = model.fit(inputs, targets, batch_size=5, epochs=2, verbose=0, **given)
     evaluated = 0.0 if loss is None else model.evaluate(inputs, targets, batch_size=5, verbose=0, **given)
     predicted = keras.tree.map_structure(np.ndarray.tolist, model.predict(inputs, batch_size=5, verbose=0))
-    # A batch of one sample: the other workers have none.
-    first, wanted = (keras.tree.map_structure(lambda each: each[:1], given) for given in (inputs, targets))
-    alone = [model.train_on_batch(first, wanted), model.predict_on_batch(first)]
+    # A batch of one sample: the other workers have none. One of three: workers have different numbers.
+    alone: list[Any] = []
+    for size in (1, 3):
+        rows = slice(size)
+        first, wanted = (keras.tree.map_structure(lambda each, of=rows: each[of], both) for both in (inputs, targets))
+        alone += [model.train_on_batch(first, wanted), model.predict_on_batch(first)]
     # A gradient by the bias of keys is rounding alone, of which Adam makes a step.
     values = [np.asarray(weight).tolist() for weight in model.weights if "key/bias" not in weight.path]
     alone = keras.tree.map_structure(lambda each: np.asarray(each).tolist(), alone)

@@ -193,9 +193,9 @@ def differentiated_once(total: tf.Tensor) -> tuple[tf.Tensor, Callable[..., Any]
 
     def refuse(*_: Any) -> Any:
         raise UnsupportedError(
-            "Where weights are sharded (--shard zero3, keras.distribution.ModelParallel), workers exchange gradients "
-            "where they are taken, and there is no gradient of that. Received: a gradient of a gradient by the weights "
-            "of a model. Train with --shard zero2, or without sharding."
+            "Where weights or sequences are cut (--shard zero3, --tensor, keras.distribution.ModelParallel, "
+            "--context), workers exchange gradients where they are taken, and there is no gradient of that. Received: "
+            "a gradient of a gradient in a model. Train with --shard zero2, or without any of these."
         )
 
     return tf.identity(total), refuse

@@ -35,6 +35,7 @@ from tensorflow.python.eager import backprop
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
 from tensorflow.python.framework.func_graph import FuncGraph
 from tensorflow.python.ops import gen_nn_ops, logging_ops, nn_impl_distribute, script_ops, summary_ops_v2
+from tensorflow.python.ops.parallel_for import control_flow_ops as parallel_loops
 from tensorflow.python.saved_model import load, save
 
 from tfdist.keras_repairs import recomputation
@@ -206,7 +207,8 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
         Repair(FuncGraph, "_create_op_internal", created_operations.create_operation, is_checked=False),
         Repair(FuncGraph, "control_dependencies", created_operations.control_dependencies, is_checked=False),
         Repair(backprop.GradientTape, "watch", created_operations.watch, is_checked=False),
-        Repair(backprop.GradientTape, "stop_recording", created_operations.stop_recording, is_checked=False),
+        Repair(backprop.GradientTape, "_push_tape", created_operations.push_tape, is_checked=False),
+        Repair(parallel_loops, "pfor", created_operations.pfor, is_checked=False),
         Repair(numpy_functions, "matmul", keras_products.matmul),
         Repair(numpy_functions, "einsum", keras_products.einsum),
         Repair(numpy_functions, "take", keras_products.take),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -19,6 +18,7 @@ from tfdist.keras_repairs.tensor_parallel.sliced_tensors import (
     SumOfSlices,
     actual,
     actual_of,
+    compute_whole,
     gather_anew,
     known_in,
     note,
@@ -92,16 +92,31 @@ def watch(original: Function) -> Function:
     return repaired
 
 
-def stop_recording(original: Function) -> Function:
-    """Repairs `tf.GradientTape.stop_recording`: rows that were gathered meanwhile are gathered again."""
+def push_tape(original: Function) -> Function:
+    """Repairs `tf.GradientTape._push_tape`, with which a tape begins to record, or goes on after `stop_recording`: what
+    was exchanged before is exchanged again."""
 
-    @contextlib.contextmanager
-    def repaired(self: Any) -> Iterator[None]:
-        try:
-            with original(self):
-                yield
-        finally:
-            gather_anew()
+    def repaired(self: Any) -> None:
+        gather_anew()
+        original(self)
+
+    return repaired
+
+
+def pfor(original: Function) -> Function:
+    """Repairs TensorFlow's `pfor`, on which `tf.vectorized_map` and the Jacobians of tapes stand: the code of a turn of
+    its loop finds full tensors, which are exchanged before it."""
+
+    def repaired(*args: Any, **kwargs: Any) -> Any:
+        if tf.executing_eagerly() or not known_in(tf.compat.v1.get_default_graph()):
+            return original(*args, **kwargs)
+
+        @tf.function(autograph=False)
+        def whole() -> Any:
+            compute_whole(tf.compat.v1.get_default_graph())
+            return original(*args, **kwargs)
+
+        return whole()
 
     return repaired
 

@@ -17,6 +17,7 @@ import tensorflow as tf
 from keras.src import backend as keras_backend
 
 from tfdist.keras_repairs.base.replica_step import current_step
+from tfdist.keras_repairs.base.tensor_attributes import ACTIVATIONS
 from tfdist.keras_repairs.tensor_parallel.row_exchanges import slices_of_all
 from tfdist.keras_repairs.tensor_parallel.rule_results import has_rows
 from tfdist.keras_repairs.tensor_parallel.sliced_tensors import (
@@ -82,6 +83,9 @@ def _cut(value: Any, group: ShardGroup) -> Any:
 def _is_sequence(value: tf.Tensor, group: ShardGroup) -> bool:
     rank = value.shape.rank
     if rank is None or rank < 3 or sliced_of(value) is not None or not has_rows(value):
+        return False
+    # Losses look for the logits behind probabilities.
+    if getattr(value, "_keras_logits", None) is not None or value.op.type in ACTIVATIONS:
         return False
     positions = value.shape[_POSITIONS]
     return positions is not None and positions >= len(group.workers) and value.graph is tf.compat.v1.get_default_graph()

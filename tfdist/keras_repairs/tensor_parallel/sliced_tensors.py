@@ -108,6 +108,10 @@ class SlicedRows(SlicedTensor):
             self._full.append(rows)
         return rows
 
+    def forget(self) -> None:
+        """Has the full tensor exchanged again."""
+        self._full.clear()
+
     @property
     def source(self) -> tf.Tensor:
         return self.slice
@@ -185,10 +189,12 @@ class SlicesOfGraph:
     Attributes:
         by_place: What this worker has of each, by its place.
         exchanged: What was exchanged of a worker's own rows, by their place, and what it was exchanged for.
+        is_whole: Whether the code of the graph computes with full tensors alone.
     """
 
     by_place: dict[Place, Part] = field(default_factory=dict)
     exchanged: dict[Any, Any] = field(default_factory=dict)
+    is_whole: bool = False
 
 
 _SLICED: AttachedValue[SlicesOfGraph] = AttachedValue("sliced_tensors")
@@ -206,8 +212,14 @@ def computes_with_slices() -> bool:
         and not step.share.has_all_rows
         and not tf.executing_eagerly()
         and not isinstance(tf.compat.v1.get_default_graph(), ControlFlowFuncGraph)
+        and not (_SLICED.get(tf.compat.v1.get_default_graph()) or _NONE).is_whole
         and not (is_alone() or is_tried_out() or emulated_replica() is not None)
     )
+
+
+def compute_whole(graph: Any) -> None:
+    """Has the code of a graph compute with full tensors alone."""
+    _SLICED.set(graph, SlicesOfGraph(is_whole=True))
 
 
 def standing_for(sliced: SlicedTensor, shape: Any) -> tf.Tensor:
@@ -307,5 +319,9 @@ def exchanged_once(rows: tf.Tensor, purpose: Any, exchange: Callable[[], Any]) -
 def gather_anew() -> None:
     """Has rows exchanged again that were exchanged before: a tape that begins to record has not seen that."""
     slices = None if tf.executing_eagerly() else _SLICED.get(tf.compat.v1.get_default_graph())
-    if slices is not None:
-        slices.exchanged.clear()
+    if slices is None:
+        return
+    slices.exchanged.clear()
+    for part in slices.by_place.values():
+        if isinstance(part, SlicedRows):
+            part.forget()
