@@ -17,6 +17,7 @@ _OF_SEVERAL_WORKERS = {
     "shard": ("cuts what several workers hold", "none"),
     "shard_embeddings": ("gives each of several workers some rows", None),
     "tensor": ("cuts weights between workers", 1),
+    "context": ("cuts sequences between workers", 1),
 }
 """Option -> what it does, and its value where it does nothing."""
 
