@@ -243,7 +243,8 @@ def standing_for(sliced: SlicedTensor, shape: Any) -> tf.Tensor:
 
 def sliced_of(tensor: Any) -> SlicedTensor | None:
     """What this worker has of a tensor of the graph that is traced; None where it has all of it."""
-    graph = getattr(tensor, "graph", None)
+    # A sparse tensor has a graph, too.
+    graph = getattr(tensor, "graph", None) if isinstance(tensor, tf.Tensor) else None
     if graph is None or graph is not tf.compat.v1.get_default_graph():
         return None
     found = known_in(graph).get(place_of(tensor))
