@@ -54,7 +54,7 @@ them, and gradients and state with each.
 
 
 MOST_POSITIONS = 512
-"""Positions of the sequences that are cut between workers, from which on a step is checked where that is asked for.
+"""The most positions of sequences that are cut between workers with which a step is checked without being asked to.
 
 A check takes rows of a whole batch, as one device has them.
 """
