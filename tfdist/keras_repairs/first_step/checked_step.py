@@ -54,7 +54,7 @@ them, and gradients and state with each.
 
 
 MOST_POSITIONS = 512
-"""The most positions of sequences that are cut between workers with which a step is checked without being asked to.
+"""The most positions of sequences that are cut between workers with which a step is checked by default.
 
 A check takes rows of a whole batch, as one device has them.
 """
