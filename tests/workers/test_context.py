@@ -21,7 +21,11 @@ QUICK = ("decoder", "mixed", "own_step")
 KINDS = (*QUICK, "translation", "weighted")
 
 _OF_OUTPUTS = {"Identity", "StridedSlice", "Sum"}
-JOINED = {"decoder": _OF_OUTPUTS, "translation": _OF_OUTPUTS, "own_step": {"Identity", "Max", "Mean", "ReverseV2", "StridedSlice"}}
+JOINED = {
+    "decoder": _OF_OUTPUTS,
+    "translation": _OF_OUTPUTS,
+    "own_step": {"Identity", "Max", "Mean", "ReverseV2", "StridedSlice"},
+}
 """By which operations samples are put together: where outputs are handed out, and where a loss is reduced."""
 
 
