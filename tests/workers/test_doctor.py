@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.waiting import until
+from tests.helpers.waiting import PATIENCE, until
 from tests.workers.launcher_processes import REPOSITORY, left_behind, marked
 from tfdist.net.port_reservation import PortReservation
 
@@ -129,7 +129,7 @@ def test_a_killed_doctor_leaves_no_process_behind(doctors: Doctors) -> None:
     until((doctors.folder / "begun").exists, 60)
     assert len(marked(doctors.mark)) == 2
     process.kill()
-    process.communicate(timeout=30)
+    process.communicate(timeout=30 * PATIENCE)
     assert left_behind(doctors.mark) == []
 
 
@@ -141,5 +141,5 @@ def test_an_interrupted_doctor_leaves_nothing_behind(doctors: Doctors) -> None:
     process = doctors.start()
     until((doctors.folder / "begun").exists, 60)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=30 * PATIENCE)
     assert process.returncode == 130

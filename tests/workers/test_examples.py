@@ -1,4 +1,4 @@
-"""Every example runs as its own text says, in under a minute."""
+"""Every example runs as its own text says."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import pytest
 
 from tests.helpers.cli_process import tfdist
 from tests.helpers.marks import slow
+from tests.helpers.waiting import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
-BOUND = 60  # seconds
+BOUND = 60  # seconds, on an idle machine
 
 
 def run(*command: str | Path, cwd: Path = ROOT) -> str:
     """Runs a Python command, from the repository's root where no other place is said, and returns what it printed."""
-    done = subprocess.run(
-        [sys.executable, *map(str, command)], cwd=cwd, capture_output=True, text=True, timeout=BOUND, check=False
-    )
+    line = [sys.executable, *map(str, command)]
+    done = subprocess.run(line, cwd=cwd, capture_output=True, text=True, timeout=BOUND * PATIENCE, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

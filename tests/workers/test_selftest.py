@@ -16,7 +16,7 @@ import pytest
 from tests.helpers.cli_process import ROOT, tfdist
 from tests.helpers.marks import slow
 from tests.helpers.processes import processes_with
-from tests.helpers.waiting import until
+from tests.helpers.waiting import PATIENCE, until
 from tfdist.selftest.rows import Row, RowResult, SelftestSpec
 from tfdist.selftest.selftest import Listener, run_selftest
 from tfdist.selftest.selftest_report import SelftestReport
@@ -128,7 +128,7 @@ def test_ctrl_c_ends_everything_and_leaves_nothing(tmp_path: Path) -> None:
         until(lambda: any(temporary.glob("*/*/run/state/worker-0.json")), 90, "no worker came to work")
         assert len(processes_with(mark)) > 1
         os.kill(process.pid, signal.SIGINT)
-        _, said = process.communicate(timeout=40)
+        _, said = process.communicate(timeout=40 * PATIENCE)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)

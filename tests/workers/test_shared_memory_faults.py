@@ -13,7 +13,7 @@ import pytest
 
 from tests.helpers.cli_process import begun
 from tests.helpers.processes import processes_with
-from tests.helpers.waiting import until
+from tests.helpers.waiting import PATIENCE, until
 from tfdist.verify.hosts.namespace_hosts import NamespaceHost
 
 STEPS = """
@@ -102,7 +102,7 @@ def test_a_network_that_is_cut_ends_the_workers_of_both_hosts(
             )
         until(lambda: all(Path(f"{tmp_path / 'mark'}.{index}").exists() for index in range(3)), 100)
         second.set_link("down")
-        said = [launcher.communicate(timeout=90)[1] for launcher in launchers]
+        said = [launcher.communicate(timeout=90 * PATIENCE)[1] for launcher in launchers]
     assert "(MultiWorkerMirroredStrategy, shm+ring" in said[0]
     assert [launcher.returncode for launcher in launchers] == [4, 4], said
     for words, here, there in zip(said, hosts, reversed(hosts), strict=True):

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.helpers.waiting import PATIENCE
 from tfdist.runtime.transport.emulated_replicas import Diverged, emulated_replica, not_emulated, run_emulated
 
 
@@ -75,7 +76,7 @@ def test_ctrl_c_ends_a_process_whose_replica_hangs() -> None:
         try:
             assert process.stdout is not None and process.stdout.readline() == b"there\n"
             process.send_signal(signal.SIGINT)
-            _, errors = process.communicate(timeout=60)
+            _, errors = process.communicate(timeout=60 * PATIENCE)
         finally:
             process.kill()
     assert b"KeyboardInterrupt" in errors

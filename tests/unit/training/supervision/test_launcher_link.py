@@ -8,6 +8,8 @@ import textwrap
 
 import pytest
 
+from tests.helpers.waiting import PATIENCE
+
 PREPARED = """
 import os, queue, signal, threading
 from tfdist.training.supervision.launcher_link import call_on_signal
@@ -18,7 +20,7 @@ call_on_signal(signal.SIGTERM, told.put)
 
 def run(body: str, before: str = "") -> subprocess.CompletedProcess[str]:
     script = before + PREPARED + textwrap.dedent(body)
-    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=40)
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=40 * PATIENCE)
 
 
 def test_a_termination_is_told_while_the_main_thread_is_in_native_code() -> None:

@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from tests.helpers.waiting import PATIENCE
 from tfdist.net.host_links import HostLinks
 
 WORKER = "tests.unit.runtime.transport.shared_memory.summing_worker"
@@ -43,7 +44,7 @@ def test_killed_at_any_moment(seed: int) -> None:
         time.sleep(draws.uniform(0, 0.2))
         killed = draws.randrange(WORKERS)
         processes[killed].kill()
-        said = [process.communicate(timeout=20)[1] for process in processes]
+        said = [process.communicate(timeout=20 * PATIENCE)[1] for process in processes]
     left = [worker for worker in range(WORKERS) if worker != killed]
     assert [processes[worker].returncode for worker in left] == [1, 1]
     for worker in left:
