@@ -1,20 +1,26 @@
-"""Values that the repairs attach to objects of Keras, each kind under one name and with one type."""
+"""Values attached to objects of Keras: in one attribute an object, each kind under one name and with one type."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 Value = TypeVar("Value")
+
+_ATTRIBUTE = "_tfdist"
+_NOTHING: Mapping[str, Any] = {}
+_LOCK = threading.Lock()
 
 
 @dataclass(frozen=True)
 class AttachedValue(Generic[Value]):
     """A value that objects of Keras carry, past Keras, which would track and save what is in it.
 
-    It is an attribute, and no entry of a weak table: a value may refer to its object, which a table would then keep for
-    ever; objects need not be hashable; and a copy of an object carries the value of the original.
+    All values of an object are in one attribute, and in no weak table: a value may refer to its object, which a table
+    would then keep for ever; objects need not be hashable; and a copy of an object carries the values of the original,
+    as they were when it was copied.
 
     Attributes:
         name: What the value is, unique among attached values.
@@ -24,11 +30,13 @@ class AttachedValue(Generic[Value]):
 
     def get(self, owner: Any) -> Value | None:
         """The value of `owner`; None where it has none."""
-        return getattr(owner, self._attribute, None)
+        return getattr(owner, _ATTRIBUTE, _NOTHING).get(self.name)
 
     def set(self, owner: Any, value: Value | None) -> None:
         """Attaches `value` to `owner`."""
-        object.__setattr__(owner, self._attribute, value)
+        with _LOCK:
+            # A new record, as a copy of the object has the same one.
+            object.__setattr__(owner, _ATTRIBUTE, {**getattr(owner, _ATTRIBUTE, _NOTHING), self.name: value})
 
     def get_or_make(self, owner: Any, make: Callable[[], Value]) -> Value:
         """The value of `owner`; where it has none, the one that `make` returns, which it has from now on."""
@@ -37,7 +45,3 @@ class AttachedValue(Generic[Value]):
             value = make()
             self.set(owner, value)
         return value
-
-    @property
-    def _attribute(self) -> str:
-        return f"_tfdist_{self.name}"
