@@ -1,9 +1,9 @@
 """Input pipeline of a host: `python -m benchmarks decoding [--workers N] [--steps N] [--pairs N]`.
 
 An unedited script decodes a folder of JPEGs with `tf.data` and trains a model that takes next to nothing, so that the
-pipeline is what it waits for. Pairs of runs: one worker of the host draws each batch for all, and every worker draws
-all batches itself, as it would without a host's feed. The processor time is that of all workers together; on a machine
-where other work is done it says more than the rate.
+pipeline is what it waits for. One worker of the host draws each batch for all; or each decodes its own rows, as workers
+of several hosts do; both beside workers that each decode all images. The processor time is that of all workers
+together; on a machine where other work is done it says more than the rate.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ SECONDS = 600
 
 Measured = dict[str, float]
 
+WAYS = {"once a host": [], "by each worker for its rows": ["--each", "own"], "by each worker, all": ["--each", "all"]}
+"""Where images are decoded, and the options of `decoding_fit`; the others are compared with the last."""
+
 
 def main(arguments: Sequence[str]) -> int:
     """Parses the command line, runs the pairs, prints them and their medians; returns the exit code."""
@@ -32,22 +35,23 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--steps", type=int, default=20, help="batches of 64 images that are timed")
     parser.add_argument("--pairs", type=int, default=3)
     options = parser.parse_args(arguments)
-    once: list[Measured] = []
-    each: list[Measured] = []
+    measured: dict[str, list[Measured]] = {way: [] for way in WAYS}
     with tempfile.TemporaryDirectory(prefix="tfdist-bench-") as folder:
         photos = image_reading.write_folder(Path(folder))
         for number in range(options.pairs):
-            # In turns, so that what else the machine does meets both alike.
-            for extra, into in (([], once), (["--each"], each))[:: -1 if number % 2 else 1]:
-                into.append(measure(options.workers, options.steps, photos, Path(folder) / "run", *extra))
-                name = "each worker" if extra else "once a host"
-                print(f"{name}: {json.dumps(into[-1])}", flush=True)
-    print(f"{options.workers} workers, JPEGs decoded once a host / by each worker:")
-    for what in ("steps_per_second", "processor_seconds_per_step"):
-        ratios = [a[what] / b[what] for a, b in zip(once, each, strict=True)]
-        medians = [statistics.median(run[what] for run in runs) for runs in (once, each)]
-        spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
-        print(f"  {what.replace('_', ' ')}: {spread}; medians {medians[0]:.3g} and {medians[1]:.3g}", flush=True)
+            # In turns, so that what else the machine does meets all alike.
+            for way in list(WAYS)[:: -1 if number % 2 else 1]:
+                found = measure(options.workers, options.steps, photos, Path(folder) / "run", *WAYS[way])
+                measured[way].append(found)
+                print(f"{way}: {json.dumps(found)}", flush=True)
+    *others, base = WAYS
+    for way in others:
+        print(f"{options.workers} workers, JPEGs decoded {way} / {base}:")
+        for what in ("steps_per_second", "processor_seconds_per_step"):
+            ratios = [a[what] / b[what] for a, b in zip(measured[way], measured[base], strict=True)]
+            medians = [statistics.median(run[what] for run in measured[each]) for each in (way, base)]
+            spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+            print(f"  {what.replace('_', ' ')}: {spread}; medians {medians[0]:.3g} and {medians[1]:.3g}", flush=True)
     return 0
 
 

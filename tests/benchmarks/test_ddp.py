@@ -17,6 +17,7 @@ def without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("without_torch")
+@pytest.mark.slow
 def test_contestants_are_run_and_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--workers", "1", "--rounds", "1", "--steps", "2", "--contestants", "tfdist,apart"]
     assert ddp.main(["mlp", *options, "--out", str(tmp_path)]) == 0

@@ -115,6 +115,7 @@ def test_what_is_wrong_is_said_before_anything_runs(option: str, text: str, caps
 
 
 @pytest.mark.bound(240)
+@pytest.mark.slow
 def test_training_beside_plain_keras(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--parts", "one", "--models", "mlp", "--pairs", "1", "--windows", "1", "--scale", "64"]
     assert command.main([*options, "--limit", "100", "--out", str(tmp_path)]) == 0

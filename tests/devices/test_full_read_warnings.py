@@ -15,6 +15,7 @@ from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 
 from tfdist.keras_repairs.inputs import host_drawing
 from tfdist.runtime.batches.host_feed.host_feed import HostFeed
+from tfdist.runtime.batches.mapped_rows import sample_maps
 from tfdist.runtime.strategy_settings import settings_of
 
 FILES = "reads and parses all files of this tf.data.Dataset"
@@ -79,7 +80,7 @@ def test_a_dataset(warned: Callable[..., list[str]], make: Callable[[], tf.data.
     assert warned(adapter, dataset, workers=1) == warned(adapter, dataset, index=1) == []
 
 
-@pytest.mark.parametrize(("hosts", "said"), [(1, []), (2, ["Each of the hosts reads and parses all files"])])
+@pytest.mark.parametrize(("hosts", "said"), [(1, []), (2, ["Each of the hosts reads all files"])])
 def test_files_that_one_worker_of_each_host_reads(
     warned: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch, hosts: int, said: list[str]
 ) -> None:
@@ -88,6 +89,19 @@ def test_files_that_one_worker_of_each_host_reads(
     dataset = records()
     texts = warned(TFDatasetAdapter(dataset), dataset, workers=2 * hosts, once=True)
     assert [text.partition(" of this tf.data")[0] for text in texts] == said
+
+
+@pytest.mark.parametrize(("make", "said"), [(images, []), (records, ["reads all files"])])
+def test_files_that_each_worker_reads_for_its_own_samples(
+    warned: Callable[..., list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    make: Callable[[], tf.data.Dataset],
+    said: list[str],
+) -> None:
+    monkeypatch.setattr(host_drawing, "maps_of_rows", lambda dataset, strategy, once: sample_maps(dataset))
+    dataset = make()
+    texts = warned(TFDatasetAdapter(dataset), dataset)
+    assert [text.partition(" of this tf.data")[0].partition("workers ")[2] for text in texts] == said
 
 
 def test_python_batches(warned: Callable[..., list[str]]) -> None:

@@ -25,10 +25,13 @@ PYTHON = {"python_dataset": 64, "threaded": 64, "generator": 64}
 EACH = ["ragged", "text"]
 """Data that each worker draws itself."""
 
+OWN = ["texts", "numbers"]
+"""Data of files, of which each worker or host has those alone that its replicas need."""
+
 AHEAD = ["abandoned"]
 """Data that is read ahead of what is used."""
 
-KINDS = [kind for kind in (*ONCE, *PYTHON, *EACH, *AHEAD) if kind != "rest"]
+KINDS = [kind for kind in (*ONCE, *PYTHON, *EACH, *OWN, *AHEAD) if kind != "rest"]
 
 
 def answers(run: Path, index: int) -> dict[str, Any]:
@@ -73,6 +76,7 @@ def test_a_host_makes_each_sample_once_and_all_have_the_numbers_of_one_worker(
     assert f"Worker 0 draws each batch once for the workers {indices} of this host." in log
     assert "only dense tensors of numbers are handed over" in log
     assert "to cut rows of arrays costs less" in log
+    assert "Of each batch, each worker maps those samples alone that its replicas need" in log
 
 
 @pytest.mark.slow
@@ -80,7 +84,10 @@ def test_a_host_makes_each_sample_once_and_all_have_the_numbers_of_one_worker(
 def test_each_of_several_hosts_makes_each_sample_once(
     hosts: tuple[NamespaceHost, NamespaceHost], alone: Path, tmp_path: Path
 ) -> None:
-    """The second one has two workers, and the first one, which makes its samples for itself, one."""
+    """The second one has two workers, and the first one, which makes its samples for itself, one.
+
+    Samples that a map reads from files are made on the host that needs them alone; the others' files are not there.
+    """
     first, second = hosts
     workers = f"{first.ipv4}:20000,{second.ipv4}:20000,{second.ipv4}:20001"
     with contextlib.ExitStack() as stack:
@@ -88,7 +95,7 @@ def test_each_of_several_hosts_makes_each_sample_once(
         for host in hosts:
             (tmp_path / host.name).mkdir()
             command = ["train", "--workers", workers, "--step-timeout", 60, "--run-dir", tmp_path / host.name / "run"]
-            arguments = [SCRIPTS / "fed.py", tmp_path, "tf_data", "python_dataset"]
+            arguments = [SCRIPTS / "fed.py", tmp_path, "tf_data", "python_dataset", *OWN]
             opened = begun(*command, *arguments, prefix=host.prefix, output=subprocess.PIPE)
             launchers.append(stack.enter_context(opened))
         said = [launcher.communicate(timeout=BOUND)[1] for launcher in launchers]

@@ -19,7 +19,8 @@ from tests.helpers.waiting import until
 SCRIPT = ROOT / "tests" / "workers" / "scripts" / "predicting.py"
 BATCH = ["--batch-size", 61]
 SIZES = (1, 65, 450)
-WAYS = {"nproc": ["--nproc", 2], "logical": ["--logical-devices", 2], "one": []}
+WAYS = {"gpus": [], "nproc": ["--nproc", 2], "logical": ["--logical-devices", 2], "one": []}
+TWO_GPUS = {"TFDIST_EMULATE_GPUS": "count=2"}
 
 
 @pytest.fixture(scope="module")
@@ -32,10 +33,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def predict(folder: Path, output: str, *options: object) -> subprocess.CompletedProcess[str]:
+def predict(folder: Path, output: str, *options: object, **variables: str) -> subprocess.CompletedProcess[str]:
     """Of `several.keras`."""
     command = ["predict", "several.keras", *BATCH, "-o", output, *options]
-    return tfdist(*command, cwd=folder, timeout=120, environ={"PYTHONPATH": str(ROOT)})
+    return tfdist(*command, cwd=folder, timeout=120, environ={"PYTHONPATH": str(ROOT), **variables})
 
 
 def check_expected(folder: Path, output: str, samples: int) -> None:
@@ -49,12 +50,18 @@ def check_expected(folder: Path, output: str, samples: int) -> None:
 
 @pytest.mark.parametrize(
     ("samples", "way"),
-    [(450, "nproc"), slow(1, "nproc"), slow(65, "nproc"), *(slow(samples, "logical") for samples in SIZES)],
+    [
+        (450, "gpus"),
+        *(slow(samples, "nproc") for samples in SIZES),
+        *(slow(samples, "logical") for samples in SIZES),
+    ],
 )
 def test_predictions_of_one_device(samples: int, way: str, made: Path) -> None:
     name = f"{way}-{samples}.npz"
-    done = predict(made, name, "--data", f"{samples}.yaml", *WAYS[way], "--part-samples", 100)
+    variables = TWO_GPUS if way == "gpus" else {}
+    done = predict(made, name, "--data", f"{samples}.yaml", *WAYS[way], "--part-samples", 100, **variables)
     assert done.returncode == 0, done.stderr
+    assert ("tfdist: one worker on each of 2 GPUs; --nproc 1 " in done.stderr) == (way == "gpus")
     assert f"{samples:,} sample" in done.stdout and f"p float32[3], words string[4] in {name}" in done.stdout
     check_expected(made, name, samples)
     assert not list(made.glob("*.parts"))

@@ -149,7 +149,9 @@ def train(path):
     model = keras.saving.load_model(path)
     return history.history["loss"], model.get_weights(), model.compute_dtype, int(halvings(tf.constant(8.0)))
 
-two = tfdist.notebook_launcher(train, ["two.keras"], nproc=2)
+os.environ["TFDIST_EMULATE_GPUS"] = "count=2"
+two = tfdist.notebook_launcher(train, ["two.keras"])
+del os.environ["TFDIST_EMULATE_GPUS"]
 one = train("one.keras")
 keras.config.set_dtype_policy("float32")
 [np.allclose(two[0], one[0], rtol=1e-6), all(map(np.allclose, two[1], one[1])), two[2:]]
@@ -157,6 +159,7 @@ keras.config.set_dtype_policy("float32")
     cell = kernel.run(code)
     assert cell.error is None
     assert cell.value == "[True, True, ('float64', 3)]"
+    assert "tfdist: one worker on each of 2 GPUs; --nproc 1 runs one process on all of them" in cell.printed
 
 
 def test_a_failure_is_raised_with_its_worker_and_the_line_of_the_cell(kernel: Kernel) -> None:

@@ -15,7 +15,7 @@ import pytest
 from tests.helpers.cli_process import ROOT, tfdist
 from tests.helpers.processes import processes_with
 from tests.helpers.resumable_model import write_config
-from tests.helpers.waiting import until
+from tests.helpers.waiting import PATIENCE, until
 from tests.workers.traced_worker import LAST
 from tfdist.verify.hosts import hosts_verification as run_module
 from tfdist.verify.hosts.hosts_report import HostsVerification
@@ -39,7 +39,8 @@ def _bounded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def verified(*args: str, folder: Path, **options: Any) -> tuple[HostsVerification, list[str]]:
     """Verifies with stand-in workers; returns the outcome, and what was told meanwhile."""
     told: list[str] = []
-    spec = HostsSpec("script", "none.py", "stand-in", args=args, keep=str(folder / "kept"), start_timeout=60, **options)
+    options = {"keep": str(folder / "kept"), "start_timeout": 60 * PATIENCE, **options}
+    spec = HostsSpec("script", "none.py", "stand-in", args=args, **options)
     try:
         return verify_hosts(spec, told.append, MODULE), told
     except NamespacesUnavailableError as error:

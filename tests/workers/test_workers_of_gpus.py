@@ -37,7 +37,7 @@ def one(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.mark.parametrize(
     ("emulated", "options", "replicas", "line"),
     [
-        ("count=2", [], 2, "one worker on each of 2 GPUs; --nproc 1 trains in one process on all of them"),
+        ("count=2", [], 2, "one worker on each of 2 GPUs; --nproc 1 runs one process on all of them"),
         slow("count=3", ["--devices", "2,0"], 2, "one worker on each of 2 GPUs"),
         slow("count=2", ["--nproc", "1"], 2, "2 replicas on CPUs (MirroredStrategy"),
         slow("count=2", ["--logical-devices", "1"], 2, "one process on 2 GPUs, as it is to split them"),
@@ -65,4 +65,4 @@ def test_workers_that_are_more_than_gpus_are_refused_without_the_flag(tmp_path: 
 def test_what_several_workers_do_not_have_is_in_one_process(tmp_path: Path) -> None:
     _, told = train(tmp_path, "count=2", code=2, script=("own_strategy.py", "MirroredStrategy"))
     assert "The script makes a MirroredStrategy, and this run has 2 workers" in told
-    assert "one worker was started for each GPU; --nproc 1 trains in one process on all of them" in told
+    assert "one worker was started for each GPU; --nproc 1 runs one process on all of them" in told

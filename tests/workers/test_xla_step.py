@@ -33,7 +33,6 @@ WHOLE = [
     "own_train_step_and_test_step",
     "circle_loss",
     "gradient_accumulation_and_clipping",
-    "gathered_metrics",
 ]
 """Rows by default whose steps are compiled as a whole: a sum in the middle of the forward pass, slices, rows that are
 gathered, a step of one's own, updates in a branch."""
@@ -41,7 +40,7 @@ gathered, a step of one's own, updates in a branch."""
 NAMES = list(CASES) if SLOW else WHOLE
 """Of data in other forms the test below has more."""
 
-SHARDED = NAMES if SLOW else ["plain", "gradient_accumulation_and_clipping"]
+SHARDED = NAMES if SLOW else ["plain"]
 JOBS = {(): NAMES, ("--shard", "zero2"): SHARDED, **({("--shard", "zero1"): SHARDED} if SLOW else {})}
 """By options of `tfdist train`: the rows that run with them."""
 

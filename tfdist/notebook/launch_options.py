@@ -56,12 +56,12 @@ def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return checked
 
 
-def job_of(folder: str, name: str, nproc: int, options: Mapping[str, Any]) -> JobSpec:
+def job_of(folder: str, name: str, nproc: int | None, options: Mapping[str, Any]) -> JobSpec:
     """The job whose workers call the function that lies in `folder`.
 
     Args:
         name: What the run is called.
-        nproc: Workers on this machine.
+        nproc: Workers on this machine; None: the launcher chooses.
         options: As `checked_options` returns them.
 
     Raises:
@@ -70,7 +70,7 @@ def job_of(folder: str, name: str, nproc: int, options: Mapping[str, Any]) -> Jo
     options = dict(options)
     if "devices" in options:
         options["devices"] = tuple(options["devices"])
-    return JobSpec(discover(nproc=nproc), "module", _MODULE, args=(folder,), name=name, **options)
+    return JobSpec(discover(nproc=nproc, environ={}), "module", _MODULE, args=(folder,), name=name, **options)
 
 
 def _is_whole(value: Any) -> bool:

@@ -14,10 +14,13 @@ import threading
 from pathlib import Path
 
 from tfdist.errors import TfdistError
+from tfdist.launch.environment import count_gpus_here
+from tfdist.launch.gpus.worker_choice import with_chosen_workers
 from tfdist.launch.job import run_to_result
 from tfdist.notebook.call_folder import CallFolder
 from tfdist.notebook.job_outcome import JobOutcome
 from tfdist.notebook.launch_options import job_of
+from tfdist.text import print_line
 
 
 def main(folder: CallFolder) -> int:
@@ -37,6 +40,9 @@ def _run(folder: CallFolder) -> JobOutcome:
     request = json.loads(folder.request.read_text())
     try:
         job = job_of(str(folder.path), request["name"], request["nproc"], request["options"])
+        job, chosen = with_chosen_workers(job, count_gpus_here)
+        if chosen and not job.quiet:
+            print_line(f"tfdist: {chosen}", sys.stderr)
         return JobOutcome.of_result(run_to_result(job), verbose=job.verbose)
     except TfdistError as error:
         return JobOutcome.of_error(error)

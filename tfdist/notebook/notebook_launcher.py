@@ -32,7 +32,9 @@ _END_SECONDS = 10.0
 """Seconds that its workers may take to be ended at the second interrupt."""
 
 
-def notebook_launcher(function: Callable[..., Any], args: Sequence[Any] = (), nproc: int = 1, **options: Any) -> Any:
+def notebook_launcher(
+    function: Callable[..., Any], args: Sequence[Any] = (), nproc: int | None = None, **options: Any
+) -> Any:
     """Calls a function of a notebook in the workers of a job, as `tfdist train` runs a script.
 
     Every worker is a new process that calls `function(*args)` with all that the notebook has defined and the function
@@ -46,7 +48,8 @@ def notebook_launcher(function: Callable[..., Any], args: Sequence[Any] = (), np
     Args:
         function: What to call; defined in the notebook or imported.
         args: Its positional arguments; a list or tuple.
-        nproc: Workers on this machine, each with an equal part of its GPUs. One worker uses all of them.
+        nproc: Workers on this machine, each with an equal part of its GPUs. By default one for each GPU, as with
+            `tfdist train`; 1 runs one process on all of them.
         **options: Those of `tfdist train`, as keywords: `logical_devices=2`, `run_dir="runs/first"`, `overwrite=True`,
             `max_restarts=3`, `step_timeout=60`, `show="all"`, `seed=1` and so on.
 
@@ -100,7 +103,7 @@ def _check(function: Any, args: Any, nproc: Any) -> None:
         raise UsageError(
             f"args expected a tuple of the function's arguments, such as (3,). Received: {safe_repr(args)}"
         )
-    if isinstance(nproc, bool) or not isinstance(nproc, int) or nproc < 1:
+    if nproc is not None and (isinstance(nproc, bool) or not isinstance(nproc, int) or nproc < 1):
         raise UsageError(f"nproc expected a whole number of workers, at least 1. Received: {safe_repr(nproc)}")
 
 

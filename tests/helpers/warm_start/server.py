@@ -22,12 +22,16 @@ from typing import Any
 gc.disable()
 import keras  # noqa: E402, F401
 import numpy  # noqa: E402
-import tensorflow  # noqa: E402, F401
+import tensorflow  # noqa: E402
 from handed_over import LIMITS  # noqa: E402
 
 READ_AT_IMPORT = ("TF_", "KERAS_", "XLA_", "OMP_", "OPENBLAS_", "CUDA_", "ABSL_", "LC_", "LANG", "HOME", "TZ")
 OF_NO_NUMBER = {"TF_CONFIG", "TF_GRPC_REUSE_PORT", "TF_CPP_MIN_LOG_LEVEL"}
 """Variables that are read later, or only choose what is logged."""
+
+if not os.environ.get("TFDIST_SLOW_TESTS"):
+    # To optimize a graph that runs a few times takes half as long as to trace it.
+    tensorflow.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 
 _HIGH = 500
 """A descriptor's number above those that a process is started with."""

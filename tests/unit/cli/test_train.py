@@ -449,7 +449,7 @@ def test_options_of_a_job_that_may_lose_hosts_need_a_number(options: str, jobs: 
 @pytest.mark.parametrize(
     ("arguments", "workers", "says"),
     [
-        ("train.py", 3, "tfdist: one worker on each of 3 GPUs; --nproc 1 trains in one process on all of them\n"),
+        ("train.py", 3, "tfdist: one worker on each of 3 GPUs; --nproc 1 runs one process on all of them\n"),
         ("--devices 0,2 train.py", 2, "tfdist: one worker on each of 2 GPUs"),
         ("digits.yaml", 1, "tfdist: one process on 3 GPUs, as it is to split them into logical devices (2 each)"),
         ("--quiet train.py", 3, ""),

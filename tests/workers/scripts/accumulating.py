@@ -10,7 +10,6 @@ from typing import Any
 
 import keras
 import numpy as np
-import plain_graphs  # noqa: F401
 
 import tfdist
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import keras
 import numpy as np
-import plain_graphs  # noqa: F401
 import tensorflow as tf
 
 import tfdist

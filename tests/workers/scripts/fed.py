@@ -10,10 +10,10 @@ from pathlib import Path
 
 import keras
 import numpy as np
-import plain_graphs  # noqa: F401
 import tensorflow as tf
 
 import tfdist
+from tfdist.runtime.strategy_settings import settings_of
 
 folder, kinds = Path(sys.argv[1]), sys.argv[2:]
 BATCH = 32
@@ -133,6 +133,41 @@ def text(counted):
     model = keras.Sequential([keras.Input([], dtype="string"), *layers])
     model.compile("sgd", "mse")
     return model.fit(data.map(counted).batch(8), verbose=0).history
+
+
+def files_of(kind, workers):
+    """Files of 24 samples, of which each worker finds those that some workers need in batches of 8, and no others."""
+    own = folder / f"{kind}_files.{tfdist.worker_index()}"
+    own.mkdir()
+    for number in range(24):
+        if 8 * workers.start <= number % 8 * tfdist.num_workers() < 8 * workers.stop:
+            text = np.full([8], number / 10, "float32").tobytes() if kind == "numbers" else b"a b" * (number % 3)
+            (own / f"{number}").write_bytes(text)
+    labels = np.arange(24, dtype="float32")[:, None] / 10
+    return tf.data.Dataset.from_tensor_slices(([f"{own}/{number}" for number in range(24)], labels))
+
+
+def texts(counted):
+    """Texts in files that each worker reads for its replica alone."""
+    index = tfdist.worker_index()
+    data = files_of("texts", range(index, index + 1)).map(lambda path, y: (tf.io.read_file(path), y))
+    words = keras.layers.TextVectorization(vocabulary=["a", "b"], output_sequence_length=2)
+    layers = [words, keras.layers.Embedding(4, 1), keras.layers.Flatten(), keras.layers.Dense(1)]
+    model = keras.Sequential([keras.Input([], dtype="string"), *layers])
+    model.compile("sgd", "mse")
+    return model.fit(data.batch(8), epochs=2, verbose=0).history
+
+
+def numbers(counted):
+    """Numbers in files that one worker of each host reads for the replicas of that host alone."""
+    feed = settings_of(tfdist.strategy()).feed
+    files = files_of("numbers", range(feed.workers[0], feed.workers[-1] + 1) if feed else range(1))
+
+    def read(path, y):
+        return tf.ensure_shape(tf.io.decode_raw(tf.io.read_file(path), tf.float32), [8]), y
+
+    model = network()
+    return model.fit(files.map(read, num_parallel_calls=2).batch(8), epochs=2, verbose=0).history
 
 
 def abandoned(counted):

@@ -5,7 +5,6 @@ import sys
 
 import keras
 import numpy as np
-import plain_graphs  # noqa: F401
 import tensorflow as tf
 
 import tfdist

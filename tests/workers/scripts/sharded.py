@@ -13,7 +13,6 @@ from typing import Any
 import h5py
 import keras
 import numpy as np
-import plain_graphs  # noqa: F401
 import tensorflow as tf
 
 import tfdist

@@ -14,6 +14,7 @@ from tfdist.cli.default_arguments import run_argument
 if TYPE_CHECKING:
     from tfdist.checkpoint.inspection.model_choice import ModelChoice
     from tfdist.cluster.membership import Membership
+    from tfdist.config.schema import RunConfig
     from tfdist.inference.data_choice import DataChoice
     from tfdist.inference.inference_job import InferenceOutcome
 
@@ -128,7 +129,23 @@ def choose_inputs(
     data = choose_data(
         options.pop("data"), chosen.config, options.pop("batch_size"), options.pop("x"), options.pop("label")
     )
-    return InferenceInputs(membership, chosen, data)
+    return InferenceInputs(_chosen_workers(membership, chosen.config, options), chosen, data)
+
+
+def _chosen_workers(membership: Membership, config: RunConfig | None, options: dict[str, Any]) -> Membership:
+    """The workers: where nobody says how many, one for each GPU of this machine, which is said."""
+    # Imported here: `--help` does not need it.
+    from tfdist.launch.environment import count_gpus_here
+    from tfdist.launch.gpus.worker_choice import choose_workers
+
+    logical = options["logical_devices"]
+    if logical is None and config is not None:
+        logical = config.devices.logical
+    choice = choose_workers(count_gpus_here, membership=membership, devices=options["devices"], logical=logical)
+    if choice.text and not options["quiet"]:
+        click.echo(f"tfdist: {choice.text}", err=True)
+    options["worker_per_gpu"] = choice.workers != membership.num_workers
+    return choice.membership(membership)
 
 
 def run_inference_verb(

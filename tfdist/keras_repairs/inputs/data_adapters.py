@@ -3,7 +3,8 @@
 TensorFlow's own distribution rebatches and shards by rules that depend on the dataset's kind, may leave workers with
 unequal numbers of steps, and asks all workers at every step whether data is left. Here each worker iterates the same
 global batches and keeps the rows of its replicas, so every step has the samples of one replica's step, in its order.
-Where batches cost something to make, one worker of each host draws them for all of it (`host_drawing`).
+Where batches cost something to make, one worker of each host draws them for all of it (`host_drawing`). Maps of single
+samples run for the rows that a host or a worker needs (`mapped_rows`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from tfdist.keras_repairs.base.batch_rows import are_of_samples, cut, rows, shar
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.runtime.batches.dataset_description import description_of
 from tfdist.runtime.batches.host_feed.fed_batches import FedBatches
+from tfdist.runtime.batches.mapped_rows import MappedRows, maps_of_rows, readers
 from tfdist.runtime.batches.replica_batches import (
     KEPT_FUNCTIONS,
     UNEQUAL_ROWS,
@@ -66,15 +68,25 @@ def distribute(
     specs = []
     shows_remainder = settings_of(strategy).nccl is not None
 
+    steps = int(dataset.cardinality())
+    maps = maps_of_rows(dataset, strategy, once=once)
+    needed = dataset
+    if maps is not None:
+        needed = maps.rows_of(readers(strategy, once=once), replicas)
+        smallest = max(smallest, maps.size if maps.drops_remainder else 0)
+
     def make(ids: Sequence[int]) -> tf.data.Dataset:
-        slices = _slices(dataset, smallest, ids, replicas, shares_rows, shows_remainder=shows_remainder)
+        slices = _slices(
+            dataset if once else needed, smallest, ids, replicas, shares_rows, steps, shows_remainder=shows_remainder
+        )
         specs.append(slices.element_spec)
         return slices
 
     distributed = per_replica(make, strategy)
     feed = settings_of(strategy).feed
     if once and feed is not None and specs and isinstance(specs[0].whole, tuple):
-        description_of(distributed).fed = FedBatches(feed, dataset, specs[0], strategy, shares_rows)
+        fed = FedBatches(feed, needed, specs[0], strategy, shares_rows, are_rows=maps is not None)
+        description_of(distributed).fed = fed
     return distributed
 
 
@@ -99,7 +111,8 @@ def replica_batch_of(
     """The slice of a global batch that belongs to replica `index`, and what a step must know of the whole.
 
     Args:
-        batch: A structure of tensors (dense, ragged or sparse) that share their first dimension.
+        batch: A structure of tensors (dense, ragged or sparse) that share their first dimension; or the `MappedRows` of
+            some replicas, this one among them.
         largest: As in `ReplicaBatch`.
         index: A replica's id, an int or a scalar int64 tensor.
         replicas: How many replicas there are.
@@ -108,6 +121,8 @@ def replica_batch_of(
         is_shared: Scalar bool tensor, whether the tensors of the data have as many rows each, where shapes do not say
             it; None where they do. Each replica gets the whole batch where they have not.
     """
+    if isinstance(batch, MappedRows):
+        return _of_rows(batch, largest, index, replicas, smallest, shows_remainder=shows_remainder)
     total = rows(batch)
     first, end = piece_bounds(total, replicas, index)
     known = static_rows(batch)
@@ -121,6 +136,18 @@ def replica_batch_of(
     data = _piece(batch, *with_stand_in(first, end), is_shared)
     # Cut as evenly as can be: of fewer samples than replicas, as many have one.
     return ReplicaBatch(data, end - first, first, total, tf.minimum(total, replicas), largest, remainder)
+
+
+def _of_rows(
+    mapped: MappedRows, largest: tf.Tensor, index: Any, replicas: int, smallest: int, *, shows_remainder: bool
+) -> ReplicaBatch:
+    total, before = mapped.total, mapped.first
+    first, end = piece_bounds(total, replicas, index)
+    data = cut(mapped.data, *with_stand_in(first - before, end - before))
+    # Those of a pipeline are all as large as the smallest, where that is known.
+    remainder = remainder_of(smallest or total, replicas) if shows_remainder else ()
+    counting = () if smallest >= replicas else tf.minimum(total, replicas)
+    return ReplicaBatch(data, end - first, first, total, counting, largest, remainder)
 
 
 def _piece(batch: Any, start: tf.Tensor, end: tf.Tensor, is_shared: tf.Tensor | None) -> Any:
@@ -146,6 +173,7 @@ def _slices(
     ids: Sequence[int],
     replicas: int,
     shares_rows: bool | None,
+    steps: int,
     *,
     shows_remainder: bool,
 ) -> tf.data.Dataset:
@@ -156,7 +184,6 @@ def _slices(
     if len(ids) == 1:
         return dataset.scan(nothing, functions.of_only_one).prefetch(2)
     slices = dataset.scan(nothing, functions.with_seen).flat_map(functions.of_all)
-    steps = int(dataset.cardinality())
     if steps != tf.data.UNKNOWN_CARDINALITY:
         elements = steps if steps == tf.data.INFINITE_CARDINALITY else steps * len(ids)
         slices = slices.apply(tf.data.experimental.assert_cardinality(elements))
@@ -246,7 +273,8 @@ def _with_seen(seen: _Seen, *batch: Any) -> tuple[_Seen, tuple[Any, _Seen]]:
         check = tf.debugging.Assert(tf.logical_or(is_even, tf.equal(shared, _NO)), [UNEQUAL_ROWS, counts])
         with tf.control_dependencies([] if check is None else [check]):
             shared = tf.identity(shared)
-    now = _Seen(tf.maximum(seen.largest, rows(whole)), shared)
+    samples = whole.total if isinstance(whole, MappedRows) else rows(whole)
+    now = _Seen(tf.maximum(seen.largest, samples), shared)
     return now, (whole, now)
 
 
@@ -268,7 +296,7 @@ def _check_policy(dataset: tf.data.Dataset, strategy: tf.distribute.Strategy) ->
             "worker's data is already its own share, and tfdist would cut it once more. Expected a dataset that is the "
             "same on every worker, of global batches. Give each worker the whole dataset and leave the policy out, or "
             "build the pipeline with tfdist.data, where each worker reads its own share alone. On one machine, "
-            "--nproc 1 trains in one process on all of its GPUs."
+            "--nproc 1 runs one process on all of its GPUs."
         )
     if policy in (_Policy.FILE, _Policy.HINT):
         warn_once(

@@ -24,7 +24,7 @@ from tfdist.launch.gpus.usable_gpus import GpuCount
 if TYPE_CHECKING:
     from tfdist.launch.job_spec import JobSpec
 
-ONE_PROCESS = "--nproc 1 trains in one process on all of them"
+ONE_PROCESS = "--nproc 1 runs one process on all of them"
 _OWN_STRATEGY = re.compile(rb"(?<!MultiWorker)MirroredStrategy\s*\(")
 _DEFAULT = Membership(None, (0,))
 _MOST_BYTES = 1 << 20

@@ -103,10 +103,9 @@ def test_any_number_of_rows_is_computed_in_few_sizes(least: int, most: int, numb
         sizes.add(int(tf.size(x)))
         return x + 2 * y
 
+    @partial(tf.function, input_signature=[tf.TensorSpec([None], tf.int64)] * 2)
     def of_any_size(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-        specs = [tf.TensorSpec([None], tf.int64)] * 2
-        own = lambda x, y: tf.py_function(compute, [x, y], tf.int64)  # noqa: E731
-        return tf.function(lambda x, y: keras_activations._in_few_sizes(own, x, y), input_signature=specs)(x, y)
+        return keras_activations._in_few_sizes(lambda x, y: tf.py_function(compute, [x, y], tf.int64), x, y)
 
     for size in range(least, most):
         x = tf.range(size, dtype=tf.int64)

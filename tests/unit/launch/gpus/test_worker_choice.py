@@ -28,7 +28,7 @@ def never() -> GpuCount:
 @pytest.mark.parametrize(
     ("found", "asked", "workers", "says"),
     [
-        (counts(4), {}, 4, "one worker on each of 4 GPUs; --nproc 1 trains in one process on all of them"),
+        (counts(4), {}, 4, "one worker on each of 4 GPUs; --nproc 1 runs one process on all of them"),
         (counts(4), {"devices": (1, 3)}, 2, "one worker on each of 2 GPUs"),
         (counts(0), {}, 1, None),
         (counts(1), {}, 1, None),

@@ -70,7 +70,7 @@ def test_an_error_of_tfdist_has_a_traceback_only_if_verbose() -> None:
 @pytest.mark.parametrize(("kind", "said"), [("usage", True), ("data", False), ("exception", False), ("exit", False)])
 def test_a_refusal_of_workers_that_nobody_asked_for_names_the_way_around(kind: FailureKind, said: bool) -> None:
     result = RunResult(2, (Failure(0, "h", 1.0, kind, "No such policy.", exit_code=2),))
-    hint = "  one worker was started for each GPU; --nproc 1 trains in one process on all of them"
+    hint = "  one worker was started for each GPU; --nproc 1 runs one process on all of them"
     assert render_report(result, worker_per_gpu=True).endswith(hint) == said
     assert hint not in render_report(result)
 

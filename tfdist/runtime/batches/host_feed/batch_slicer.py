@@ -28,6 +28,7 @@ class BatchSlicer:
         shows_remainder: Whether they have a remainder.
         shares_rows: Whether the arrays of a batch have as many rows each; every replica gets whole batches otherwise.
             None: as those of the first batch.
+        are_rows: Whether what comes are `MappedRows`, of which the last two arrays say where in the batch they belong.
     """
 
     replicas: int
@@ -36,9 +37,12 @@ class BatchSlicer:
     counts_replicas: bool
     shows_remainder: bool = False
     shares_rows: bool | None = True
+    are_rows: bool = False
 
     def rows(self, arrays: Sequence[NDArray]) -> int:
         """The samples of a batch."""
+        if self.are_rows:
+            return int(arrays[-2])
         return next((len(array) for array, rows in zip(arrays, self.has_rows, strict=True) if rows), 1)
 
     def slices(
@@ -51,7 +55,9 @@ class BatchSlicer:
             largest: Samples of the largest batch so far.
             copy: Makes copies of what is cut out.
         """
-        total = self.rows(arrays)
+        total, before = self.rows(arrays), 0
+        if self.are_rows:
+            before, arrays = int(arrays[-1]), arrays[:-2]
         if self.shares_rows is None:
             self.shares_rows = share_rows(arrays, self.has_rows)
         counting = [min(total, self.replicas)] if self.counts_replicas else []
@@ -59,8 +65,8 @@ class BatchSlicer:
         made = []
         for replica in self.ids:
             first, end = epoch_order.bounds(total, self.replicas, replica)
-            # A replica without samples gets the first row of the batch, which counts nowhere.
-            start, stop = (0, 1) if first == end else (first, end)
+            # A replica without samples gets the first row that there is, which counts nowhere.
+            start, stop = (0, 1) if first == end else (first - before, end - before)
             parts = zip(arrays, self.has_rows, strict=True)
             data = [copy(array[start:stop] if has and self.shares_rows else array) for array, has in parts]
             numbers = [end - first, first, total, *counting, largest]

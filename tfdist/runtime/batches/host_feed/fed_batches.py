@@ -43,6 +43,7 @@ class FedBatches:
         spec: That of a replica's slice, a `ReplicaBatch`; all parts of its data are dense tensors of numbers.
         strategy: The strategy in force.
         shares_rows: Whether all arrays of samples have as many rows; None: as many as in the first batch.
+        are_rows: Whether what is drawn are `MappedRows` of the batches.
     """
 
     feed: HostFeed
@@ -50,6 +51,7 @@ class FedBatches:
     spec: ReplicaBatch
     strategy: tf.distribute.Strategy
     shares_rows: bool | None = True
+    are_rows: bool = False
 
     def open(self) -> tuple[tf.distribute.DistributedDataset, FeedChannel]:
         """The slices for one iterator, and the channel that they come from, which lives as long as its user keeps it.
@@ -65,14 +67,17 @@ class FedBatches:
             self.spec.counting != (),
             self.spec.remainder != (),
             self.shares_rows,
+            self.are_rows,
         )
-        dtypes = [leaf.dtype.as_numpy_dtype for leaf in leaves]
+        dtypes = [leaf.dtype.as_numpy_dtype for leaf in leaves] + [np.int64] * (2 * self.are_rows)
+
+        drawn_rows = (*has_rows, False, False) if self.are_rows else has_rows
 
         def make_drawing(readers: Sequence[Any]) -> Drawing:
             # Now, and not in the thread: each iterator over a dataset draws seeds of its own.
             try:
                 drawn = _arrays_of(
-                    iter(self.batches.with_options(no_autotune_options())), has_rows, self.shares_rows
+                    iter(self.batches.with_options(no_autotune_options())), drawn_rows, self.shares_rows
                 )
             except tf.errors.OpError as error:
                 # The others wait for this channel, and are to raise the same.

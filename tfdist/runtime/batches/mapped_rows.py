@@ -1,0 +1,212 @@
+"""Pipelines that map single samples before they are batched: each host or worker maps the rows that it needs alone.
+
+In `source.shuffle(...).map(decode).batch(size)` a row of a batch depends on its sample alone. So the source is read as
+on one device, in its order and with its seeds, and of each batch only some samples go through `decode`. That must be a
+function of its sample: without random numbers, variables and Python code, and of one shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+from tensorflow.python.data.util import structure
+from tensorflow.python.framework import op_def_registry
+
+from tfdist.order.epoch_order import bounds
+from tfdist.runtime.strategy_settings import settings_of
+from tfdist.runtime.workers import local_replicas
+
+_MAPS = frozenset({"Map", "ParallelMap"})
+_BATCHES = frozenset({"Batch", "ParallelBatch"})
+_UNCHANGED = frozenset({"Options", "Prefetch"})
+_COUNTED = frozenset({"Repeat", "Skip", "Take"})
+
+_HARMLESS = frozenset(
+    {
+        *("Assert", "Case", "CheckNumerics", "If", "StatefulPartitionedCall", "While"),
+        *("LookupTableFindV2", "LookupTableSizeV2"),
+    }
+)
+"""Operations that TensorFlow counts as stateful, and which give the same for the same sample. Functions that they call
+are looked at by themselves."""
+
+
+class MappedRows(NamedTuple):
+    """Rows of a global batch, as many of each batch; those that are too many are others of the batch, behind the rest.
+
+    Attributes:
+        data: A structure of tensors `[rows, ...]`.
+        total: Scalar int64 tensor, the samples of the global batch.
+        first: Scalar int64 tensor, the place of the first row in the global batch.
+    """
+
+    data: Any
+    total: tf.Tensor
+    first: tf.Tensor
+
+
+@dataclass(frozen=True)
+class SampleMaps:
+    """The end of a pipeline: what maps its samples, and how they are batched.
+
+    Attributes:
+        source: The samples before the maps.
+        maps: The stages that map single samples, in their order.
+        size: Samples of a batch.
+        drops_remainder: Whether a smaller last batch is left out.
+        after: The stages behind the batches that leave some out, or repeat them, in their order.
+        options: Those of the whole pipeline.
+    """
+
+    source: tf.data.Dataset
+    maps: tuple[Any, ...]
+    size: int
+    drops_remainder: bool
+    after: tuple[Any, ...]
+    options: tf.data.Options
+
+    def rows_of(self, ids: range, replicas: int) -> tf.data.Dataset:
+        """The rows of some replicas, of each global batch: `MappedRows`.
+
+        Args:
+            ids: The replicas' ids.
+            replicas: How many there are in all.
+        """
+        most = self._most_rows(ids, replicas)
+        batches = self.source.batch(self.size, drop_remainder=self.drops_remainder)
+        for stage in self.after:
+            batches = getattr(batches, _name(stage).lower())(stage._count)
+        spec = self.source.element_spec
+
+        @tf.autograph.experimental.do_not_convert
+        def needed(*batch: Any) -> tf.data.Dataset:
+            leaves = tf.nest.flatten(batch)
+            total = tf.shape(leaves[0], out_type=tf.int64)[0]
+            first = -(-ids.start * total // replicas)
+            # Of a smaller batch the last row stands for those that there are not.
+            places = tf.minimum(first + tf.range(most, dtype=tf.int64), total - 1)
+            samples = tf.nest.pack_sequence_as(spec, [tf.gather(leaf, places) for leaf in leaves])
+            numbers = tf.fill([most], total), tf.fill([most], first)
+            return tf.data.Dataset.from_tensor_slices(MappedRows(samples, *numbers))
+
+        rows = batches.flat_map(needed)
+        for stage in self.maps:
+            rows = rows.map(_mapping(stage), _static(getattr(stage, "_num_parallel_calls", None)))
+        rows = rows.batch(most, drop_remainder=True).map(_with_numbers_once)
+        return rows.with_options(self.options)
+
+    def _most_rows(self, ids: range, replicas: int) -> int:
+        sizes = [self.size] if self.drops_remainder else range(1, self.size + 1)
+        pairs = ((bounds(size, replicas, ids[0])[0], bounds(size, replicas, ids[-1])[1]) for size in sizes)
+        return max(1, *(end - first for first, end in pairs))
+
+
+def readers(strategy: tf.distribute.Strategy, *, once: bool) -> range:
+    """The replicas for which this worker draws batches: its own ones, or those of its host, with those between them.
+
+    Args:
+        strategy: The strategy in force.
+        once: Whether one worker of each host draws for all of it.
+    """
+    own, feed = local_replicas(strategy), settings_of(strategy).feed
+    if not once or feed is None:
+        return own
+    return range(min(feed.workers) * len(own), (max(feed.workers) + 1) * len(own))
+
+
+def maps_of_rows(dataset: tf.data.Dataset, strategy: tf.distribute.Strategy, *, once: bool) -> SampleMaps | None:
+    """The maps of single samples that this worker runs for some rows alone; None where it runs all or there are none.
+
+    Args:
+        dataset: Of global batches.
+        strategy: The strategy in force.
+        once: Whether one worker of each host draws for all of it.
+    """
+    return None if len(readers(strategy, once=once)) == strategy.num_replicas_in_sync else sample_maps(dataset)
+
+
+def sample_maps(dataset: tf.data.Dataset) -> SampleMaps | None:
+    """The maps of single samples at the end of a pipeline; None where there are none that can be run for some alone."""
+    options = dataset.options()
+    if options.deterministic is False:
+        return None
+    after, stage = [], dataset
+    while _name(stage) in _UNCHANGED | _COUNTED:
+        after.extend([stage] if _name(stage) in _COUNTED else [])
+        (stage,) = stage._inputs()
+    if _name(stage) not in _BATCHES:
+        return None
+    size, drops = _static(stage._batch_size), _static(stage._drop_remainder)
+    (source,) = stage._inputs()
+    maps = []
+    for below in _chain(source):
+        if _name(below) in _MAPS:
+            if not _is_of_its_sample(below):
+                break
+            maps.append(below)
+            (source,) = below._inputs()
+    if not maps or not size or not all(map(_is_batched, tf.nest.flatten(source.element_spec))):
+        return None
+    return SampleMaps(source, tuple(maps[::-1]), int(size), bool(drops), tuple(after[::-1]), options)
+
+
+def _chain(stage: tf.data.Dataset) -> Iterator[tf.data.Dataset]:
+    """A stage and those before it, as far as they are maps or change nothing."""
+    while _name(stage) in _MAPS | _UNCHANGED:
+        yield stage
+        (stage,) = stage._inputs()
+
+
+def _name(stage: tf.data.Dataset) -> str:
+    """TensorFlow's name of a kind of stages. In some versions their classes begin with an underscore."""
+    return type(stage).__name__.removeprefix("_").removesuffix("Dataset")
+
+
+def _static(value: Any) -> Any:
+    return None if value is None else tf.get_static_value(value)
+
+
+def _is_batched(spec: Any) -> bool:
+    """Returns whether samples of a spec always fit into one tensor."""
+    return isinstance(spec, tf.TensorSpec) and spec.shape.is_fully_defined()
+
+
+def _is_of_its_sample(stage: Any) -> bool:
+    """Returns whether what a map gives depends on its sample alone, and comes in order."""
+    if getattr(stage, "_deterministic", "default") == "false":
+        return False
+    if not all(map(_is_batched, tf.nest.flatten(stage.element_spec))):
+        return False
+    return all(_is_stateless(function.function.graph) for function in stage._functions())
+
+
+def _is_stateless(graph: tf.Graph) -> bool:
+    definition = graph.as_graph_def()
+    nodes = [*definition.node, *(node for inner in definition.library.function for node in inner.node_def)]
+    functions = {inner.signature.name for inner in definition.library.function}
+    return all(map(_is_harmless, {node.op for node in nodes} - functions))
+
+
+def _is_harmless(operation: str) -> bool:
+    known = op_def_registry.get(operation)
+    return operation in _HARMLESS or (known is not None and not known.is_stateful and "Dataset" not in operation)
+
+
+@tf.autograph.experimental.do_not_convert
+def _with_numbers_once(rows: MappedRows) -> MappedRows:
+    return MappedRows(rows.data, rows.total[0], rows.first[0])
+
+
+def _mapping(stage: Any) -> Any:
+    """A map's function, traced already, for samples that carry where they belong."""
+    (source,) = stage._inputs()
+
+    @tf.autograph.experimental.do_not_convert
+    def of_row(row: MappedRows) -> MappedRows:
+        parts = stage._map_func.function(*structure.to_tensor_list(source.element_spec, row.data))
+        return row._replace(data=structure.from_compatible_tensor_list(stage.element_spec, list(parts)))
+
+    return of_row
