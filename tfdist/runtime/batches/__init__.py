@@ -3,5 +3,6 @@
 - `dataset_description`: what a pipeline tells `fit` about its dataset
 - `replica_batches`: one dataset a worker, whose elements go to its replicas in turn, and what TensorFlow puts between
   it and the devices
+- `mapped_rows`: pipelines of which a host or a worker maps those samples alone that it needs
 - `host_feed/`: batches that one worker of a host draws for all of them
 """
