@@ -68,7 +68,6 @@ def distribute(
     specs = []
     shows_remainder = settings_of(strategy).nccl is not None
 
-    steps = int(dataset.cardinality())
     maps = maps_of_rows(dataset, strategy, once=once)
     needed = dataset
     if maps is not None:
@@ -76,9 +75,8 @@ def distribute(
         smallest = max(smallest, maps.size if maps.drops_remainder else 0)
 
     def make(ids: Sequence[int]) -> tf.data.Dataset:
-        slices = _slices(
-            dataset if once else needed, smallest, ids, replicas, shares_rows, steps, shows_remainder=shows_remainder
-        )
+        given = dataset if once else needed
+        slices = _slices(given, smallest, ids, replicas, shares_rows, shows_remainder=shows_remainder)
         specs.append(slices.element_spec)
         return slices
 
@@ -173,7 +171,6 @@ def _slices(
     ids: Sequence[int],
     replicas: int,
     shares_rows: bool | None,
-    steps: int,
     *,
     shows_remainder: bool,
 ) -> tf.data.Dataset:
@@ -184,6 +181,7 @@ def _slices(
     if len(ids) == 1:
         return dataset.scan(nothing, functions.of_only_one).prefetch(2)
     slices = dataset.scan(nothing, functions.with_seen).flat_map(functions.of_all)
+    steps = int(dataset.cardinality())
     if steps != tf.data.UNKNOWN_CARDINALITY:
         elements = steps if steps == tf.data.INFINITE_CARDINALITY else steps * len(ids)
         slices = slices.apply(tf.data.experimental.assert_cardinality(elements))

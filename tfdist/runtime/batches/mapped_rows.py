@@ -96,6 +96,9 @@ class SampleMaps:
         for stage in self.maps:
             rows = rows.map(_mapping(stage), _static(getattr(stage, "_num_parallel_calls", None)))
         rows = rows.batch(most, drop_remainder=True).map(_with_numbers_once)
+        steps = int(batches.cardinality())
+        if steps != tf.data.UNKNOWN_CARDINALITY:
+            rows = rows.apply(tf.data.experimental.assert_cardinality(steps))
         return rows.with_options(self.options)
 
     def _most_rows(self, ids: range, replicas: int) -> int:
