@@ -75,8 +75,8 @@ def distribute(
         smallest = max(smallest, maps.size if maps.drops_remainder else 0)
 
     def make(ids: Sequence[int]) -> tf.data.Dataset:
-        given = dataset if once else needed
-        slices = _slices(given, smallest, ids, replicas, shares_rows, shows_remainder=shows_remainder)
+        own = dataset if once else needed
+        slices = _slices(own, smallest, ids, replicas, shares_rows, shows_remainder=shows_remainder)
         specs.append(slices.element_spec)
         return slices
 
