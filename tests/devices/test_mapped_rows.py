@@ -17,6 +17,7 @@ from tfdist.runtime.batches.replica_batches import are_of_samples
 
 SAMPLES = 37
 VARIABLE = tf.Variable(2.0)
+TABLE = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, 0)
 
 x = np.random.default_rng(0).normal(size=[SAMPLES, 4]).astype("float32")
 
@@ -45,6 +46,19 @@ def by_python(a: tf.Tensor, b: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     return tf.ensure_shape(tf.numpy_function(lambda rows: rows, [a], tf.float32), [4]), b
 
 
+def by_stateless_python(a: tf.Tensor, b: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    return tf.ensure_shape(tf.numpy_function(lambda rows: rows, [a], tf.float32, stateful=False), [4]), b
+
+
+def looked_up(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+    return tf.ensure_shape(TABLE.lookup(tf.ensure_shape(b, [])), [])
+
+
+def large(number: tf.Tensor) -> tf.Tensor:
+    """Of random numbers, so that samples of 16 MiB come before the next map."""
+    return tf.random.uniform([4 << 20])
+
+
 def length_of(text: tf.Tensor) -> tuple[tf.Tensor]:
     return (tf.strings.length(tf.strings.join([text, "."])),)
 
@@ -66,6 +80,7 @@ MAPPED: dict[str, Callable[[], tf.data.Dataset]] = {
     "counted": lambda: pairs().shuffle(10).map(doubled).batch(8).repeat(2).skip(1).take(7),
     "texts": lambda: tf.data.Dataset.from_tensor_slices([str(2**n) for n in range(20)]).map(length_of).batch(6),
     "random_before": lambda: pairs().map(with_noise).map(doubled).batch(8),
+    "few_samples": lambda: pairs().take(3).map(doubled).batch(10**6),
     "filtered_before": lambda: pairs().filter(even).map(doubled).batch(4),
 }
 
@@ -73,6 +88,9 @@ WHOLE: dict[str, Callable[[], tf.data.Dataset]] = {
     "no_maps": lambda: pairs().shuffle(10).batch(8),
     "random": lambda: pairs().map(with_noise).batch(8),
     "python": lambda: pairs().map(by_python).batch(8),
+    "python_said_to_be_stateless": lambda: pairs().map(by_stateless_python).batch(8),
+    "table": lambda: pairs().map(looked_up).batch(8),
+    "large_samples": lambda: tf.data.Dataset.range(9).map(large).map(tf.reduce_sum).batch(8),
     "variable": lambda: pairs().map(with_variable).batch(8),
     "any_order": lambda: pairs().map(doubled, 2, deterministic=False).batch(8),
     "any_order_by_options": lambda: pairs().map(doubled, 2).batch(8).with_options(unordered()),

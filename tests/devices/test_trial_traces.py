@@ -14,6 +14,7 @@ from keras import layers, ops
 from keras.src.losses.losses import LossFunctionWrapper
 
 from tests.helpers.mirrored import mirrored
+from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.loss_scope import Kind
 from tfdist.keras_repairs.coupling.trials.call_trial import try_out_layer as try_layer
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
@@ -160,3 +161,16 @@ def test_what_is_no_value_of_the_users_is_left_alone() -> None:
     with KeptState(layer).restored():
         layer.model.layers[0].kernel.assign(np.ones((2, 1)))
     assert layer.model.layers[0].kernel.numpy().tolist() == [[1.0], [1.0]]
+
+
+def test_what_is_attached_to_an_object_in_a_trial_stays() -> None:
+    class Counted(keras.metrics.Mean):
+        pass
+
+    found: AttachedValue[dict[str, int]] = AttachedValue("found")
+    metric = Counted()
+    with KeptState(metric).restored():
+        found.set(metric, {"a": 1})
+    with KeptState(metric).restored():
+        found.get_or_make(metric, dict)["a"] = 2
+    assert found.get(metric) == {"a": 2}

@@ -159,7 +159,7 @@ keras.config.set_dtype_policy("float32")
     cell = kernel.run(code)
     assert cell.error is None
     assert cell.value == "[True, True, ('float64', 3)]"
-    assert "tfdist: one worker on each of 2 GPUs; --nproc 1 runs one process on all of them" in cell.printed
+    assert "tfdist: one worker on each of 2 GPUs; nproc=1 runs one process on all of them" in cell.printed
 
 
 def test_a_failure_is_raised_with_its_worker_and_the_line_of_the_cell(kernel: Kernel) -> None:

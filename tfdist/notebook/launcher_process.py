@@ -42,7 +42,7 @@ def _run(folder: CallFolder) -> JobOutcome:
         job = job_of(str(folder.path), request["name"], request["nproc"], request["options"])
         job, chosen = with_chosen_workers(job, count_gpus_here)
         if chosen and not job.quiet:
-            print_line(f"tfdist: {chosen}", sys.stderr)
+            print_line(f"tfdist: {chosen.replace('--nproc ', 'nproc=')}", sys.stderr)
         return JobOutcome.of_result(run_to_result(job), verbose=job.verbose)
     except TfdistError as error:
         return JobOutcome.of_error(error)

@@ -11,7 +11,13 @@ Value = TypeVar("Value")
 
 _ATTRIBUTE = "_tfdist"
 _NOTHING: Mapping[str, Any] = {}
-_LOCK = threading.Lock()
+_LOCK = threading.RLock()
+"""Reentrant: what is collected while it is held may run code that attaches values, too."""
+
+
+def is_of_tfdist(attribute: str) -> bool:
+    """Returns whether an attribute of an object is one that tfdist has set, by its name."""
+    return attribute == _ATTRIBUTE or attribute.startswith(f"{_ATTRIBUTE}_")
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ import tensorflow as tf
 from tensorflow.python.data.util import structure
 from tensorflow.python.framework import op_def_registry
 
-from tfdist.order.epoch_order import bounds
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.workers import local_replicas
 
@@ -24,18 +23,17 @@ _BATCHES = frozenset({"Batch", "ParallelBatch"})
 _UNCHANGED = frozenset({"Options", "Prefetch"})
 _COUNTED = frozenset({"Repeat", "Skip", "Take"})
 
-_HARMLESS = frozenset(
-    {
-        *("Assert", "Case", "CheckNumerics", "If", "StatefulPartitionedCall", "While"),
-        *("LookupTableFindV2", "LookupTableSizeV2"),
-    }
-)
+_HARMLESS = frozenset({"Assert", "Case", "CheckNumerics", "If", "StatefulPartitionedCall", "While"})
 """Operations that TensorFlow counts as stateful, and which give the same for the same sample. Functions that they call
 are looked at by themselves."""
 
 
+_MOST_BYTES = 64 << 20
+"""Of the samples of a batch before they are mapped, which lie in memory together, where their size is known."""
+
+
 class MappedRows(NamedTuple):
-    """Rows of a global batch, as many of each batch; those that are too many are others of the batch, behind the rest.
+    """Rows of a global batch; at least one, which is of no replica where none of these has a sample.
 
     Attributes:
         data: A structure of tensors `[rows, ...]`.
@@ -75,36 +73,30 @@ class SampleMaps:
             ids: The replicas' ids.
             replicas: How many there are in all.
         """
-        most = self._most_rows(ids, replicas)
         batches = self.source.batch(self.size, drop_remainder=self.drops_remainder)
         for stage in self.after:
             batches = getattr(batches, _name(stage).lower())(stage._count)
         spec = self.source.element_spec
 
         @tf.autograph.experimental.do_not_convert
-        def needed(*batch: Any) -> tf.data.Dataset:
+        def mapped(*batch: Any) -> tf.data.Dataset:
             leaves = tf.nest.flatten(batch)
             total = tf.shape(leaves[0], out_type=tf.int64)[0]
-            first = -(-ids.start * total // replicas)
-            # Of a smaller batch the last row stands for those that there are not.
-            places = tf.minimum(first + tf.range(most, dtype=tf.int64), total - 1)
-            samples = tf.nest.pack_sequence_as(spec, [tf.gather(leaf, places) for leaf in leaves])
-            numbers = tf.fill([most], total), tf.fill([most], first)
-            return tf.data.Dataset.from_tensor_slices(MappedRows(samples, *numbers))
+            first, end = (-(-bound * total // replicas) for bound in (ids.start, ids.stop))
+            start = tf.minimum(first, total - 1)
+            own = [leaf[start : tf.maximum(end, start + 1)] for leaf in leaves]
+            rows = tf.data.Dataset.from_tensor_slices(tf.nest.pack_sequence_as(spec, own))
+            for stage in self.maps:
+                rows = rows.map(_mapping(stage), _static(getattr(stage, "_num_parallel_calls", None)))
+            # All in one batch.
+            return rows.batch(total).map(lambda *data: MappedRows(_packed(self.maps[-1], data), total, start))
 
-        rows = batches.flat_map(needed)
-        for stage in self.maps:
-            rows = rows.map(_mapping(stage), _static(getattr(stage, "_num_parallel_calls", None)))
-        rows = rows.batch(most, drop_remainder=True).map(_with_numbers_once)
+        # Each is one element: while one is made, so is the next one.
+        rows = batches.interleave(mapped, cycle_length=2, block_length=1, num_parallel_calls=2, deterministic=True)
         steps = int(batches.cardinality())
         if steps != tf.data.UNKNOWN_CARDINALITY:
             rows = rows.apply(tf.data.experimental.assert_cardinality(steps))
         return rows.with_options(self.options)
-
-    def _most_rows(self, ids: range, replicas: int) -> int:
-        sizes = [self.size] if self.drops_remainder else range(1, self.size + 1)
-        pairs = ((bounds(size, replicas, ids[0])[0], bounds(size, replicas, ids[-1])[1]) for size in sizes)
-        return max(1, *(end - first for first, end in pairs))
 
 
 def readers(strategy: tf.distribute.Strategy, *, once: bool) -> range:
@@ -151,7 +143,8 @@ def sample_maps(dataset: tf.data.Dataset) -> SampleMaps | None:
                 break
             maps.append(below)
             (source,) = below._inputs()
-    if not maps or not size or not all(map(_is_batched, tf.nest.flatten(source.element_spec))):
+    specs = tf.nest.flatten(source.element_spec)
+    if not maps or not size or not all(map(_is_batched, specs)) or size * sum(map(_bytes, specs)) > _MOST_BYTES:
         return None
     return SampleMaps(source, tuple(maps[::-1]), int(size), bool(drops), tuple(after[::-1]), options)
 
@@ -177,6 +170,11 @@ def _is_batched(spec: Any) -> bool:
     return isinstance(spec, tf.TensorSpec) and spec.shape.is_fully_defined()
 
 
+def _bytes(spec: tf.TensorSpec) -> int:
+    """The size of a sample; 0 of texts, such as encoded images, whose size nobody knows."""
+    return 0 if spec.dtype == tf.string else spec.dtype.size * spec.shape.num_elements()
+
+
 def _is_of_its_sample(stage: Any) -> bool:
     """Returns whether what a map gives depends on its sample alone, and comes in order."""
     if getattr(stage, "_deterministic", "default") == "false":
@@ -195,21 +193,22 @@ def _is_stateless(graph: tf.Graph) -> bool:
 
 def _is_harmless(operation: str) -> bool:
     known = op_def_registry.get(operation)
-    return operation in _HARMLESS or (known is not None and not known.is_stateful and "Dataset" not in operation)
-
-
-@tf.autograph.experimental.do_not_convert
-def _with_numbers_once(rows: MappedRows) -> MappedRows:
-    return MappedRows(rows.data, rows.total[0], rows.first[0])
+    is_pure = known is not None and not known.is_stateful and "Dataset" not in operation and "PyFunc" not in operation
+    return is_pure or operation in _HARMLESS
 
 
 def _mapping(stage: Any) -> Any:
-    """A map's function, traced already, for samples that carry where they belong."""
+    """A map's function, which is traced already."""
     (source,) = stage._inputs()
 
     @tf.autograph.experimental.do_not_convert
-    def of_row(row: MappedRows) -> MappedRows:
-        parts = stage._map_func.function(*structure.to_tensor_list(source.element_spec, row.data))
-        return row._replace(data=structure.from_compatible_tensor_list(stage.element_spec, list(parts)))
+    def of_sample(*sample: Any) -> Any:
+        parts = stage._map_func.function(*structure.to_tensor_list(source.element_spec, _packed(source, sample)))
+        return structure.from_compatible_tensor_list(stage.element_spec, list(parts))
 
-    return of_row
+    return of_sample
+
+
+def _packed(dataset: tf.data.Dataset, parts: Any) -> Any:
+    """The parts of an element, as a function of a dataset gets them, in the dataset's structure."""
+    return tf.nest.pack_sequence_as(dataset.element_spec, tf.nest.flatten(parts))

@@ -26,6 +26,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from tfdist.keras_repairs.base.attached_value import is_of_tfdist
 from tfdist.keras_repairs.random_numbers import python_draws
 
 Restore = Callable[[], None]
@@ -285,7 +286,7 @@ def _attributes(owner: Any) -> dict[str, Any]:
 def own_attributes(owner: Any) -> dict[str, Any]:
     """The attributes of an object, without those that all layers, losses, metrics and optimizers have, and tfdist's."""
     base = _attributes_of_keras() if isinstance(owner, _OF_KERAS) else frozenset()
-    return {name: value for name, value in vars(owner).items() if name not in base and not name.startswith("_tfdist_")}
+    return {name: value for name, value in vars(owner).items() if name not in base and not is_of_tfdist(name)}
 
 
 @functools.cache
