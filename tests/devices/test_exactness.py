@@ -25,7 +25,8 @@ on 2; of the last batch, which is one sample, all devices but one have none.
 """
 
 
-CHECKED = {next(case.name for case in cases_of(section) if case.name not in SLOW_CASES) for section in list(SECTIONS)[::4]}
+FOURTH = list(SECTIONS)[::4]
+CHECKED = {next(case.name for case in cases_of(section) if case.name not in SLOW_CASES) for section in FOURTH}
 CHECKED |= {"hinge_of_other_labels", "clip_loss_run_eagerly", "clip_loss_with_a_temperature"}
 """Rows of which the first steps are checked by default, which takes as long as a training: one of every fourth section,
 what a check has got wrong before, and a loss over the batch. The slow tests check all.
