@@ -18,7 +18,7 @@ def test_a_run(extra: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert measured["steps_per_second"] > 0 and measured["processor_seconds_per_step"] > 0
     log = (tmp_path / "run" / "logs" / "worker-0.0.log").read_text()
     assert ("draws each batch once" in log) == (extra == [])
-    assert ("each worker maps those samples alone" in log) == (extra == ["--each", "own"])
+    assert ("Each worker maps only the samples" in log) == (extra == ["--each", "own"])
 
 
 def test_medians_of_pairs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

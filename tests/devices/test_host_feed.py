@@ -17,11 +17,12 @@ from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 
 from tests.helpers.mirrored import mirrored
-from tfdist.keras_repairs.inputs import host_drawing
+from tfdist.keras_repairs.inputs import data_adapters, host_drawing
 from tfdist.keras_repairs.inputs.data_adapters import distribute
 from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator, EpochBatches
 from tfdist.runtime.batches.dataset_description import description_of
 from tfdist.runtime.batches.host_feed.host_feed import HostFeed
+from tfdist.runtime.batches.mapped_rows import sample_maps
 from tfdist.runtime.strategy_settings import settings_of
 
 
@@ -88,6 +89,25 @@ def test_pieces_of_a_feed(
             for part, expected in zip(one, other, strict=True):
                 assert part.dtype == expected.dtype
                 np.testing.assert_array_equal(part.numpy(), expected.numpy(), strict=True)
+
+
+def shuffled(rows: int) -> tf.data.Dataset:
+    return tf.data.Dataset.range(rows).shuffle(8, seed=1).map(lambda row: tf.cast(row, tf.float32) / 2).batch(8)
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_pieces_of_a_feed_of_mapped_rows(feed: HostFeed, monkeypatch: pytest.MonkeyPatch, replicas: int) -> None:
+    """As the hosts of a job of several draw them; here those of one, which needs all rows."""
+    own = all_of(distribute(shuffled(17), strategy_of(replicas)))
+    monkeypatch.setattr(data_adapters, "maps_of_rows", lambda dataset, strategy, once: sample_maps(dataset))
+    fed = distribute(shuffled(17), strategy_of(replicas), once=True)
+    described = description_of(fed).fed
+    assert described is not None and described.are_rows
+    spec, values = all_of(fed)
+    assert spec == own[0] and len(values) == len(own[1]) == 3
+    for one, other in zip(values, own[1], strict=True):
+        for part, expected in zip(one, other, strict=True):
+            np.testing.assert_array_equal(part.numpy(), expected.numpy(), strict=True)
 
 
 def iterator_over(batches: Any) -> BatchIterator:

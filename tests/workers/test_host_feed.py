@@ -76,7 +76,7 @@ def test_a_host_makes_each_sample_once_and_all_have_the_numbers_of_one_worker(
     assert f"Worker 0 draws each batch once for the workers {indices} of this host." in log
     assert "only dense tensors of numbers are handed over" in log
     assert "to cut rows of arrays costs less" in log
-    assert "Of each batch, each worker maps those samples alone that its replicas need" in log
+    assert "Each worker maps only the samples that its replicas need" in log
 
 
 @pytest.mark.slow

@@ -59,7 +59,6 @@ def kernels(file: Path) -> list[np.ndarray]:
         return [arrays[name] for name in arrays.files]
 
 
-@pytest.mark.slow
 def test_what_is_measured_is_in_the_file(folder: Path) -> None:
     result: dict[str, Any] = json.loads((folder / "one.json").read_text())
     left = {layer["name"]: (layer["weights"], layer["left"]) for layer in result["layers"]}

@@ -22,7 +22,7 @@ from tfdist.keras_repairs.base.batch_rows import are_of_samples, cut, rows, shar
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.runtime.batches.dataset_description import description_of
 from tfdist.runtime.batches.host_feed.fed_batches import FedBatches
-from tfdist.runtime.batches.mapped_rows import MappedRows, maps_of_rows, readers
+from tfdist.runtime.batches.mapped_rows import MappedRows, maps_of_rows, replicas_drawn_for
 from tfdist.runtime.batches.replica_batches import (
     KEPT_FUNCTIONS,
     UNEQUAL_ROWS,
@@ -71,7 +71,7 @@ def distribute(
     maps = maps_of_rows(dataset, strategy, once=once)
     needed = dataset
     if maps is not None:
-        needed = maps.rows_of(readers(strategy, once=once), replicas)
+        needed = maps.rows_of(replicas_drawn_for(strategy, once=once), replicas)
         smallest = max(smallest, maps.size if maps.drops_remainder else 0)
 
     def make(ids: Sequence[int]) -> tf.data.Dataset:

@@ -23,7 +23,7 @@ from tfdist.keras_repairs.base.warn_once import say_once, warn_once
 from tfdist.runtime import random_state
 from tfdist.runtime.batches.host_feed.batch_notes import MOST_ARRAYS
 from tfdist.runtime.batches.host_feed.host_feed import HostFeed
-from tfdist.runtime.batches.mapped_rows import maps_of_rows, readers, sample_maps
+from tfdist.runtime.batches.mapped_rows import maps_of_rows, replicas_drawn_for, sample_maps
 from tfdist.runtime.collectives.decisions import gather_objects
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.workers import local_replicas, worker_count
@@ -48,11 +48,11 @@ def warn_of_whole_reading(adapter: Any, dataset: Any, strategy: tf.distribute.St
     feed = settings_of(strategy).feed
     if local_replicas(strategy)[0] != 0 or workers == 1:
         return
-    those = f"{workers} workers"
+    who = f"{workers} workers"
     if once and feed is not None:
         if len(feed.workers) == workers:
             return
-        those = "hosts"
+        who = "hosts"
     if isinstance(adapter, ArrayDataAdapter):
         size = sum(int(getattr(array, "nbytes", 0)) for array in keras.tree.flatten(adapter._inputs))
         if size > MUCH:
@@ -62,19 +62,19 @@ def warn_of_whole_reading(adapter: Any, dataset: Any, strategy: tf.distribute.St
                 "them on the disk, where each worker reads its own rows alone."
             )
     elif not isinstance(adapter, TFDatasetAdapter):
-        _warn(those, "runs all of the Python code that makes the batches")
+        _warn(who, "runs all of the Python code that makes the batches")
     elif isinstance(dataset, tf.data.Dataset):
         maps = maps_of_rows(dataset, strategy, once=once)
         names = set(parts_of(dataset if maps is None else maps.source))
         if any(name.startswith(_FILES) for name in names):
-            _warn(those, f"reads{' and parses' if maps is None else ''} all files of this tf.data.Dataset")
+            _warn(who, f"reads{' and parses' if maps is None else ''} all files of this tf.data.Dataset")
         elif any("PyFunc" in name for name in names):
-            _warn(those, "runs all of the Python code in this tf.data.Dataset")
+            _warn(who, "runs all of the Python code in this tf.data.Dataset")
 
 
-def _warn(those: str, what: str) -> None:
+def _warn(who: str, what: str) -> None:
     warn_once(
-        f"Each of the {those} {what} and keeps its rows of every global batch: exact, but no faster than on "
+        f"Each of the {who} {what} and keeps its rows of every global batch: exact, but no faster than on "
         "one worker. Where training waits for its data, use tfdist.data (tfrecords, csv, text, images, arrays), with "
         "which a worker reads its own samples alone."
     )
@@ -185,7 +185,8 @@ def is_drawn_once(adapter: Any, dataset: Any, strategy: tf.distribute.Strategy) 
         DataError: On every worker, when the data of two differs.
     """
     why_not = why_not_once(adapter, dataset, strategy)
-    is_mapped = isinstance(dataset, tf.data.Dataset) and sample_maps(dataset) is not None
+    several = worker_count(strategy) > 1
+    is_mapped = several and isinstance(dataset, tf.data.Dataset) and sample_maps(dataset) is not None
     kind = "" if why_not else f"{dataset.element_spec!r}{' of mapped samples' * is_mapped}"
     once = check_same_data(adapter, strategy, kind)
     feed = settings_of(strategy).feed
@@ -195,10 +196,10 @@ def is_drawn_once(adapter: Any, dataset: Any, strategy: tf.distribute.Strategy) 
             # Its threads or processes would make batches that nobody takes.
             adapter.enqueuer = None
         feed.runs_python |= once and _runs_python(adapter, dataset)
-    if is_mapped and len(readers(strategy, once=once)) < strategy.num_replicas_in_sync:
+    if is_mapped and len(replicas_drawn_for(strategy, once=once)) < strategy.num_replicas_in_sync:
         say_once(
-            f"Of each batch, {'each host' if once else 'each worker'} maps those samples alone that its replicas need: "
-            "what is mapped before batch() depends on its sample alone."
+            f"{'Each host' if once else 'Each worker'} maps only the samples that its replicas need: what comes of a "
+            "sample in the maps before batch() depends on that sample alone."
         )
     return once
 

@@ -27,7 +27,6 @@ _HARMLESS = frozenset({"Assert", "Case", "CheckNumerics", "If", "StatefulPartiti
 """Operations that TensorFlow counts as stateful, and which give the same for the same sample. Functions that they call
 are looked at by themselves."""
 
-
 _MOST_BYTES = 64 << 20
 """Of the samples of a batch before they are mapped, which lie in memory together, where their size is known."""
 
@@ -99,7 +98,7 @@ class SampleMaps:
         return rows.with_options(self.options)
 
 
-def readers(strategy: tf.distribute.Strategy, *, once: bool) -> range:
+def replicas_drawn_for(strategy: tf.distribute.Strategy, *, once: bool) -> range:
     """The replicas for which this worker draws batches: its own ones, or those of its host, with those between them.
 
     Args:
@@ -120,7 +119,8 @@ def maps_of_rows(dataset: tf.data.Dataset, strategy: tf.distribute.Strategy, *, 
         strategy: The strategy in force.
         once: Whether one worker of each host draws for all of it.
     """
-    return None if len(readers(strategy, once=once)) == strategy.num_replicas_in_sync else sample_maps(dataset)
+    needs_all = len(replicas_drawn_for(strategy, once=once)) == strategy.num_replicas_in_sync
+    return None if needs_all else sample_maps(dataset)
 
 
 def sample_maps(dataset: tf.data.Dataset) -> SampleMaps | None:
