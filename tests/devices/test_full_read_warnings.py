@@ -35,7 +35,8 @@ def lines() -> tf.data.Dataset:
 
 
 def images() -> tf.data.Dataset:
-    return tf.data.Dataset.from_tensor_slices(["absent"]).map(lambda path: tf.strings.length(tf.io.read_file(path))).batch(2).prefetch(1)
+    files = tf.data.Dataset.from_tensor_slices(["absent"])
+    return files.map(lambda path: tf.strings.length(tf.io.read_file(path))).batch(2).prefetch(1)
 
 
 def generator() -> tf.data.Dataset:
