@@ -25,7 +25,7 @@ PYTHON = {"python_dataset": 64, "threaded": 64, "generator": 64}
 EACH = ["ragged", "text"]
 """Data that each worker draws itself."""
 
-OWN = ["numbers"]
+OWN = ["texts", "numbers"]
 """Data of files, of which each worker or host has those alone that its replicas need."""
 
 AHEAD = ["abandoned"]
@@ -76,6 +76,7 @@ def test_a_host_makes_each_sample_once_and_all_have_the_numbers_of_one_worker(
     assert f"Worker 0 draws each batch once for the workers {indices} of this host." in log
     assert "only dense tensors of numbers are handed over" in log
     assert "to cut rows of arrays costs less" in log
+    assert "Each worker maps only the samples that its replicas need" in log
 
 
 @pytest.mark.slow

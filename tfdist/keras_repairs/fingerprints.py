@@ -53,6 +53,7 @@ FINGERPRINTS: dict[str, dict[str, str]] = {
     "CollectiveAllReduce._all_reduce": {"fca9a98f8efc8e18": "2.19 2.20 2.21"},
     "CollectiveAllReduce._all_reduce_per_replica_values": {"4ae7017e5ed62fb7": "2.19 2.20 2.21"},
     "CollectiveAllReduceExtended._get_variable_creator_initial_value": {"7b990fd71c4c7a36": "2.19 2.20 2.21"},
+    "CollectiveReplicaLauncher._all_gather": {"44204efab6757702": "2.19 2.20 2.21"},
     "CompileLoss.__call__": {"70e4e09a76a5ad64": "3.12 3.13 3.14 3.15"},
     "CompileLoss.call": {"0e3e0f13121e4e4d": "3.14 3.15", "0be345d429985d41": "3.12 3.13"},
     "CompileMetrics.result": {"d31f16d99731aafa": "3.12 3.13 3.14 3.15"},

@@ -29,7 +29,14 @@ from keras.src.trainers.data_adapters import array_data_adapter, tf_dataset_adap
 from keras.src.utils import file_utils
 from tensorflow.python.autograph.impl import conversion
 from tensorflow.python.checkpoint import checkpoint
-from tensorflow.python.distribute import cross_device_ops, distribute_lib, mirrored_run, values, values_util
+from tensorflow.python.distribute import (
+    cross_device_ops,
+    cross_device_utils,
+    distribute_lib,
+    mirrored_run,
+    values,
+    values_util,
+)
 from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
 from tensorflow.python.eager import backprop
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
@@ -226,11 +233,13 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
 def _of_variables() -> tuple[Repair, ...]:
     """Returns where variables have their values from, how these are reduced, and conversions that one device's have."""
     variable, collectives = values.DistributedVariable, cross_device_ops.CollectiveAllReduce
+    launcher = cross_device_utils.CollectiveReplicaLauncher
     initial_value = "_get_variable_creator_initial_value"
     return (
         Repair(CollectiveAllReduceExtended, initial_value, variables.variable_creator_initial_value),
         Repair(collectives, "_all_reduce", strategy_reductions.all_reduce),
         Repair(collectives, "_all_reduce_per_replica_values", strategy_reductions.all_reduce_per_replica_values),
+        Repair(launcher, "_all_gather", strategy_reductions.all_gather),
         *(
             Repair(variable, f"__{convert.__name__}__", variables.converting(convert))
             for convert in (int, float, complex)

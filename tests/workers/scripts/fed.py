@@ -147,6 +147,17 @@ def files_of(kind, workers):
     return tf.data.Dataset.from_tensor_slices(([f"{own}/{number}" for number in range(24)], labels))
 
 
+def texts(counted):
+    """Texts in files that each worker reads for its replica alone."""
+    index = tfdist.worker_index()
+    data = files_of("texts", range(index, index + 1)).map(lambda path, y: (tf.io.read_file(path), y))
+    words = keras.layers.TextVectorization(vocabulary=["a", "b"], output_sequence_length=2)
+    layers = [words, keras.layers.Embedding(4, 1), keras.layers.Flatten(), keras.layers.Dense(1)]
+    model = keras.Sequential([keras.Input([], dtype="string"), *layers])
+    model.compile("sgd", "mse")
+    return model.fit(data.batch(8), epochs=2, verbose=0).history
+
+
 def numbers(counted):
     """Numbers in files that one worker of each host reads for the replicas of that host alone."""
     feed = settings_of(tfdist.strategy()).feed

@@ -10,7 +10,7 @@
 - `thread_attributes`, `global_seeds`, of `spare_generators`: what Keras keeps for each thread, handed to the threads of
   the replicas; `tensorflow_seeds`, of `draw_streams`: seeds for TensorFlow's own random functions, which they share
 - `variables` of a strategy: where they are made, what they begin with, as numbers; `stored_values`: values of a file of
-  weights, before they are read; `strategy_reductions`: sums that it takes
+  weights, before they are read; `strategy_reductions`: sums and gathers of it
 - `size_origins`: where a size comes from, as the graph tells; `replica_copies`: each replica's copy of a variable
 - `context_variables`: records that hold for the code inside of a `with` block; `loss_scope`: that of a loss
 - `global_devices`: the devices of all workers, as `keras.distribution` lists them

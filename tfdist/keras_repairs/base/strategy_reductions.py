@@ -1,4 +1,4 @@
-"""Sums that the strategy itself takes: `strategy.reduce`, a replica's `all_reduce`, metrics when they are read."""
+"""Sums and gathers of the strategy itself: `strategy.reduce`, a replica's `all_reduce`, metrics, `strategy.gather`."""
 
 from __future__ import annotations
 
@@ -49,6 +49,28 @@ def all_reduce_per_replica_values(original: Function) -> Function:
         with operations._lock:
             totals = operations._all_reduce(reduce_op, [each.values[0] for each in per_replica_values], 0, options)
         return [distribute_utils.regroup((total,), wrap_class=values.Mirrored) for total in totals]
+
+    return repaired
+
+
+def all_gather(original: Function) -> Function:
+    """Repairs `CollectiveReplicaLauncher._all_gather`, where a tensor without elements ends the process by SIGSEGV.
+
+    Texts that are all empty are sent as no bytes, ragged rows without values as no numbers. Such a tensor is sent with
+    one element in each dimension that has none.
+    """
+
+    @functools.wraps(original)
+    def repaired(launcher: Any, input_tensor: Any, options: Any) -> tf.Tensor:
+        tensor = tf.convert_to_tensor(input_tensor)
+        if tensor.shape.num_elements():
+            return original(launcher, tensor, options)
+        with tf.device(launcher._device):
+            shape = tf.shape(tensor)
+            added = tf.cast(shape == 0, tf.int32)
+            padded = tf.pad(tensor, tf.stack([tf.zeros_like(added), added], axis=1))
+            size = tf.concat([shape[:1] * launcher._group_size, shape[1:]], axis=0)
+            return tf.slice(original(launcher, padded, options), tf.zeros_like(size), size)
 
     return repaired
 

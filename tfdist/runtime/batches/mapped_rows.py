@@ -179,9 +179,7 @@ def _is_of_its_sample(stage: Any) -> bool:
     """Returns whether what a map gives depends on its sample alone, and comes in order."""
     if getattr(stage, "_deterministic", "default") == "false":
         return False
-    specs = tf.nest.flatten(stage.element_spec)
-    # With rows of text a worker was seen to end by SIGSEGV.
-    if not all(_is_batched(spec) and spec.dtype != tf.string for spec in specs):
+    if not all(map(_is_batched, tf.nest.flatten(stage.element_spec))):
         return False
     return all(_is_stateless(function.function.graph) for function in stage._functions())
 
