@@ -20,7 +20,7 @@ from tests.exactness.comparison import assert_same
 from tests.exactness.small_batch_cases import OfOwnMetric
 from tests.exactness.table import BATCH, numbers
 from tests.helpers.marks import slow
-from tests.helpers.mirrored import mirrored
+from tests.helpers.mirrored import checking, mirrored
 from tfdist.keras_repairs.base.batch_rows import rows, with_row_of_zeros
 from tfdist.keras_repairs.base.replica_step import current_step, this_step
 from tfdist.keras_repairs.base.step_records import BatchShare
@@ -61,7 +61,7 @@ PROGRAM = """
 import sys
 import tests.devices.conftest
 import pytest
-from tests.helpers.mirrored import mirrored
+from tests.helpers.mirrored import checking, mirrored
 from tests.devices.references import of_one_replica
 from tests.devices.test_stand_in_rows import without_stand_in_rows
 from tests.exactness.cases import outcome
@@ -224,3 +224,20 @@ def test_a_row_of_zeros_of_each_kind(is_compiled: bool) -> None:
     assert made["words"].numpy().tolist() == [b""]
     assert made["ragged"].to_list() == [[]]
     assert tf.sparse.to_dense(made["sparse"]).numpy().tolist() == [[0, 0, 0]]
+
+
+def test_data_without_samples() -> None:
+    def results() -> list[Any]:
+        keras.utils.set_random_seed(1)
+        model = keras.Sequential([keras.Input([3]), keras.layers.Dense(1)])
+        model.compile("sgd", "mse", metrics=["mae"])
+        x, y = np.zeros([0, 3], "float32"), np.zeros([0, 1], "float32")
+        evaluated, history = model.evaluate(x, y, verbose=0), model.fit(x, y, verbose=0).history
+        return [evaluated, history, model.train_on_batch(x, y), *model.get_weights()]
+
+    expected = results()
+    with mirrored(2).scope(), checking(mirrored(2)):
+        found = results()
+    assert (found[0], found[1]) == (expected[0], expected[1]) == ([], {})
+    for one, other in zip(expected[2:], found[2:], strict=True):
+        np.testing.assert_array_equal(other, one)

@@ -153,7 +153,7 @@ class CheckedStep:
 
     def is_due(self, batch: Any) -> bool:
         """Returns whether a step with such a batch has not been checked yet, and is to be."""
-        if self.is_off:
+        if self.is_off or _has_no_rows(batch):
             return False
         if not _is_of_replicas(batch, self._strategy):
             if not self._says_distributed:
@@ -351,6 +351,12 @@ def _pieces(batch: Any, strategy: tf.distribute.Strategy) -> list[Any]:
     """This worker's first piece of all that a batch has."""
     data = batch.data if isinstance(batch, GlobalBatch) else strategy.experimental_local_results(batch.values)[0].data
     return [strategy.experimental_local_results(leaf)[0] for leaf in tf.nest.flatten(data)]
+
+
+def _has_no_rows(batch: Any) -> bool:
+    """Returns whether a single batch is known to be empty: one device computes NaN of it, too."""
+    leaves = [] if isinstance(batch, FetchedBatch) else [leaf for leaf in tf.nest.flatten(batch) if leaf is not None]
+    return bool(leaves) and all(leaf.shape.rank and leaf.shape[0] == 0 for leaf in leaves)
 
 
 def _kind_of(batch: Any) -> Any:

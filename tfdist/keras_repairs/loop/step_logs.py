@@ -266,7 +266,9 @@ def metrics_result_or_logs(original: Function) -> Function:
 
     def repaired(self: Any, logs: Any) -> Any:
         if not logs:
-            return original(self, dict(fit_state(self).take_logs_before()))
+            before = dict(fit_state(self).take_logs_before())
+            # Without any batch nothing is built. On one device Keras traces a step all the same, which builds it.
+            return original(self, before) if before or _is_built(self) else before
         result = original(self, logs)
         results = fit_state(self).logged_results
         if result is logs and results and isinstance(logs, dict):
@@ -276,6 +278,11 @@ def metrics_result_or_logs(original: Function) -> Function:
         return keras.tree.map_structure(_value_of, result)
 
     return repaired
+
+
+def _is_built(model: keras.Model) -> bool:
+    """Returns whether the metrics of `compile` have their variables, without which they have no results."""
+    return model._compile_metrics is None or model._compile_metrics.built
 
 
 def _value_of(log: Any) -> Any:
