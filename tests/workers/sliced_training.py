@@ -112,7 +112,7 @@ class OwnStep(keras.Model):
 UNEVEN = ("unusual",)
 """The models of whose batches workers have different numbers of rows."""
 
-EVALUATED = ("mlp", "classifier", "language", "cached", "scores")
+EVALUATED = ("mlp", "classifier")
 """The models that evaluate and predict by default, which takes as long as to train."""
 
 BY_BATCH, LARGE = ("images",), step_execution._LARGE
