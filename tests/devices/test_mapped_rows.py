@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import itertools
 from collections.abc import Callable
 
 import numpy as np
@@ -12,7 +14,7 @@ from tests.helpers.marks import slow
 from tfdist.keras_repairs.inputs import data_adapters
 from tfdist.order.epoch_order import bounds
 from tfdist.runtime.batches.host_feed.batch_slicer import BatchSlicer
-from tfdist.runtime.batches.mapped_rows import sample_maps
+from tfdist.runtime.batches.mapped_rows import _most_rows, sample_maps
 from tfdist.runtime.batches.replica_batches import are_of_samples
 
 SAMPLES = 37
@@ -111,6 +113,17 @@ def unordered() -> tf.data.Options:
 @pytest.mark.parametrize("make", [pytest.param(make, id=name) for name, make in WHOLE.items()])
 def test_what_is_not_of_single_samples_is_left_whole(make: Callable[[], tf.data.Dataset]) -> None:
     assert sample_maps(make()) is None
+
+
+def test_most_rows_of_replicas() -> None:
+    for size, replicas in itertools.product(range(1, 25), range(1, 8)):
+        for ids in (range(first, end) for end in range(1, replicas + 1) for first in range(end)):
+            pieces = itertools.product(range(1, size + 1), ids)
+            counts: dict[int, int] = collections.Counter()
+            for total, replica in pieces:
+                start, stop = bounds(total, replicas, replica)
+                counts[total] += stop - start
+            assert _most_rows(ids, replicas, size) == max(1, *counts.values())
 
 
 def slices_of(dataset: tf.data.Dataset, ids: range, replicas: int, smallest: int) -> tf.data.Dataset:

@@ -7,6 +7,7 @@ function of its sample: without random numbers, variables and Python code, and o
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -26,6 +27,9 @@ _COUNTED = frozenset({"Repeat", "Skip", "Take"})
 _HARMLESS = frozenset({"Assert", "Case", "CheckNumerics", "If", "StatefulPartitionedCall", "While"})
 """Operations that TensorFlow counts as stateful, and which give the same for the same sample. Functions that they call
 are looked at by themselves."""
+
+_AHEAD = 2
+"""Batches that are made before they are asked for."""
 
 _MOST_BYTES = 64 << 20
 """Of the samples of a batch before they are mapped, which lie in memory together, where their size is known."""
@@ -72,30 +76,67 @@ class SampleMaps:
             ids: The replicas' ids.
             replicas: How many there are in all.
         """
-        batches = self.source.batch(self.size, drop_remainder=self.drops_remainder)
-        for stage in self.after:
-            batches = getattr(batches, _name(stage).lower())(stage._count)
-        spec = self.source.element_spec
+        batches, after = self.source.batch(self.size, drop_remainder=self.drops_remainder), list(self.after)
+        while after and _name(after[0]) != "Repeat":
+            batches = _counted(batches, after.pop(0))
+        spec, steps, most = self.source.element_spec, int(batches.cardinality()), _most_rows(ids, replicas, self.size)
 
         @tf.autograph.experimental.do_not_convert
-        def mapped(*batch: Any) -> tf.data.Dataset:
+        def own(*batch: Any) -> tuple[Any, tf.Tensor, tf.Tensor]:
             leaves = tf.nest.flatten(batch)
             total = tf.shape(leaves[0], out_type=tf.int64)[0]
-            first, end = (-(-bound * total // replicas) for bound in (ids.start, ids.stop))
-            start = tf.minimum(first, total - 1)
-            own = [leaf[start : tf.maximum(end, start + 1)] for leaf in leaves]
-            rows = tf.data.Dataset.from_tensor_slices(tf.nest.pack_sequence_as(spec, own))
-            for stage in self.maps:
-                rows = rows.map(_mapping(stage), _static(getattr(stage, "_num_parallel_calls", None)))
-            # All in one batch.
-            return rows.batch(total).map(lambda *data: MappedRows(_packed(self.maps[-1], data), total, start))
+            start, end = _bounds(ids, replicas, total)
+            # Full batches give as many rows each, so that `batch` finds them again; only the last may have fewer.
+            rows = tf.range(start, tf.where(total == self.size, start + most, end))
+            chosen = [tf.gather(leaf, tf.minimum(rows, end - 1)) for leaf in leaves]
+            totals, starts = (tf.fill(tf.shape(rows), number) for number in (total, start))
+            return tf.nest.pack_sequence_as(spec, chosen), totals, starts
 
-        # Each is one element: while one is made, so is the next one.
-        rows = batches.interleave(mapped, cycle_length=2, block_length=1, num_parallel_calls=2, deterministic=True)
-        steps = int(batches.cardinality())
+        rows = batches.map(own).unbatch()
+        for stage in self.maps:
+            rows = rows.map(_with_places(_mapping(stage)), _static(getattr(stage, "_num_parallel_calls", None)))
+        mapped = rows.batch(most).map(functools.partial(_mapped_rows, ids, replicas))
         if steps != tf.data.UNKNOWN_CARDINALITY:
-            rows = rows.apply(tf.data.experimental.assert_cardinality(steps))
-        return rows.with_options(self.options)
+            mapped = mapped.apply(tf.data.experimental.assert_cardinality(steps))
+        for stage in after:
+            mapped = _counted(mapped, stage)
+        return mapped.prefetch(_AHEAD).with_options(self.options)
+
+
+@tf.autograph.experimental.do_not_convert
+def _mapped_rows(ids: range, replicas: int, data: Any, totals: tf.Tensor, starts: tf.Tensor) -> MappedRows:
+    """The rows of one global batch, without those that were added to have as many in each."""
+    start, end = _bounds(ids, replicas, totals[0])
+    return MappedRows(tf.nest.map_structure(lambda leaf: leaf[: end - start], data), totals[0], starts[0])
+
+
+def _bounds(ids: range, replicas: int, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """The first row of some replicas in a batch of `total` samples, and the one after the last; never the same."""
+    first, end = (-(-bound * total // replicas) for bound in (ids.start, ids.stop))
+    start = tf.minimum(first, total - 1)
+    return start, tf.maximum(end, start + 1)
+
+
+def _most_rows(ids: range, replicas: int, size: int) -> int:
+    """The most rows that some replicas have of a batch: of `size` samples, or of somewhat fewer at the end."""
+    # With one more sample for each replica none has fewer.
+    totals = range(max(size - replicas, 0), size + 1)
+    return max(1, *(-(-ids.stop * total // replicas) - -(-ids.start * total // replicas) for total in totals))
+
+
+def _with_places(mapping: Any) -> Any:
+    """A map of samples that come with the size of their batch, and the place of the first row in it."""
+
+    @tf.autograph.experimental.do_not_convert
+    def mapped(sample: Any, total: tf.Tensor, start: tf.Tensor) -> tuple[Any, tf.Tensor, tf.Tensor]:
+        return mapping(sample), total, start
+
+    return mapped
+
+
+def _counted(dataset: tf.data.Dataset, stage: Any) -> tf.data.Dataset:
+    """A dataset with a stage that repeats its elements, or leaves some out."""
+    return getattr(dataset, _name(stage).lower())(stage._count)
 
 
 def replicas_drawn_for(strategy: tf.distribute.Strategy, *, once: bool) -> range:
