@@ -257,7 +257,7 @@ class _Step:
         remains as it was before a trace that never runs.
 
         Raises:
-            TraceAgain: Something was built.
+            TraceAgain: It was one to build.
         """
         if tf.executing_eagerly():
             yield
@@ -285,10 +285,10 @@ class _Step:
         finally:
             kept.write(state)
         self._never_built = self._lacking()
-        if self._never_built != unbuilt or (refusal is None and self._users):
+        # Nothing was tried out in it, also where all that was lacking still is: what the step does not use.
+        if self._never_built != unbuilt or refusal is None:
             raise TraceAgain from refusal
-        if refusal is not None:
-            raise refusal
+        raise refusal
 
     def _lacking(self) -> list[Any]:
         # Its `scale_loss` is that of its first step as long as it is not built.

@@ -186,22 +186,26 @@ def try_out_layer(layer: Any, call: Function, args: tuple[Any, ...], kwargs: dic
         kwargs: Likewise, by name.
     """
     try:
-        inputs = made_up((args, kwargs))
+        draws = [made_up((args, kwargs), numbers) for numbers in (Numbers.NORMAL, Numbers.PROPER)]
     except ValueError as error:
         return not_tried(error)
-    return in_trial(lambda: _layer_verdict(layer, call, inputs))
+    return in_trial(lambda: _layer_verdict(layer, call, draws))
 
 
-def _layer_verdict(layer: Any, call: Function, inputs: Inputs) -> CallVerdict:
-    try:
-        recording, kept = Recording(layer), KeptState(layer)
-        whole = _results(layer, call, inputs, slice(None), recording, kept)
-        parts = [_results(layer, call, inputs, part, recording, kept) for part in PARTS]
-    except RowsDiffer:
-        return CallVerdict("what it computes for a sample depends on the other samples of its batch")
-    except Exception as error:  # Whatever the user's code raises on values that are not its own.
-        return not_tried(error)
-    return verdict_of(whole, parts, tolerance_of(layer), tolerance_of_state=0.0)
+def _layer_verdict(layer: Any, call: Function, draws: Sequence[Inputs]) -> CallVerdict:
+    failed = CallVerdict()
+    for inputs in draws:
+        try:
+            recording, kept = Recording(layer), KeptState(layer)
+            whole = _results(layer, call, inputs, slice(None), recording, kept)
+            parts = [_results(layer, call, inputs, part, recording, kept) for part in PARTS]
+        except RowsDiffer:
+            return CallVerdict("what it computes for a sample depends on the other samples of its batch")
+        except Exception as error:  # Whatever the user's code raises on values that are not its own.
+            failed = not_tried(error)
+            continue
+        return verdict_of(whole, parts, tolerance_of(layer), tolerance_of_state=0.0)
+    return failed
 
 
 def _results(

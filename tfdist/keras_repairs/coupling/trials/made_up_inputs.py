@@ -14,7 +14,7 @@ from keras.src import backend
 from numpy.typing import NDArray
 
 from tfdist.keras_repairs.base.replica_step import current_step
-from tfdist.keras_repairs.coupling.trials.split_comparison import FREE_SIZE, ROWS
+from tfdist.keras_repairs.coupling.trials.split_comparison import FIRST, FREE_SIZE, ROWS
 from tfdist.keras_repairs.coupling.trials.trial_scope import rows_on_trial
 
 DRAWS = 4
@@ -166,7 +166,11 @@ class Inputs:
 
 
 class Numbers(enum.Enum):
-    """The kind of floating-point numbers that are made up."""
+    """The kind of numbers that are made up.
+
+    By the normal ones the largest whole number and the longest text are others in each part of the rows: lengths by
+    which a batch is padded. A model may fail on these, as where it looks up which of two there is.
+    """
 
     NORMAL = "of any sign, about 1"
     LARGE = "of any sign, about 10"
@@ -201,11 +205,15 @@ def _made_up(leaf: Any, generator: np.random.Generator, numbers: Numbers) -> Any
 
 
 def _ragged(leaf: tf.RaggedTensor, generator: np.random.Generator, numbers: Numbers) -> _MadeUp:
-    lengths, count = [], ROWS
+    lengths, count, first = [], ROWS, FIRST
     for splits in leaf.nested_row_splits:
         # Without empty rows, of which many a step takes no mean.
-        lengths.append(generator.integers(1, FREE_SIZE + 1, count).astype(splits.dtype.as_numpy_dtype))
-        count = int(lengths[-1].sum())
+        drawn_lengths = generator.integers(1, FREE_SIZE + 1, count).astype(splits.dtype.as_numpy_dtype)
+        # What is padded to the longest row is another in each part.
+        drawn_lengths[:first] = np.minimum(drawn_lengths[:first], FREE_SIZE - 1)
+        drawn_lengths[first] = FREE_SIZE
+        lengths.append(drawn_lengths)
+        count, first = int(drawn_lengths.sum()), int(drawn_lengths[:first].sum())
     inner = [size or FREE_SIZE for size in leaf.flat_values.shape[1:]]
     values = _values(leaf.dtype, [count, *inner], generator, numbers)
     return _MadeUp(values, has_rows=True, mask=None, lengths=tuple(lengths))
@@ -213,14 +221,20 @@ def _ragged(leaf: tf.RaggedTensor, generator: np.random.Generator, numbers: Numb
 
 def _values(dtype: tf.DType, sizes: list[int], generator: np.random.Generator, numbers: Numbers) -> NDArray:
     if dtype == tf.string:
-        return np.array(generator.integers(0, 2, sizes)).astype(str).astype(object)
+        texts = np.array(generator.integers(0, 2, sizes)).astype(str).astype(object)
+        if numbers is Numbers.NORMAL and sizes[:1] == [ROWS]:
+            texts[FIRST] = " ".join(["1"] * FREE_SIZE)
+        return texts
     if dtype.is_floating:
         if numbers is Numbers.PROPER:
             return generator.uniform(0.05, 0.95, sizes).astype(dtype.as_numpy_dtype)
         size = 10 if numbers is Numbers.LARGE else 1
         return (size * generator.normal(size=sizes)).astype(dtype.as_numpy_dtype)
     # Small, as they may be looked up.
-    return generator.integers(0, 2, sizes).astype(dtype.as_numpy_dtype)
+    integers = generator.integers(0, 2, sizes)
+    if numbers is Numbers.NORMAL and sizes[:1] == [ROWS] and dtype.is_integer and 0 not in sizes:
+        integers.reshape(ROWS, -1)[FIRST, -1] = 2
+    return integers.astype(dtype.as_numpy_dtype)
 
 
 def is_of_samples(leaf: Any) -> bool:
