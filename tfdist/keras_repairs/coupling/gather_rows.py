@@ -74,6 +74,11 @@ def dense_rows(tensor: tf.Tensor) -> tf.Tensor:
         if isinstance(sums, CompiledSums):
             raise CannotBeCompiled("texts are gathered from all replicas")
         return _text_rows(tensor)
+    if tensor.dtype.is_complex:
+        parts = dense_rows(tf.stack([tf.math.real(tensor), tf.math.imag(tensor)], axis=-1))
+        return tf.complex(parts[..., 0], parts[..., 1])
+    if tensor.dtype == tf.uint64:
+        return tf.bitcast(dense_rows(tf.bitcast(tensor, tf.int64)), tf.uint64)
     dtype = _CARRIERS.get(tensor.dtype, tensor.dtype)
     if dtype not in _CARRIED:
         raise UnsupportedError(
