@@ -43,12 +43,13 @@ class LargestError(keras.metrics.Metric):
 
 
 class Extremes(keras.metrics.Metric):
-    """Starts with values that are not zero, and has several results."""
+    """Starts with values that are not zero, and has several results, and a variable without elements."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.low = self.add_variable((), keras.initializers.Constant(2.0), name="low")
         self.product = self.add_variable((2,), "ones", name="product")
+        self.nothing = self.add_variable((0,), "zeros", name="nothing")
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         self.low.assign(tf.minimum(self.low, tf.cast(tf.reduce_min(y_pred), self.dtype)))

@@ -87,3 +87,27 @@ def test_single_batches_run_whole() -> None:
     with mirrored(2).scope():
         for several, one in zip(outcome(), expected, strict=True):
             np.testing.assert_allclose(several, one, rtol=1e-5)
+
+
+def test_ragged_rows_of_ragged_rows() -> None:
+    ids = tf.ragged.constant([[[1, 2], []], [], [[3]], [[], [], [4, 5]], [[1]], [[]]], dtype=tf.int32)
+
+    class Summed(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embedding, self.dense = keras.layers.Embedding(9, 3), keras.layers.Dense(1)
+
+        def call(self, x: Any) -> Any:
+            return self.dense(tf.reduce_sum(tf.reduce_sum(self.embedding(x), 2), 1))
+
+    def losses() -> list[float]:
+        keras.utils.set_random_seed(1)
+        model = Summed()
+        model.compile("sgd", "mse")
+        data = tf.data.Dataset.from_tensor_slices((ids, np.arange(6.0, dtype="float32")[:, np.newaxis])).batch(4)
+        found: list[float] = model.fit(data, epochs=2, verbose=0).history["loss"]
+        return found
+
+    expected = losses()
+    with mirrored(2).scope():
+        np.testing.assert_allclose(losses(), expected, rtol=1e-5)

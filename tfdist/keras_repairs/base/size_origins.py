@@ -218,7 +218,8 @@ def _element(vector: Any, place: int) -> tuple[Any, int] | None:
     if operation.type == "Shape":
         return operation.inputs[0], place
     if operation.type == "Pack" and operation.get_attr("axis") == 0:
-        return _source(operation.inputs[place])
+        # Behind the last there is none: of a tensor of more dimensions, whose sizes are asked for by their place.
+        return _source(operation.inputs[place]) if place < len(operation.inputs) else None
     if operation.type == "ConcatV2":
         return _element_of_joined(operation.inputs[:-1], place)
     if operation.type == "GatherV2":

@@ -63,7 +63,7 @@ def keep_full_state(metric: keras.metrics.Metric, *, together: bool = False) -> 
 def _state(distributed: Any, at_reset: np.ndarray) -> np.ndarray:
     """The value of a variable over the replicas of all workers, which call this together."""
     mine = np.stack([part.numpy() for part in distributed.values])
-    parts = all_gather(mine, distributed.distribute_strategy).reshape(-1, *mine.shape[1:])
+    parts = np.concatenate(list(all_gather(mine, distributed.distribute_strategy)))
     # TensorFlow has divided what it was reset to among the replicas, and the sum would be rounded.
     is_reset = np.array_equal(parts, np.broadcast_to(at_reset / len(parts), parts.shape))
     return at_reset if is_reset else parts.sum(axis=0, dtype=parts.dtype)
