@@ -56,6 +56,7 @@ from tfdist.keras_repairs.files import checkpoint_objects, downloads, model_savi
 from tfdist.keras_repairs.forward import (
     added_losses,
     batch_normalization,
+    global_batch_metrics,
     loss_reduction,
     metrics,
     strided_convolutions,
@@ -208,6 +209,7 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
         Repair(reduction_metrics.Mean, "update_state", metrics.of_scalar),
         Repair(reduction_metrics.Sum, "update_state", metrics.of_scalar),
         Repair(keras.metrics.Metric, "__init__", metrics.watch_updates),
+        Repair(keras.metrics.Metric, "add_variable", global_batch_metrics.add_variable),
         Repair(keras.layers.Embedding, "build", embedding_layers.build),
         Repair(keras.layers.Embedding, "call", embedding_layers.call),
         Repair(keras.layers.BatchNormalization, "_moments", batch_normalization.moments),

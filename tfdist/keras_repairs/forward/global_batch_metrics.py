@@ -6,6 +6,7 @@ variables from outside of the replicas: as those of the first replica, where it 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +23,24 @@ from tfdist.runtime.transport import replica_sums
 from tfdist.runtime.workers import worker_count
 
 _FIRST = tf.VariableAggregation.ONLY_FIRST_REPLICA
+
+_ADDED_UP = frozenset({"float16", "bfloat16", "float32", "float64", "int32", "int64"})
+"""Dtypes of which TensorFlow sums variables over replicas and workers."""
+
+
+def add_variable(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Repairs `Metric.add_variable`: of bools and small integers, which nothing adds up, each replica keeps all."""
+
+    @functools.wraps(original)
+    def repaired(
+        self: Any, shape: Any, initializer: Any, dtype: Any = None, aggregation: str = "sum", name: str | None = None
+    ) -> Any:
+        several = tf.distribute.get_strategy().num_replicas_in_sync > 1
+        if several and aggregation == "sum" and keras.backend.standardize_dtype(dtype or self.dtype) not in _ADDED_UP:
+            aggregation = "only_first_replica"
+        return original(self, shape, initializer, dtype, aggregation, name)
+
+    return repaired
 
 
 def has_full_state(variable: keras.Variable) -> bool:

@@ -29,7 +29,7 @@ from tfdist.keras_repairs.coupling.declarations import Declared, declared_of
 from tfdist.keras_repairs.coupling.traced_calls import is_noting, known_update, note_update
 from tfdist.keras_repairs.coupling.trials.likeness import likeness_of
 from tfdist.keras_repairs.coupling.trials.steps.step_capture import capture_reading, without_readings
-from tfdist.keras_repairs.forward.global_batch_metrics import keep_full_state, update_on_global_batch
+from tfdist.keras_repairs.forward.global_batch_metrics import has_full_state, keep_full_state, update_on_global_batch
 from tfdist.keras_repairs.forward.metric_additivity import Merge, Verdict, try_out
 from tfdist.keras_repairs.forward.metric_results import noted, updating
 from tfdist.keras_repairs.forward.metric_scope import METRIC_SCOPE, is_written_down, likeness_of_arguments
@@ -237,7 +237,10 @@ def _decide(metric: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, toget
     if declared_of(getattr(metric, "_fn", None)) is Declared.GATHERED:
         keep_full_state(metric, together=together)
         return declare_gathered(metric)
-    verdict = _verdict_of_trial(metric, args, kwargs)
+    if any(map(has_full_state, metric.variables)):
+        verdict = Verdict(Merge.GATHERED, reason="keeps what is not added up, such as bools")
+    else:
+        verdict = _verdict_of_trial(metric, args, kwargs)
     is_hand_written = current_step() is None and not symbolic_scope.in_symbolic_scope()
     if verdict.merge is Merge.MEANS and is_hand_written:
         # A loop of the user's does not tell how many samples each replica has, by which its mean would count.
