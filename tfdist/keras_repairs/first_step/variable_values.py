@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -193,9 +195,16 @@ def spreads(before: Values, expected: Values, found: Values) -> dict[str, float]
 def _spread(before: NDArray, expected: NDArray, found: NDArray) -> float:
     if expected.shape != found.shape or not _is_float(expected):
         return float("inf")
-    gap, change = _wide(found) - _wide(expected), _wide(expected) - _wide(before)
+    with _of_any_numbers():
+        gap, change = _wide(found) - _wide(expected), _wide(expected) - _wide(before)
     finite = np.isfinite(gap) & np.isfinite(change)
-    return float(np.linalg.norm(gap[finite])) / max(float(np.linalg.norm(change[finite])), _LEAST)
+    if not finite.all():
+        gap, change = gap[finite], change[finite]
+    return _norm(gap) / max(_norm(change), _LEAST)
+
+
+def _norm(values: NDArray) -> float:
+    return math.sqrt(np.square(values, dtype=np.float64).sum())
 
 
 def _difference(before: NDArray, expected: NDArray, found: NDArray, floor: float = 0.0) -> float:
@@ -204,28 +213,38 @@ def _difference(before: NDArray, expected: NDArray, found: NDArray, floor: float
     if not _is_float(expected):
         return 0.0 if np.array_equal(expected, found) else float("inf")
     spacing = _SPACING[expected.dtype.name]
-    if not np.array_equal(np.isfinite(expected), np.isfinite(found)):
+    expected, found = _wide(expected), _wide(found)
+    finite = np.isfinite(expected)
+    if not np.array_equal(finite, np.isfinite(found)):
         return float("inf")
-    expected, found, finite = _wide(expected), _wide(found), np.isfinite(expected)
-    if not finite.any():
+    if not finite.all():
+        expected, found = expected[finite], found[finite]
+    with _of_any_numbers():
+        gap = np.abs(found - expected)
+    if not gap.max(initial=0) > floor:
         return 0.0
-    gap = np.abs(found - expected, where=finite, out=np.zeros_like(expected))
-    gap = np.maximum(gap - _ULPS * spacing * np.abs(np.where(finite, expected, 0)) - floor, 0)
-    largest = float(gap.max(initial=0))
-    return largest / max(_change(before, expected), _LEAST) if largest else 0.0
+    largest = float((gap - (_ULPS * spacing * np.abs(expected) + floor)).max())
+    return largest / max(_change(before if finite.all() else before[finite], expected), _LEAST) if largest > 0 else 0.0
 
 
 def _change(before: NDArray, after: NDArray) -> float:
     """The most by which a number changes, of those that are numbers before and after."""
     if before.shape != after.shape or not _is_float(after):
         return 0.0
-    before, after = _wide(before), _wide(after)
-    finite = np.isfinite(before) & np.isfinite(after)
-    return float(np.abs(after - before, where=finite, out=np.zeros_like(after)).max(initial=0))
+    with _of_any_numbers():
+        change = np.abs(_wide(after) - _wide(before))
+    largest = float(change.max(initial=0))
+    return largest if math.isfinite(largest) else float(change[np.isfinite(change)].max(initial=0))
+
+
+def _of_any_numbers() -> contextlib.AbstractContextManager[None]:
+    """Without warnings of infinite numbers, of which the differences are none, and of those that become infinite."""
+    return np.errstate(invalid="ignore", over="ignore")
 
 
 def _wide(values: NDArray) -> NDArray:
-    return values.astype(np.float64)
+    """The values, those of 16 bits with 32: for the difference of two numbers their own precision is enough."""
+    return values.astype(np.float32) if values.dtype.name in _HALF else values
 
 
 def _is_float(values: NDArray) -> bool:
