@@ -84,6 +84,20 @@ class WithAnchorsOfKeras(keras.Model):
         return super().call(inputs), ops.arange(4)
 
 
+class WithMean(keras.Model):
+    """Beside rows a number for the whole batch, as a row."""
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        rows = super().call(inputs)
+        return rows, ops.mean(rows)[None]
+
+
+class WithScalar(keras.Model):
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        rows = super().call(inputs)
+        return rows, ops.mean(rows)
+
+
 def model_of(kind: type[keras.Model], **options: Any) -> keras.Model:
     keras.utils.set_random_seed(3)
     inputs = keras.Input((6,))
@@ -99,6 +113,7 @@ def predicted(kind: type[keras.Model], **options: Any) -> list[Any]:
 
 
 EXACT = [Standing, Alone, OnlyInGraphs, Adapting, Searching, WithAnchors, StandingWithAnchors, WithAnchorsOfKeras]
+EXACT += [WithMean]
 
 
 @pytest.mark.parametrize("replicas", [2, slow(3)])
@@ -137,3 +152,8 @@ def test_nothing_is_tried_out_where_gathering_is_off(monkeypatch: pytest.MonkeyP
     expected = predicted(Standing)
     with mirrored(2).scope():
         assert not np.allclose(predicted(Standing)[0], expected[0], rtol=1e-3)
+
+
+def test_scalars_are_refused() -> None:
+    with mirrored(2).scope(), pytest.raises(UnsupportedError, match=r"predicts a scalar.*value\[tf.newaxis\]"):
+        predicted(WithScalar)

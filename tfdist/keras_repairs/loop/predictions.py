@@ -10,6 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.batch_rows import cut, has_rows, rows, without_stand_in
 from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, alone, this_step
@@ -64,12 +65,24 @@ def of_samples(step_function: Function, predict_step: Function) -> Function:
             outputs = on_global_batch_where(predict_step, lambda: True)(data)
             return tf.nest.map_structure(lambda leaf: _of_first_alone(leaf, replica), outputs)
         outputs = step_function(data)
+        _check_has_rows(outputs, predict_step)
         if not tf.executing_eagerly():
             leaves = _joined_along_others(tf.nest.flatten(outputs), step_function, data)
             outputs = tf.nest.pack_sequence_as(outputs, [_of_first(leaf, replica) for leaf in leaves])
         return without_stand_in(outputs)
 
     return step
+
+
+def _check_has_rows(outputs: Any, predict_step: Function) -> None:
+    if any(isinstance(leaf, tf.Tensor) and leaf.shape.rank == 0 for leaf in tf.nest.flatten(outputs)):
+        model = getattr(predict_step, "__self__", None)
+        raise UnsupportedError(
+            f"The model {getattr(model, 'name', '')!r} predicts a scalar, one number for a whole batch, of which every "
+            "replica would return one. Expected rows. Return the number as a row, value[tf.newaxis], of which predict "
+            "makes the same array, or run on one device (`tfdist train` without --workers, --nproc and "
+            "--logical-devices)."
+        )
 
 
 def _joined_along_others(leaves: list[Any], step_function: Function, data: Any) -> list[Any]:
