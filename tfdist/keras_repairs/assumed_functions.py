@@ -194,7 +194,7 @@ def _for_metrics() -> tuple[Reliance, ...]:
         compile_utils.CompileMetrics,
     )
     return (
-        *_of(metrics, keras.metrics.Metric, "add_variable", "reset_state"),
+        *_of(metrics, keras.metrics.Metric, "reset_state"),
         *_of(metrics, reduction_metrics, "reduce_to_samplewise_values"),
         *(reliance for kind in kinds for reliance in _of(metrics, kind, "update_state")),
         *_of(metrics, metrics_utils, "update_confusion_matrix_variables"),
