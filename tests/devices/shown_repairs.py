@@ -24,6 +24,7 @@ TAKEN_OUT = [
     ),
     ("keras.src.losses.loss.unscale_loss_for_distribution", ["plain"]),
     ("Mean.update_state", ["metrics_of_ones_own", "own_step_with_a_total"]),
+    ("Metric.add_variable", ["metrics_that_are_no_sums"]),
     ("Metric.__init__", ["metrics_that_are_no_sums", "metric_functions_that_are_no_means", "own_metrics_everywhere"]),
     ("Sum.update_state", ["own_step_with_a_total"]),
     ("tensorflow.python.ops.nn_impl_distribute.compute_average_loss", ["own_step_with_average_losses"]),

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.devices.repair_removal import take_out
 from tests.exactness.comparison import assert_same
 from tests.helpers.marks import slow
 from tests.helpers.mirrored import mirrored
@@ -214,41 +213,3 @@ def test_early_stopping_knows_which_way_is_better() -> None:
 def test_what_is_no_metric_is_an_error(metric: Any) -> None:
     with pytest.raises(UsageError, match="an instance, such as"):
         gathered(metric)
-
-
-class AnyAbove(keras.metrics.Metric):
-    """Whether any prediction was above a number, and how many batches there were, in small integers."""
-
-    def __init__(self) -> None:
-        super().__init__(name="any")
-        self.found = self.add_variable((), "zeros", dtype="bool", name="found")
-        self.batches = self.add_variable((), "zeros", dtype="uint8", name="batches")
-
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        self.found.assign(keras.ops.logical_or(self.found, keras.ops.any(y_pred > 0.5)))
-        self.batches.assign(self.batches + keras.ops.cast(1, "uint8"))
-
-    def result(self) -> Any:
-        return {"above": keras.ops.cast(self.found, "float32"), "batches": keras.ops.cast(self.batches, "float32")}
-
-
-def fitted_with_bools() -> dict[str, Any]:
-    keras.utils.set_random_seed(11)
-    model = classifier()
-    model.compile("sgd", "categorical_crossentropy", metrics=[AnyAbove()])
-    history: dict[str, Any] = model.fit(*data(33), batch_size=BATCH, epochs=2, verbose=0).history
-    return history
-
-
-def test_what_is_not_added_up(float64: None) -> None:
-    expected = fitted_with_bools()
-    with mirrored(2).scope():
-        assert_same(expected, fitted_with_bools())
-
-
-def test_without_the_repair_a_metric_of_bools_has_no_variables(
-    float64: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    take_out("Metric.add_variable", monkeypatch)
-    with mirrored(2).scope(), pytest.raises(Exception, match="bool|uint8|dtype"):
-        fitted_with_bools()

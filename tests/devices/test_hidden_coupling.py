@@ -56,7 +56,7 @@ def scaled(counts: Any, dense: Any) -> Any:
 
 
 class Scaled(layers.Layer):
-    """Divides by the largest number of the batch; looks up which of two there is, where it can."""
+    """Divides by the largest number of the batch."""
 
     def call(self, counts: Any) -> Any:
         return ops.cast(counts, "float32") / ops.cast(ops.max(counts), "float32")

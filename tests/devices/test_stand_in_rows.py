@@ -61,7 +61,7 @@ PROGRAM = """
 import sys
 import tests.devices.conftest
 import pytest
-from tests.helpers.mirrored import checking, mirrored
+from tests.helpers.mirrored import mirrored
 from tests.devices.references import of_one_replica
 from tests.devices.test_stand_in_rows import without_stand_in_rows
 from tests.exactness.cases import outcome

@@ -154,12 +154,28 @@ class CategoricalTruePositives(keras.metrics.Metric):
         self.true_positives.assign(0.0)
 
 
+class AnyAbove(keras.metrics.Metric):
+    """In variables that nothing adds up: whether a prediction was above a number, and the batches, modulo 256."""
+
+    def __init__(self) -> None:
+        super().__init__(name="any")
+        self.found = self.add_variable((), "zeros", dtype="bool", name="found")
+        self.batches = self.add_variable((), "zeros", dtype="uint8", name="batches")
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        self.found.assign(keras.ops.logical_or(self.found, keras.ops.any(y_pred > 0.3)))
+        self.batches.assign(self.batches + keras.ops.cast(1, "uint8"))
+
+    def result(self) -> Any:
+        return {"above": keras.ops.cast(self.found, "float32"), "batches": keras.ops.cast(self.batches, "float32")}
+
+
 @case("metric classes of one's own that are no sums over samples: gathered by themselves")
 def metrics_that_are_no_sums(samples: int) -> dict[str, Any]:
     x, y = numbers(samples, classes=10)
     model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(10, activation="softmax")])
     compiled = {
-        "metrics": [CategoricalTruePositives(), MostHits(name="most")],
+        "metrics": [CategoricalTruePositives(), MostHits(name="most"), AnyAbove()],
         "weighted_metrics": [CategoricalTruePositives(name="weighted"), "accuracy"],
     }
     return fitted(model, x, y, compiled, sample_weight=np.linspace(0.0, 2.0, samples))

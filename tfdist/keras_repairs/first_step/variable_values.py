@@ -213,18 +213,18 @@ def _difference(before: NDArray, expected: NDArray, found: NDArray, floor: float
     if not _is_float(expected):
         return 0.0 if np.array_equal(expected, found) else float("inf")
     spacing = _SPACING[expected.dtype.name]
-    expected, found = _wide(expected), _wide(found)
-    finite = np.isfinite(expected)
+    wide, found = _wide(expected), _wide(found)
+    finite = np.isfinite(wide)
     if not np.array_equal(finite, np.isfinite(found)):
         return float("inf")
     if not finite.all():
-        expected, found = expected[finite], found[finite]
+        wide, found = wide[finite], found[finite]
     with _of_any_numbers():
-        gap = np.abs(found - expected)
+        gap = np.abs(found - wide)
     if not gap.max(initial=0) > floor:
         return 0.0
-    largest = float((gap - (_ULPS * spacing * np.abs(expected) + floor)).max())
-    return largest / max(_change(before if finite.all() else before[finite], expected), _LEAST) if largest > 0 else 0.0
+    largest = float((gap - (_ULPS * spacing * np.abs(wide) + floor)).max())
+    return largest / max(_change(before, expected), _LEAST) if largest > 0 else 0.0
 
 
 def _change(before: NDArray, after: NDArray) -> float:

@@ -63,6 +63,7 @@ def of_samples(step_function: Function, predict_step: Function) -> Function:
         replica = this_step()
         if replica.share.has_all_rows:
             outputs = on_global_batch_where(predict_step, lambda: True)(data)
+            _check_has_rows(outputs, predict_step)
             return tf.nest.map_structure(lambda leaf: _of_first_alone(leaf, replica), outputs)
         outputs = step_function(data)
         _check_has_rows(outputs, predict_step)

@@ -257,7 +257,7 @@ class _Step:
         remains as it was before a trace that never runs.
 
         Raises:
-            TraceAgain: It was one to build.
+            TraceAgain: The trace was one to build in, and is not kept.
         """
         if tf.executing_eagerly():
             yield
@@ -285,7 +285,7 @@ class _Step:
         finally:
             kept.write(state)
         self._never_built = self._lacking()
-        # Nothing was tried out in it, also where all that was lacking still is: what the step does not use.
+        # Nothing was tried out in it, so it is not kept, even if what was lacking still is: layers that no step calls.
         if self._never_built != unbuilt or refusal is None:
             raise TraceAgain from refusal
         raise refusal

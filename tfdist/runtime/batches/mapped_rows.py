@@ -94,7 +94,7 @@ class SampleMaps:
 
         rows = batches.map(own).unbatch()
         for stage in self.maps:
-            rows = rows.map(_with_places(_mapping(stage)), _static(getattr(stage, "_num_parallel_calls", None)))
+            rows = rows.map(_mapping(stage), _static(getattr(stage, "_num_parallel_calls", None)))
         mapped = rows.batch(most).map(functools.partial(_mapped_rows, ids, replicas))
         if steps != tf.data.UNKNOWN_CARDINALITY:
             mapped = mapped.apply(tf.data.experimental.assert_cardinality(steps))
@@ -122,16 +122,6 @@ def _most_rows(ids: range, replicas: int, size: int) -> int:
     # With one more sample for each replica none has fewer.
     totals = range(max(size - replicas, 0), size + 1)
     return max(1, *(-(-ids.stop * total // replicas) - -(-ids.start * total // replicas) for total in totals))
-
-
-def _with_places(mapping: Any) -> Any:
-    """A map of samples that come with the size of their batch, and the place of the first row in it."""
-
-    @tf.autograph.experimental.do_not_convert
-    def mapped(sample: Any, total: tf.Tensor, start: tf.Tensor) -> tuple[Any, tf.Tensor, tf.Tensor]:
-        return mapping(sample), total, start
-
-    return mapped
 
 
 def _counted(dataset: tf.data.Dataset, stage: Any) -> tf.data.Dataset:
@@ -239,13 +229,14 @@ def _is_harmless(operation: str) -> bool:
 
 
 def _mapping(stage: Any) -> Any:
-    """A map's function, which is traced already."""
+    """A map's function, which is traced already, of samples that come with the size of their batch, and the place of
+    the first row in it."""
     (source,) = stage._inputs()
 
     @tf.autograph.experimental.do_not_convert
-    def of_sample(*sample: Any) -> Any:
+    def of_sample(sample: Any, total: tf.Tensor, start: tf.Tensor) -> tuple[Any, tf.Tensor, tf.Tensor]:
         parts = stage._map_func.function(*structure.to_tensor_list(source.element_spec, _packed(source, sample)))
-        return structure.from_compatible_tensor_list(stage.element_spec, list(parts))
+        return structure.from_compatible_tensor_list(stage.element_spec, list(parts)), total, start
 
     return of_sample
 
