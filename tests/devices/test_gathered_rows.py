@@ -30,7 +30,9 @@ def test_rows_of_more_than_ten_workers_come_in_their_order(monkeypatch: pytest.M
 
 
 @pytest.mark.usefixtures("repaired")
-@pytest.mark.parametrize("dtype", ["complex64", "complex128", "uint64", "uint32", "uint8", "bool", "bfloat16"])
+@pytest.mark.parametrize(
+    "dtype", ["complex64", "complex128", "uint64", "uint32", "uint8", "bool", "bfloat16", "float8_e4m3fn"]
+)
 def test_rows_of_every_dtype(dtype: str) -> None:
     numbers = {"complex64": 1 - 2j, "complex128": 1 - 2j, "uint64": 2**63}
     rows = tf.constant(np.array([[0, 1], [numbers.get(dtype, 1), 0]], tf.as_dtype(dtype).as_numpy_dtype))

@@ -10,27 +10,15 @@ from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.batch_rows import has_rows, without_stand_in
 from tfdist.keras_repairs.base.replica_step import note_gathering, replica_count, replica_id
 from tfdist.keras_repairs.base.tensor_attributes import changed
+from tfdist.runtime.collectives.wire.wire_dtypes import from_gathered, to_gathered
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport import replica_sums
 from tfdist.runtime.transport.compiled_sums import CannotBeCompiled, CompiledSums
 from tfdist.runtime.transport.emulated_replicas import emulated_replica
 from tfdist.runtime.workers import worker_count
 
-_CARRIERS = {
-    tf.bfloat16: tf.float32,
-    tf.bool: tf.int32,
-    tf.uint8: tf.int32,
-    tf.int8: tf.int32,
-    tf.uint16: tf.int32,
-    tf.int16: tf.int32,
-    tf.uint32: tf.int64,
-}
-"""Dtypes that TensorFlow's collectives do not carry, and those that hold every value of them."""
-
 _NAMED_IN_ORDER = 10
 """So many workers, from 0 on, have names of one digit."""
-
-_CARRIED = (tf.float16, tf.float32, tf.float64, tf.int32, tf.int64)
 
 
 def all_rows(value: Any) -> Any:
@@ -74,31 +62,27 @@ def dense_rows(tensor: tf.Tensor) -> tf.Tensor:
         if isinstance(sums, CompiledSums):
             raise CannotBeCompiled("texts are gathered from all replicas")
         return _text_rows(tensor)
-    if tensor.dtype.is_complex:
-        parts = dense_rows(tf.stack([tf.math.real(tensor), tf.math.imag(tensor)], axis=-1))
-        return tf.complex(parts[..., 0], parts[..., 1])
-    if tensor.dtype == tf.uint64:
-        return tf.bitcast(dense_rows(tf.bitcast(tensor, tf.int64)), tf.uint64)
-    dtype = _CARRIERS.get(tensor.dtype, tensor.dtype)
-    if dtype not in _CARRIED:
+    dtype = tensor.dtype
+    if not (dtype.is_floating or dtype.is_integer or dtype.is_complex or dtype.is_bool):
         raise UnsupportedError(
-            f"Tensors of dtype {tensor.dtype.name} cannot be gathered from several replicas. Expected numbers or "
-            "bools. Convert them in the model, or run on one device (`tfdist train` without --workers, --nproc and "
+            f"Tensors of dtype {dtype.name} cannot be gathered from several replicas. Expected numbers, bools or "
+            "texts. Convert them in the model, or run on one device (`tfdist train` without --workers, --nproc and "
             "--logical-devices)."
         )
     # On the CPU an argument of a tf.function has no device yet, which all_gather does not take; a copy has.
-    carried = tf.identity(tf.cast(tensor, dtype))
+    sent = tf.identity(to_gathered(tensor))
     emulated = emulated_replica()
     if emulated is not None:
-        return tf.cast(tf.concat(emulated.gathered(carried), axis=0), tensor.dtype)
-    rows = sums.gather(carried) if isinstance(sums, CompiledSums) else _by_tensorflow(carried)
+        return from_gathered(tf.concat(emulated.gathered(sent), axis=0), dtype)
+    gathered = sums.gather(sent) if isinstance(sums, CompiledSums) else _by_tensorflow(sent)
+    rows = from_gathered(gathered, dtype)
     shape = [None, *tensor.shape[1:]]
     if tf.executing_eagerly():
-        return tf.ensure_shape(tf.cast(rows, tensor.dtype), shape)
+        return tf.ensure_shape(rows, shape)
     # The number of rows must not be known in a graph: by that it is told what has the rows of the batch. Where each
     # device knows its own number TensorFlow adds them up; between workers it loses the shape, as they pad what they
     # send.
-    return tf.compat.v1.placeholder_with_default(tf.cast(rows, tensor.dtype), shape)
+    return tf.compat.v1.placeholder_with_default(rows, shape)
 
 
 def _by_tensorflow(tensor: tf.Tensor) -> tf.Tensor:

@@ -8,15 +8,11 @@ import tensorflow as tf
 
 from tfdist.errors import UsageError
 from tfdist.runtime.collectives.wire.engines import TensorFlowEngine
+from tfdist.runtime.collectives.wire.wire_dtypes import from_gathered, to_gathered
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport import shard_groups
 from tfdist.runtime.transport.worker_lane import channel_of
 from tfdist.runtime.workers import worker_count
-
-_CARRIED = (tf.float64, tf.float32, tf.float16, tf.int64, tf.int32)
-"""The dtypes that TensorFlow's collectives carry."""
-
-_OF_SAME_BITS = {tf.uint32: tf.int32, tf.uint64: tf.int64}
 
 
 def exchange_rows(
@@ -49,10 +45,10 @@ def exchange_rows(
         flat, sizes = memory.deal_unevenly(tf.reshape(rows, [-1]), counts * math.prod(width))
         return tf.reshape(flat, [-1, *width]), sizes // math.prod(width)
     with tf.device("CPU:0"):
-        carried = _carried(rows)
-        width = [int(size) for size in carried.shape[1:]]
-        received, sizes = _by_collectives(carried, tf.identity(counts), width, among)
-        return _received(received, rows.dtype), sizes
+        sent = to_gathered(rows)
+        width = [int(size) for size in sent.shape[1:]]
+        received, sizes = _by_collectives(sent, tf.identity(counts), width, among)
+        return from_gathered(received, rows.dtype), sizes
 
 
 def gather_rows(rows: tf.Tensor, among: shard_groups.Workers | None = None) -> tuple[tf.Tensor, tf.Tensor]:
@@ -68,10 +64,10 @@ def gather_rows(rows: tf.Tensor, among: shard_groups.Workers | None = None) -> t
     if memory is not None:
         flat, counts = memory.gather([flat, shape[:1]])
     else:
-        carried = _carried(flat)
-        others = tf.reduce_prod(shape[1:]) * math.prod(carried.shape[1:])
-        flat, counts = _gathered_by_collectives(tf.reshape(carried, [-1]), shape[:1], others, workers, among)
-        flat = _received(tf.reshape(flat, [-1, *carried.shape[1:]]), rows.dtype)
+        sent = to_gathered(flat)
+        others = tf.reduce_prod(shape[1:]) * math.prod(sent.shape[1:])
+        flat, counts = _gathered_by_collectives(tf.reshape(sent, [-1]), shape[:1], others, workers, among)
+        flat = from_gathered(tf.reshape(flat, [-1, *sent.shape[1:]]), rows.dtype)
     counts = tf.ensure_shape(counts, [workers])
     gathered = tf.reshape(flat, tf.concat([tf.reduce_sum(counts)[tf.newaxis], shape[1:]], 0))
     return tf.ensure_shape(gathered, [None, *rows.shape[1:]]), counts
@@ -112,19 +108,3 @@ def _gathered_by_collectives(
     table = engine.all_gather(padded, channel_of("gathered rows", flat.dtype, longest, among))
     ragged = tf.RaggedTensor.from_tensor(tf.reshape(table, [workers, -1]), lengths=sizes)
     return ragged.flat_values, counts
-
-
-def _carried(rows: tf.Tensor) -> tf.Tensor:
-    """Rows of a dtype that collectives carry, with all that they hold; complex numbers as `[..., 2]`."""
-    if rows.dtype.is_complex:
-        return tf.stack([tf.math.real(rows), tf.math.imag(rows)], -1)
-    if rows.dtype in _OF_SAME_BITS:
-        return tf.bitcast(rows, _OF_SAME_BITS[rows.dtype])
-    # What is left has 16 bits or fewer, and all of its values are float32's.
-    return rows if rows.dtype in _CARRIED else tf.cast(rows, tf.float32)
-
-
-def _received(carried: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    if dtype.is_complex:
-        return tf.complex(*tf.unstack(carried, 2, -1))
-    return tf.bitcast(carried, dtype) if dtype in _OF_SAME_BITS else tf.cast(carried, dtype)

@@ -18,6 +18,11 @@ _HOLDERS = {tf.int8: tf.int32, tf.int16: tf.int32, tf.uint8: tf.int32, tf.uint16
 
 _PARTS = {tf.complex64: tf.float32, tf.complex128: tf.float64}
 
+_GATHERED = (tf.float64, tf.float32, tf.float16, tf.int64, tf.int32)
+"""Dtypes that TensorFlow's collectives gather and exchange."""
+
+_OF_SAME_BITS = {tf.uint32: tf.int32, tf.uint64: tf.int64}
+
 WORD, LARGEST_WORD = 4, 8
 """Bytes of the integers that bits are carried in; GPUs use the larger alone, as TensorFlow keeps int32 on the host."""
 
@@ -79,6 +84,26 @@ def from_numbers(numbers: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
     if dtype in _PARTS:
         return tf.bitcast(tf.reshape(numbers, [-1, 2]), dtype)
     return tf.cast(numbers, dtype)
+
+
+def to_gathered(values: tf.Tensor) -> tf.Tensor:
+    """Numbers or bools in a dtype that TensorFlow's collectives gather, and that holds each of them.
+
+    The shape stays, with a last axis of 2 behind it for complex numbers.
+    """
+    if values.dtype.is_complex:
+        return tf.stack([tf.math.real(values), tf.math.imag(values)], -1)
+    if values.dtype in _OF_SAME_BITS:
+        return tf.bitcast(values, _OF_SAME_BITS[values.dtype])
+    # What is left has 16 bits or fewer, and all of its values are float32's.
+    return values if values.dtype in _GATHERED else tf.cast(values, tf.float32)
+
+
+def from_gathered(gathered: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    """The values of a dtype whose `to_gathered` is `gathered`."""
+    if dtype.is_complex:
+        return tf.complex(*tf.unstack(gathered, 2, -1))
+    return tf.bitcast(gathered, dtype) if dtype in _OF_SAME_BITS else tf.cast(gathered, dtype)
 
 
 def to_bits(table: tf.Tensor, word: int = WORD) -> tf.Tensor:

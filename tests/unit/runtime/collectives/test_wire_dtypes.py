@@ -1,4 +1,4 @@
-"""Rows travel between workers with all that they hold."""
+"""Values travel between workers with all that they hold, whatever their dtype."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfdist.runtime.transport import row_exchange
+from tfdist.runtime.collectives.wire import wire_dtypes
 
 
 @pytest.mark.parametrize(
@@ -24,13 +24,14 @@ from tfdist.runtime.transport import row_exchange
         ("uint8", [255]),
         ("bool", [True, False]),
         ("bfloat16", [1.0078125, -3e38]),
+        ("float8_e5m2", [1.25, -3.5]),
         ("float64", [1 / 3]),
     ],
 )
-def test_values_of_each_dtype_are_carried(dtype: str, values: list[Any]) -> None:
+def test_values_of_each_dtype_are_gathered(dtype: str, values: list[Any]) -> None:
     rows = tf.constant(np.array([values]).T.astype(tf.as_dtype(dtype).as_numpy_dtype))
-    carried = row_exchange._carried(rows)
-    assert carried.dtype in row_exchange._CARRIED
-    received = row_exchange._received(carried, rows.dtype)
+    gathered = wire_dtypes.to_gathered(rows)
+    assert gathered.dtype in wire_dtypes._GATHERED
+    received = wire_dtypes.from_gathered(gathered, rows.dtype)
     assert received.dtype == rows.dtype
     np.testing.assert_array_equal(received.numpy(), rows.numpy())
