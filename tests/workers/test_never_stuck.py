@@ -60,6 +60,25 @@ def test_a_worker_that_does_not_come_is_not_waited_for_beyond_the_timeout(tmp_pa
     assert "tfdist-watchdog" not in said  # the other threads are in the log
 
 
+def test_what_the_check_finds_on_one_worker_alone_is_refused_on_all(tmp_path: Path) -> None:
+    body = """
+    from tfdist.keras_repairs.first_step.step_check import StepCheck
+
+    compared = StepCheck._parted
+    if index == 1:
+        StepCheck._parted = staticmethod(lambda *values: dict.fromkeys(compared(*values), 1.0))
+    try:
+        model.fit(np.ones((33, 4)), np.zeros((33, 2)), verbose=0)
+    except tfdist.UnsupportedError as error:
+        print(f"worker {index} says: {error}")
+    """
+    code, _ = run(tmp_path, body)
+    said = [(tmp_path / "run" / "logs" / f"worker-{index}.0.log").read_text() for index in (0, 1)]
+    assert code == 0
+    assert all("would not give the numbers of one device" in each for each in said)
+    assert "what the log of another worker names" in "".join(said)
+
+
 @pytest.mark.bound(120)
 def test_a_script_that_ends_early_on_one_worker_is_an_error(tmp_path: Path) -> None:
     body = """

@@ -190,7 +190,7 @@ class CheckedStep:
         check = StepCheck(self._model, self._step_function, self._variables(function), self._results, streams)
         try:
             with without_advice(), self._metrics_as_before():
-                finding = self._agreed(check.run(batch, step))
+                finding = check.run(batch, step)
         except CannotBeMadeError as error:
             self._known.append(_kind_of(batch))
             self._say_unmade(error, lambda: step(batch))
@@ -286,24 +286,19 @@ class CheckedStep:
             self._strategy,
         )
 
-    def _agreed(self, finding: Finding | None) -> Finding | None:
-        """Returns what some worker has found; each of them names what it found itself."""
-        found = bool(all_reduce(float(finding is not None), "max", self._strategy))
-        return (finding or Finding("what another worker computes", 0.0, 0.0)) if found else None
-
-    def _climb(self, finding: Finding) -> None:
-        what = f"{finding.name!r} by {finding.difference:.1e} of what the step changes in it"
+    def _climb(self, finding: Finding | str) -> None:
         if self._sharing.on_global_batch:
             raise UnsupportedError(
                 f"{self._name} would not give the numbers of one device, as was found on its first batch before it was "
-                f"trained on: even with the whole step on every replica, {what} differs. Is something made or assigned "
-                "outside of the strategy's scope, or kept by the script beside variables? Run it on one device "
-                "(`tfdist train` without --workers, --nproc and --logical-devices), and report the model."
+                f"trained on: even with the whole step on every replica something differs: {finding}. Is something "
+                "made or assigned outside of the strategy's scope, or kept by the script beside variables? Run it on "
+                "one device (`tfdist train` without --workers, --nproc and --logical-devices), and report the model."
             )
         warn_once(
             f"{self._name} runs whole on every replica, with the samples of all of them: exact, and no faster than one "
-            f"device. On its first batch, before training on it, what the replicas computed in parts differed: {what}. "
-            "Please report the model that shows it. A run with --strict refuses it, one with --check off does not look."
+            f"device. On its first batch, before training on it, what the replicas computed in parts differed: "
+            f"{finding}. Please report the model that shows it. A run with --strict refuses it, one with --check off "
+            "does not look."
         )
         self._sharing.on_global_batch = True
 

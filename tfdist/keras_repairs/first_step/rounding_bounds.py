@@ -30,6 +30,9 @@ class Finding:
     difference: float
     bound: float
 
+    def __str__(self) -> str:
+        return f"{self.name!r} by {self.difference:.1e} of what the step changes in it"
+
 
 class RoundingBounds:
     """The bounds of the differences between two ways of making a step, which widen with what rounding is seen to do.

@@ -119,9 +119,9 @@ class StepCheck:
         self._failure = ""
         self._before: Values = {}
 
-    def run(self, batch: Any, step: Callable[[Any], Any]) -> Finding | None:
-        """Returns what differs most between one device and the replicas; None where nothing does. All workers call it
-        together.
+    def run(self, batch: Any, step: Callable[[Any], Any]) -> Finding | str | None:
+        """Returns what differs most between one device and the replicas, on all workers where it does on one; None
+        where nothing does. All workers call it together.
 
         Args:
             batch: The first batch.
@@ -133,7 +133,7 @@ class StepCheck:
         with _without_tensor_float_32(), writing_nothing(self._strategy):
             return self._run(batch, step)
 
-    def _run(self, batch: Any, step: Callable[[Any], Any]) -> Finding | None:
+    def _run(self, batch: Any, step: Callable[[Any], Any]) -> Finding | str | None:
         self._before = before = self._values.of_all()
         state = self._values.read()
         try:
@@ -149,15 +149,18 @@ class StepCheck:
 
     def _compared(
         self, case: _Case, step: Callable[[Any], Any], before: Values, state: Sequence[NDArray], expected: Outcome
-    ) -> Finding | None:
+    ) -> Finding | str | None:
         """Returns what the replicas make of a case in another way than one device."""
         self._values.write(state)
-        found = self._outcome(self._made(case, lambda: step(case.batch)))
-        copies = [found.all, *self._values.of_other_replicas()]
+        made = self._outcome(self._made(case, lambda: step(case.batch)))
+        copies = [made.all, *self._values.of_other_replicas()]
         suspects = [part for part in self._parted(before, expected, copies).values() if part > self._tolerance]
         if not self._is_so_somewhere(bool(suspects)):
             return None
-        return self._beyond_rounding(case, before, state, expected, copies)
+        finding = self._beyond_rounding(case, before, state, expected, copies)
+        # What follows is done together. Each worker names what it found itself.
+        is_found = self._is_so_somewhere(finding is not None)
+        return (finding or "what the log of another worker names") if is_found else None
 
     @staticmethod
     def _parted(before: Values, expected: Outcome, copies: Sequence[Values]) -> dict[str, float]:
@@ -168,7 +171,7 @@ class StepCheck:
 
     def _of_one_row(
         self, batch: Any, step: Callable[[Any], Any], before: Values, state: Sequence[NDArray]
-    ) -> Finding | None:
+    ) -> Finding | str | None:
         """Returns what differs with a batch of one row, where there may be batches of which a replica has no sample."""
         if not may_leave_replicas_out(batch, self._strategy):
             return None
