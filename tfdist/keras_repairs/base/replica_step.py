@@ -30,6 +30,10 @@ class TraceAgain(Exception):
     """
 
 
+class MeetingInXla(Exception):
+    """The replicas exchange numbers in what was to be compiled by itself."""
+
+
 @dataclass(frozen=True, eq=False)
 class ReplicaStep:
     """One replica's share of one global batch, while its training, test or predict step is traced.
@@ -250,7 +254,13 @@ def sum_over_replicas(x: tf.Tensor) -> tuple[tf.Tensor, object]:
     Every replica computes the same loss from the sum, and the gradients of all replicas are summed afterwards; so the
     derivative that one replica owes is that of the loss by its own summand, which is 1. (TensorFlow's `all_reduce`
     would sum the incoming gradients and so count every replica R times.)
+
+    Raises:
+        MeetingInXla: In a layer that XLA compiles by itself.
     """
+    step = current_step()
+    if step is not None and step.trace.within_xla:
+        raise MeetingInXla
     # Cut off from the graph before it, through which TensorFlow would look for variables of this function.
     (total,) = replica_sums.sum_over_replicas([tf.stop_gradient(x)])
     return total, lambda upstream: upstream

@@ -14,11 +14,10 @@ import tensorflow as tf
 from keras.src.backend.tensorflow import nn
 
 from tfdist.keras_repairs.base.keras_differences import DIFFERENCES
-from tfdist.keras_repairs.base.replica_step import current_step, is_alone, is_one_of_several
+from tfdist.keras_repairs.base.replica_step import MeetingInXla, current_step, is_alone, is_one_of_several
 from tfdist.keras_repairs.coupling.trials.replica_trial import is_in_replica_trial
 from tfdist.keras_repairs.forward.batch_moments import has_samples, of_global_batch
 from tfdist.keras_repairs.forward.sliced_moments import of_slices, slice_of_features
-from tfdist.keras_repairs.forward.xla import MeetingInXla
 from tfdist.keras_repairs.model_checks import refusals
 from tfdist.keras_repairs.model_checks.model_facts import is_synchronized
 from tfdist.text import safe_str

@@ -29,7 +29,7 @@ from keras.src import backend
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base import global_seeds, tensorflow_seeds
-from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, replica_step
+from tfdist.keras_repairs.base.replica_step import MeetingInXla, ReplicaStep, current_step, replica_step
 from tfdist.keras_repairs.base.tensor_attributes import ACTIVATIONS
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.coupling.call_scope import is_mean, marked_as_mean
@@ -143,10 +143,6 @@ Function = Callable[..., Any]
 
 class _DependsOnBatch(Exception):
     """A loss was added, or a state kept, that rows of padding would change."""
-
-
-class MeetingInXla(Exception):
-    """The replicas exchange numbers in what was to be compiled."""
 
 
 def call(original: Function) -> Function:
