@@ -201,12 +201,14 @@ def _watched(update: Function) -> Function:
         scope = METRIC_SCOPE.get()
         if scope.is_known or scope.part is not None:
             return update(self, *args, **kwargs)
+        # While Keras builds a model it calls everything once, for shapes, in a graph in which no replicas meet.
+        is_building, is_replica = symbolic_scope.in_symbolic_scope(), is_one_of_several()
         with without_readings():
-            if is_one_of_several():
+            if is_replica and not is_building:
                 return _update_one_of_several(self, functools.partial(update, self), args, kwargs)
             result = update(self, *args, **kwargs)
-        # While Keras builds a model it calls everything once: the time to decide, before variables have values.
-        if symbolic_scope.in_symbolic_scope() and replica_count() > 1 and _known(self).verdict is None:
+        # The time to decide, before variables have values, where no step decides it.
+        if is_building and not is_replica and replica_count() > 1 and _known(self).verdict is None:
             _decide(self, args, kwargs, together=False)
         return result
 
