@@ -55,7 +55,11 @@ EXCHANGED_ALIKE = {
 }
 """Sections whose rows exchange nothing but gradients, logs and what a gather brings, as those of others do."""
 
-BY_DEFAULT = tuple(name for section, name in BY_SECTION.items() if section not in EXCHANGED_ALIKE)
+ALONE_HERE = ("own_metrics_everywhere", "activity_regularizers_under_xla")
+"""Rows that no other default test runs so: a model that the first step of a job builds, sums in a layer that XLA
+compiles."""
+
+BY_DEFAULT = (*(name for section, name in BY_SECTION.items() if section not in EXCHANGED_ALIKE), *ALONE_HERE)
 """The rows of the default tests."""
 
 WHOLE = {"plain", "metrics_that_are_no_sums", "own_predict_step_over_the_batch"}
