@@ -19,7 +19,9 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.context_variables import changing
@@ -51,12 +53,39 @@ def _joined_of(indices: tf.Tensor) -> list[tf.Tensor]:
     return [part for joined in list(indices.op.inputs)[:-1] for part in _joined_of(joined)]
 
 
+_SAME_IN_ALL_BATCHES: set[tuple[Any, ...]] = set()
+"""The indices that were seen to be no multiple of the rows of a batch, and so the same in all."""
+
+
 def _is_of_samples(indices: tf.Tensor, rows: AbstractSet[int]) -> bool:
     if depends_on_batch(indices):
         return True
-    # Where sizes are numbers, one that follows from the batch may be any multiple of its rows.
+    # Where sizes are numbers, one that follows from the batch may be any multiple of its rows. All workers are to tell
+    # the same of a lookup, whatever rows they have.
     size = indices.shape.num_elements()
-    return any(size is None or size % each == 0 for each in rows)
+    may_be = any(size is None or size % each == 0 for each in rows)
+    values = _constant(indices) if rows or size == 0 else None
+    if values is None:
+        return may_be
+    key = values.dtype.str, values.shape, values.tobytes()
+    if rows <= {1}:
+        return key not in _SAME_IN_ALL_BATCHES
+    # What is repeated for each of several rows is not distinct.
+    if may_be and (size == 1 or np.unique(values).size < values.size):
+        return True
+    _SAME_IN_ALL_BATCHES.add(key)
+    return False
+
+
+def _constant(tensor: tf.Tensor) -> NDArray | None:
+    """The values of a tensor of the graph being traced; None where they are not known yet."""
+    with contextlib.suppress(ValueError, TypeError, tf.errors.OpError), tf.init_scope(), tf.device("CPU:0"):
+        part = tf.compat.v1.graph_util.extract_sub_graph(tensor.graph.as_graph_def(), [tensor.op.name])
+        imported = tf.compat.v1.wrap_function(
+            lambda: tf.graph_util.import_graph_def(part, return_elements=[tensor.name])[0], []
+        )
+        return np.asarray(imported())
+    return None
 
 
 def _known_rows(graph: Any) -> set[int]:
