@@ -141,7 +141,11 @@ def is_of_other_dimension(size: Any) -> bool:
 
 
 def depends_on_batch(
-    tensor: Any, is_apart: Callable[[tf.Operation], bool] = lambda _: False, sizes: Sequence[Any] = ()
+    tensor: Any,
+    is_apart: Callable[[tf.Operation], bool] = lambda _: False,
+    sizes: Sequence[Any] = (),
+    *,
+    by_values: bool = False,
 ) -> bool:
     """Returns whether a tensor of the graph being traced follows from the batch: from its values, or from how many rows
     it has.
@@ -152,6 +156,7 @@ def depends_on_batch(
         tensor: The tensor.
         is_apart: Returns whether what an operation depends on does not count.
         sizes: Tensors of the graph that are known to say how many rows it has, or where it begins.
+        by_values: Whether the values of the batch alone count, and the sizes that they make.
     """
     waiting, found = [tensor], set()
     while waiting:
@@ -162,6 +167,10 @@ def depends_on_batch(
             return True
         found.add(id(tensor))
         source = _source(tensor)
+        if by_values and (source is not None or _is_size(tensor)):
+            if depends_on_data(tensor, set()):
+                return True
+            continue
         if source is not None:
             # Behind the last size of a tensor there is nothing, such as the sizes of an element of a vector.
             is_size = bool(source[0].shape.rank) and source[1] < source[0].shape.rank
@@ -175,12 +184,23 @@ def depends_on_batch(
             continue
         if _is_of_outside(operation):
             continue
-        inputs = [given for given in operation.inputs if not _is_handle(given)]
+        # With a gradient of its own, each result stands beside the arguments.
+        given_here = [operation.inputs[tensor.value_index]] if operation.type == "IdentityN" else operation.inputs
+        inputs = [given for given in given_here if not _is_handle(given)]
         if not inputs and not outer and operation.type not in _NO_DATA and not _is_handle(tensor):
             return True
         waiting.extend(inputs)
         waiting.extend(outer)
     return False
+
+
+def depends_on_values(tensor: Any, is_apart: Callable[[tf.Operation], bool]) -> bool:
+    """As `depends_on_batch`, where the values of the batch alone count, and the sizes that they make."""
+    return depends_on_batch(tensor, is_apart, by_values=True)
+
+
+def _is_size(tensor: Any) -> bool:
+    return tensor.op.type in ("Shape", "ShapeN", "Size")
 
 
 def _is_handle(tensor: Any) -> bool:

@@ -70,12 +70,14 @@ class CallScope:
         place: Where in the call the code stands.
         noted: Where the code notes what it does, which is traced for that.
         losses: Where what layers add goes to, which run on all rows or are tried out; None where a step has it.
+        finds_branches_for: The notes of the step in whose code branches are looked for; see `batch_branches`.
     """
 
     trace: Trace | None = None
     place: Place | None = None
     noted: dict[Path, Any] | None = None
     losses: Losses | None = None
+    finds_branches_for: object = None
 
 
 _OUTSIDE = CallScope()

@@ -19,6 +19,7 @@ from tfdist.keras_repairs.base.loss_scope import Kind
 from tfdist.keras_repairs.base.replica_step import TraceAgain, current_step, this_step
 from tfdist.keras_repairs.base.warn_once import say_once, warn_once
 from tfdist.keras_repairs.coupling import call_scope
+from tfdist.keras_repairs.coupling.batch_branches import WHICH_BRANCH, takes_branches, without_branches
 from tfdist.keras_repairs.coupling.declarations import summed_over_replicas
 from tfdist.keras_repairs.coupling.global_batch import call_with_all_rows
 from tfdist.keras_repairs.coupling.shown_of_layers import shown_of
@@ -54,11 +55,27 @@ def call(original: Function) -> Function:
         verdict = _verdict(self, original, args, kwargs)
         if verdict.reason:
             return call_with_all_rows(functools.partial(original, self), args, kwargs)
-        outputs = original(self, *args, **kwargs)
+        outputs = _by_own_rows(self, original, args, kwargs)
         mark_losses(self, verdict.losses)
         return outputs
 
     return repaired
+
+
+_BRANCHES = CallVerdict(f"{WHICH_BRANCH} depends on the samples of the batch")
+
+
+def _by_own_rows(layer: Any, original: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Returns what a layer returns for the rows of this replica.
+
+    Raises:
+        TraceAgain: It takes a branch by the values of the batch, as nobody has seen before.
+    """
+
+    def note() -> None:
+        shown_of(layer).as_layer[_way(layer, args, kwargs)] = _BRANCHES
+
+    return without_branches(lambda: original(layer, *args, **kwargs), note)
 
 
 def _built_by_call(layer: Any, original: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -69,7 +86,7 @@ def _built_by_call(layer: Any, original: Function, args: tuple[Any, ...], kwargs
         TraceAgain: It has to be called with the rows of all replicas, on which all of them must agree.
         UnsupportedError: Likewise, in a step that runs eagerly.
     """
-    outputs = original(layer, *args, **kwargs)
+    outputs = _by_own_rows(layer, original, args, kwargs)
     verdict = _verdict(layer, original, args, kwargs)
     if verdict.reason and not tf.executing_eagerly():
         raise TraceAgain
@@ -119,10 +136,21 @@ def _verdict(layer: Any, original: Function, args: tuple[Any, ...], kwargs: dict
 
 def _verdict_of_trial(layer: Any, original: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallVerdict:
     verdicts = shown_of(layer).as_layer
-    way = way_of_calling(layer, args, kwargs, trains=is_for_training(kwargs))
+    way = _way(layer, args, kwargs)
     if way not in verdicts:
-        verdicts[way] = try_out_layer(layer, functools.partial(original, layer), args, kwargs)
+        run = functools.partial(original, layer)
+        verdicts[way] = _with_branches(try_out_layer(layer, run, args, kwargs), run, args, kwargs)
     return verdicts[way]
+
+
+def _with_branches(verdict: CallVerdict, run: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallVerdict:
+    """The verdict of a trial, and of branches where no trace of the step is going to find them."""
+    is_branching = not verdict.reason and tf.executing_eagerly() and takes_branches(run, args, kwargs)
+    return _BRANCHES if is_branching else verdict
+
+
+def _way(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    return way_of_calling(layer, args, kwargs, trains=is_for_training(kwargs))
 
 
 def is_for_training(kwargs: dict[str, Any]) -> bool:
@@ -162,7 +190,12 @@ def call_model(original: Function) -> Function:
         verdict = _model_verdict(self, run, args, kwargs)
         if verdict.reason:
             return call_with_all_rows(run, args, kwargs)
-        outputs = run(*args, **kwargs)
+
+        def note() -> None:
+            shown_of(self).as_model[_way(self, args, kwargs)] = _BRANCHES
+            _say(self, _BRANCHES)
+
+        outputs = without_branches(lambda: run(*args, **kwargs), note)
         mark_losses(self, verdict.losses)
         return outputs
 
@@ -187,9 +220,9 @@ def _moves_rows(layer: keras.Layer) -> bool:
 
 def _model_verdict(model: keras.Model, run: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallVerdict:
     verdicts = shown_of(model).as_model
-    way = way_of_calling(model, args, kwargs, trains=is_for_training(kwargs))
+    way = _way(model, args, kwargs)
     if way not in verdicts:
-        verdicts[way] = try_out_model(model, run, args, kwargs)
+        verdicts[way] = _with_branches(try_out_model(model, run, args, kwargs), run, args, kwargs)
         _say(model, verdicts[way])
     return verdicts[way]
 

@@ -14,6 +14,7 @@ from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.loss_scope import Kind, Treatment
 from tfdist.keras_repairs.base.replica_step import current_step, is_one_of_several, replica_count, sum_over_replicas
 from tfdist.keras_repairs.base.warn_once import say_once, warn_once
+from tfdist.keras_repairs.coupling.batch_branches import WHICH_BRANCH, takes_branches
 from tfdist.keras_repairs.coupling.declarations import Declared, DeclaredLoss, declared_of
 from tfdist.keras_repairs.coupling.trials.loss_trial import Verdict, try_out
 from tfdist.keras_repairs.distillation.soft_targets import SoftTargets
@@ -164,9 +165,23 @@ def _line(loss: keras.losses.Loss, reason: str) -> str:
     )
 
 
+def note_branch(loss: keras.losses.Loss, y_true: Any, y_pred: Any) -> None:
+    """Notes of a loss that it takes a branch by the values of its batch; the next trace gathers it."""
+    _VERDICTS.get_or_make(loss, dict)[_kinds_of(y_true, y_pred)] = _BRANCHES
+
+
+_BRANCHES = Verdict(None, f"{WHICH_BRANCH} depends on the samples of the batch")
+
+
+def _kinds_of(y_true: Any, y_pred: Any) -> str:
+    return str(keras.tree.map_structure(lambda tensor: (tensor.shape[1:], tensor.dtype), (y_true, y_pred)))
+
+
 def _verdict(loss: keras.losses.Loss, y_true: Any, y_pred: Any) -> Verdict:
     verdicts = _VERDICTS.get_or_make(loss, dict)
-    kinds = str(keras.tree.map_structure(lambda tensor: (tensor.shape[1:], tensor.dtype), (y_true, y_pred)))
+    kinds = _kinds_of(y_true, y_pred)
     if kinds not in verdicts:
-        verdicts[kinds] = try_out(loss, y_true, y_pred)
+        verdict = try_out(loss, y_true, y_pred)
+        may_branch = verdict.kind is not None and tf.executing_eagerly()
+        verdicts[kinds] = _BRANCHES if may_branch and takes_branches(loss.call, (y_true, y_pred), {}) else verdict
     return verdicts[kinds]

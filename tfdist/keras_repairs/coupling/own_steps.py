@@ -21,8 +21,11 @@ from tfdist.keras_repairs.base.replica_step import (
 )
 from tfdist.keras_repairs.base.step_records import KnownOfStep, Mode
 from tfdist.keras_repairs.base.warn_once import warn_once
+from tfdist.keras_repairs.coupling.batch_branches import WHICH_BRANCH, takes_branches, without_branches
 from tfdist.keras_repairs.coupling.global_batch import call_with_all_rows
 from tfdist.keras_repairs.coupling.output_rows import traced_outputs
+from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
+from tfdist.keras_repairs.coupling.trials.steps.step_capture import capturing
 from tfdist.keras_repairs.coupling.trials.steps.step_trial import try_out, try_out_prediction
 from tfdist.keras_repairs.coupling.trials.steps.step_verdict import Cause, StepVerdict
 from tfdist.keras_repairs.model_checks.model_facts import unbuilt_parts
@@ -40,6 +43,10 @@ _MENDING = {
         "part of them. Put that into a function and call tfdist.gathered(function)(tensors), which takes the rows of "
         "all replicas; clip gradients by the optimizer's clipnorm. Where a scalar is to be taken of each replica's "
         "samples alone, which is not what one device computes, write tfdist.averaged(loss)."
+    ),
+    Cause.BRANCH: (
+        "Each replica would decide by its own samples. Compute what decides in a function and call "
+        "tfdist.gathered(function)(tensors), which takes the rows of all replicas."
     ),
     Cause.WRITTEN: (
         "It is neither the same for all samples, nor a row for each, nor a scalar that is a mean over them. Put what "
@@ -65,6 +72,8 @@ _MENDING = {
     ),
 }
 
+
+_BRANCHES = StepVerdict(Cause.BRANCH, WHICH_BRANCH)
 
 _ONE_DEVICE = "Or run on one device (`tfdist train` without --workers, --nproc and --logical-devices)."
 
@@ -97,13 +106,15 @@ def tried_out(model: keras.Model, step_function: Step, step: Step) -> Step:
         kind = kind_of(data)
         if kind not in verdicts and (not tf.executing_eagerly() or not unbuilt_parts(model, with_metrics=True)):
             verdict = try_out(model, step_function, data)
+            if verdict.cause is Cause.EXACT and tf.executing_eagerly() and _branches(model, step_function, data):
+                verdict = _BRANCHES
             if verdict.cause is not Cause.FAILED or tf.executing_eagerly():
                 verdicts[kind] = verdict
         if kind in verdicts:
             with replica_step(_shared_out(name, model, verdicts[kind])):
-                return step(data)
+                return without_branches(lambda: step(data), lambda: verdicts.__setitem__(kind, _BRANCHES))
         try:
-            outputs = step(data)
+            outputs = without_branches(lambda: step(data), lambda: verdicts.__setitem__(kind, _BRANCHES))
         except UnclearSizeError:
             raise
         except UnsupportedError:
@@ -127,6 +138,12 @@ def tried_out(model: keras.Model, step_function: Step, step: Step) -> Step:
         raise TraceAgain
 
     return repaired
+
+
+def _branches(model: keras.Model, step_function: Step, data: Any) -> bool:
+    """Returns whether a step takes a branch by the values of its data; nothing of it is applied."""
+    with KeptState(model, step_function).restored(), capturing(1.0):
+        return takes_branches(step_function, (data,), {})
 
 
 def _shared_out(name: str, model: keras.Model, verdict: StepVerdict) -> ReplicaStep:
@@ -223,13 +240,15 @@ def exact_predictions(model: keras.Model, step_function: Step) -> Step:
             if tf.executing_eagerly() and unbuilt_parts(model):
                 step_function(data)
             verdicts[kind] = try_out_prediction(model, step_function, data)
+            if verdicts[kind].cause is Cause.EXACT and tf.executing_eagerly() and _branches(model, step_function, data):
+                verdicts[kind] = _BRANCHES
         verdict = verdicts[kind]
         if verdict.cause is Cause.SHARED:
             raise refusal(name, model, verdict)
         if verdict.has_constants and this_step().share.static_rows is not None:
             raise _of_constants(name, model)
         if verdict.cause is Cause.EXACT:
-            return step_function(data)
+            return without_branches(lambda: step_function(data), lambda: verdicts.__setitem__(kind, _BRANCHES))
         _say(name, model, verdict)
         return call_with_all_rows(step_function, (data,), {})
 

@@ -20,6 +20,7 @@ from keras.src import backend
 
 from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.replica_step import alone, tried_out
+from tfdist.keras_repairs.coupling.batch_branches import DecidedByBatch, finding_branches
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.coupling.trials.trial_notes import noting_writes
 from tfdist.keras_repairs.forward.metric_draws import WEIGHT, CannotBeDrawn, Draw, Drawer
@@ -112,7 +113,11 @@ class _Trial:
         if len(self.moved) < len(self.metric.variables):
             why = f" ({type(error).__name__}: {safe_str(error)})" if error is not None else ""
             return Verdict(Merge.GATHERED, reason=f"showed nothing on made-up values{why}")
-        if not self._adds_nothing_for_no_sample(weighted=given):
+        try:
+            adds_nothing = self._adds_nothing_for_no_sample(weighted=given)
+        except DecidedByBatch:
+            return Verdict(Merge.GATHERED, reason="takes a branch (tf.cond) by the values of the batch")
+        if not adds_nothing:
             return Verdict(Merge.GATHERED, reason="is no number, or fails, where a replica has no sample")
         return Verdict(self.possible[0], has_vectors=self.has_vectors, is_masked=self.drawer.is_masked)
 
@@ -157,7 +162,11 @@ class _Trial:
         )
 
     def _adds_nothing_for_no_sample(self, *, weighted: bool) -> bool:
-        """Returns whether a replica without a sample adds nothing; in a graph, where sizes are not known."""
+        """Returns whether a replica without a sample adds nothing; in a graph, where sizes are not known.
+
+        Raises:
+            DecidedByBatch: The metric takes a branch by the values of the batch.
+        """
         whole = next(self.drawer.draws(weighted=weighted)).whole
         leaves = tf.nest.flatten(dict(whole.arguments))
         places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, tf.Tensor)]
@@ -169,12 +178,14 @@ class _Trial:
                     backend.set_keras_mask(tensor, mask[:0])
             arguments = self.drawer.like(whole, [given.get(place, leaf) for place, leaf in enumerate(leaves)])
             share = 0.0 if self.possible[0] is Merge.MEANS else None
-            return self._updated(self._zero(), arguments, TrialPart(0, share))
+            return finding_branches(lambda: self._updated(self._zero(), arguments, TrialPart(0, share)))
 
         specs = [tf.TensorSpec([None, *leaves[place].shape[1:]], leaves[place].dtype) for place in places]
         compiled = tf.function(updated, input_signature=specs, autograph=False)
         try:
             state = compiled(*(leaves[place][:0] for place in places))
+        except DecidedByBatch:
+            raise
         except Exception:  # The user's code.
             return False
         return not any(value.any() for value in _values(state))

@@ -19,6 +19,7 @@ class Cause(enum.Enum):
     ASSIGNED = "depends on the samples"
     SHARED = "one variable for all replicas"
     ADDED_UP = "a variable that adds up what replicas assign"
+    BRANCH = "chooses by the samples"
     WRITTEN = "written of a part of the batch"
     UNBUILT = "found out too late"
     FAILED = "could not be tried out"
