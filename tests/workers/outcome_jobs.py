@@ -11,9 +11,14 @@ from typing import Any
 
 from tests.helpers.cli_process import tfdist
 
+_AT_ONCE = 60
+"""Outcomes of one job. Those that come after an exchange that fails, fail too."""
+
 
 class OutcomeJobs:
     """Runs all outcomes of a module, `tests.exactness` or one like it, once for each number of workers and of samples.
+
+    Many are run by several jobs, one after another.
 
     Args:
         folder: For what the jobs write.
@@ -33,17 +38,25 @@ class OutcomeJobs:
         self._folder, self._module, self._names, self._bound = folder, module, names, bound
         self.outcomes = functools.cache(self._outcomes)
 
-    def run_dir(self, workers: int, samples: int) -> Path:
-        """The run directory of the job on so many workers with so many samples."""
-        return self._folder / f"run-{workers}-{samples}"
+    def logs_of_last(self, workers: int, samples: int) -> str:
+        """What the last worker printed of all outcomes."""
+        logs = self._folder.glob(f"run-{workers}-{samples}-*/logs/worker-{workers - 1}.0.log")
+        return "".join(log.read_text() for log in logs)
 
     def _outcomes(self, workers: int, samples: int) -> list[dict[str, Any]]:
-        out = self._folder / f"outcome-{workers}-{samples}"
+        written: list[dict[str, Any]] = [{} for _ in range(workers)]
+        for first in range(0, len(self._names), _AT_ONCE):
+            for outcomes, found in zip(written, self._some(workers, samples, first), strict=True):
+                outcomes.update(found)
+        return written
+
+    def _some(self, workers: int, samples: int, first: int) -> list[dict[str, Any]]:
+        out = self._folder / f"outcome-{workers}-{samples}-{first}"
         options = [] if workers == 1 else ["--nproc", workers, *self._options]
         try:
-            done = tfdist("train", *options, "--run-dir", self.run_dir(workers, samples), "-m",
-                          *self._module.split(), out, samples, *self._names, timeout=self._bound,
-                          environ=self._environ)  # fmt: skip
+            done = tfdist("train", *options, "--run-dir", self._folder / f"run-{workers}-{samples}-{first}", "-m",
+                          *self._module.split(), out, samples, *self._names[first : first + _AT_ONCE],
+                          timeout=self._bound, environ=self._environ)  # fmt: skip
             if done.returncode != 0:
                 print(done.stderr)
         except subprocess.TimeoutExpired as timeout:

@@ -44,7 +44,7 @@ def test_numbers_of_one_worker(name: str, workers: int, samples: int, jobs: Outc
 def test_first_steps_are_shared_out(workers: int, samples: int, jobs: OutcomeJobs) -> None:
     """A check that is wrong makes steps run whole: as exact, and as slow as one device."""
     jobs.outcomes(workers, samples)
-    log = (jobs.run_dir(workers, samples) / "logs" / f"worker-{workers - 1}.0.log").read_text()
+    log = jobs.logs_of_last(workers, samples)
     assert "checked on its first batch, it is what one device computes" in log
     assert "in parts differed" not in log
 
