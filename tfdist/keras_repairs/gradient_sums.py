@@ -71,7 +71,7 @@ def _is_of_samples(indices: tf.Tensor, rows: AbstractSet[int]) -> bool:
     if rows <= {1}:
         return key not in _SAME_IN_ALL_BATCHES
     # What is repeated for each of several rows is not distinct.
-    if may_be and (size == 1 or np.unique(values).size < values.size):
+    if may_be and np.unique(values).size < values.size:
         return True
     _SAME_IN_ALL_BATCHES.add(key)
     return False
