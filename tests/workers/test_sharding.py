@@ -39,7 +39,8 @@ NAMES = (
 )
 JOBS = [("zero3", 2)]
 if SLOW:
-    JOBS += [("zero1", 2), ("zero2", 2), ("zero1", 3), ("zero3", 3), ("zero2", 4), ("zero3", 4)]
+    # On 2 and 3 workers each mode runs all rows over NCCL's paths, too, and on 4 in groups of two.
+    JOBS += [("zero1", 3), ("zero2", 2), ("zero3", 3), ("zero2", 4)]
 
 
 @pytest.fixture(scope="module")
