@@ -99,11 +99,10 @@ class WatchedLoop:
     """
 
     def __init__(self, test: Any, body: Any) -> None:
-        self._is_watched = _looks_for([test])
         self._tested: _Traced | None = None
         self._done: _Traced | None = None
         self.test, self.body = test, body
-        if self._is_watched:
+        if _looks_for([test]):
             self.test, self.body = self._watched(test, "_tested"), self._watched(body, "_done")
 
     def _watched(self, function: Callable[..., Any], place: str) -> Callable[..., Any]:
