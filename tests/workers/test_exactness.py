@@ -16,7 +16,8 @@ SLOW = bool(os.environ.get("TFDIST_SLOW_TESTS"))
 JOBS = [(count, samples) for count in COUNTS for samples in SIZES] if SLOW else [(2, 65)]
 """Workers and samples. By default batches that divide, and a last one of which a worker has nothing."""
 
-NAMES = list(CASES) if SLOW else names_by_default("workers")
+# The last one logs what it computes from results of metrics, of which each worker has a part while a step is checked.
+NAMES = list(CASES) if SLOW else [*names_by_default("workers"), "logs_of_single_batches"]
 
 BOUND = 1500 if SLOW else 500
 

@@ -117,6 +117,8 @@ class StepCheck:
         self._needs_all = _needs_all(model)
         self._period = max((_period_of(optimizer) for optimizer in optimizers_of(model)), default=1)
         self._failure = ""
+        self._is_chief = local_replicas(self._strategy).start == 0
+        self._has_counted = False
         self._before: Values = {}
 
     def run(self, batch: Any, step: Callable[[Any], Any]) -> Finding | str | None:
@@ -135,6 +137,9 @@ class StepCheck:
 
     def _run(self, batch: Any, step: Callable[[Any], Any]) -> Finding | str | None:
         self._before = before = self._values.of_all()
+        of_metrics = [variable for metric in self._model._metrics for variable in metric.variables]
+        counts = self._values.names_of(variable._value for variable in [*self._model.metrics_variables, *of_metrics])
+        self._has_counted = any(before[name].any() for name in counts)
         state = self._values.read()
         try:
             few, data, expected = self._made_alone(batch, state)
@@ -249,7 +254,12 @@ class StepCheck:
         return bool(all_reduce(float(is_so), "max", self._strategy))
 
     def _outcome(self, outputs: Any, *, is_together: bool = False) -> Outcome:
-        return Outcome(self._values.of_all(is_together=is_together), _by_name(outputs, self._results()))
+        # Logs may be computed from the results of metrics. Where one device makes the step the first replica alone
+        # updates them, and it has its own part alone of what they have counted before.
+        are_known = not isinstance(outputs, dict) or (self._is_chief and not self._has_counted)
+        # The workers read the results together.
+        named = _by_name(outputs, self._results())
+        return Outcome(self._values.of_all(is_together=is_together), named if are_known else {})
 
     def _of_one_device(self, case: _Case) -> Outcome:
         """Returns what one device computes: the script's own step on all rows, on the first replica alone where it
