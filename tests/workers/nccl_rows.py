@@ -55,9 +55,9 @@ EXCHANGED_ALIKE = {
 }
 """Sections whose rows exchange nothing but gradients, logs and what a gather brings, as those of others do."""
 
-ALONE_HERE = ("own_metrics_everywhere", "activity_regularizers_under_xla", "gradients_of_places_in_a_loop")
+ALONE_HERE = ("own_metrics_everywhere", "activity_regularizers_under_xla", "gradients_of_places_in_a_loop", "adafactor")
 """Rows that no other default test runs so: a model that the first step of a job builds, sums in a layer that XLA
-compiles, workers of which each traces a loop by its own rows."""
+compiles, workers of which each traces a loop by its own rows, and shards of state that no variable was named for."""
 
 BY_DEFAULT = (*(name for section, name in BY_SECTION.items() if section not in EXCHANGED_ALIKE), *ALONE_HERE)
 """The rows of the default tests."""

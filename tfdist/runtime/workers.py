@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -21,8 +22,20 @@ def local_variables() -> Iterator[None]:
     def creator(next_creator: Callable[..., tf.Variable], **kwargs: Any) -> tf.Variable:
         return default_variable_creator_v2(None, **kwargs)
 
-    with tf.variable_creator_scope(creator):
-        yield
+    before, _THREAD.makes_local = makes_local_variables(), True
+    try:
+        with tf.variable_creator_scope(creator):
+            yield
+    finally:
+        _THREAD.makes_local = before
+
+
+_THREAD = threading.local()
+
+
+def makes_local_variables() -> bool:
+    """Returns whether the code that runs in this thread is inside of `local_variables`."""
+    return getattr(_THREAD, "makes_local", False)
 
 
 @contextlib.contextmanager

@@ -27,6 +27,7 @@ from tfdist.keras_repairs.base.thread_attributes import in_other_thread, outside
 from tfdist.runtime.collectives.chief_broadcast import is_taken, value_from_chief
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport.compiled_sums import CompiledSums
+from tfdist.runtime.workers import makes_local_variables
 
 Function = Callable[..., Any]
 
@@ -106,13 +107,14 @@ Result = TypeVar("Result")
 
 
 def outside_of_replicas(function: Callable[[], Result]) -> Result:
-    """Returns what `function` returns: in a replica it runs eagerly in the scope of the strategy, elsewhere as it is.
+    """Returns what `function` returns: in a replica it runs eagerly in the scope of the strategy, elsewhere as it is, as
+    where variables are this worker's own.
 
     In a thread of its own, as TensorFlow keeps graph and strategy for each. All workers trace the same steps, so they
     come here in the same order, where a first value is that of the chief.
     """
     strategy = strategy_of_replica()
-    if strategy is None:
+    if strategy is None or makes_local_variables():
         return function()
 
     settings = settings_of(strategy)
