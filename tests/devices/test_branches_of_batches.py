@@ -6,6 +6,8 @@ nothing.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +20,7 @@ from keras import layers, ops
 import tfdist
 from tests.exactness.comparison import assert_same
 from tests.helpers.marks import slow
-from tests.helpers.mirrored import mirrored
+from tests.helpers.mirrored import checking, mirrored
 
 pytestmark = pytest.mark.usefixtures("repaired")
 
@@ -77,7 +79,61 @@ def repeated_until_small(x: Any) -> Any:
     return tf.while_loop(lambda turns, _, is_large: is_large | (turns < 1), halved, (0, x, False))[1]
 
 
+def in_a_loop_over_columns(x: Any) -> Any:
+    """All rows at one place of it decide, of which each turn has another."""
+
+    def turn(place: Any, x: Any) -> Any:
+        return place + 1, tf.cond(tf.reduce_any(x[:, place] > LIMIT), lambda: x / 2, lambda: x)
+
+    return tf.while_loop(lambda place, _: place < 3, turn, (0, x))[1]
+
+
+@tf.function
+def in_a_loop_by_python(x: tf.Tensor) -> tf.Tensor:
+    for place in tf.range(3):
+        for _ in tf.range(2):
+            if tf.reduce_any(x[:, place] > LIMIT):
+                x = x / 2
+    return x
+
+
+def large_ones(x: Any) -> Any:
+    return tf.cast(tf.reduce_max(x) > LIMIT, "int32")
+
+
+def sum_of_large_ones(x: Any) -> Any:
+    """What `tf.map_fn` and `tf.foldl` return lies in a list of tensors meanwhile."""
+    sums = tf.reduce_sum(tf.foldl(tf.maximum, x)) + tf.reduce_sum(tf.map_fn(tf.reduce_max, x))
+    return tf.cond(sums > 2 * LIMIT, lambda: x / 2, lambda: x)
+
+
+def by_a_size_of_values(x: Any) -> Any:
+    columns = x[:, : large_ones(x) + 1]
+    return tf.cond(tf.shape(columns)[1] > 1, lambda: x / 2, lambda: x)
+
+
+def by_functions_of_libraries(x: Any) -> Any:
+    return ops.cond(ops.max(x) > LIMIT, functools.partial(ops.tanh, x), functools.partial(tf.identity, x))
+
+
+@tf.custom_gradient
+def small_gradients(x: Any) -> Any:
+    def gradient(upstream: Any) -> Any:
+        return tf.cond(tf.reduce_any(tf.abs(upstream) > 10.0), lambda: upstream / 2, lambda: upstream)
+
+    return tf.identity(x), gradient
+
+
 BRANCHING: dict[str, Callable[[Any], Any]] = {
+    "cond_in_a_loop": in_a_loop_over_columns,
+    "cond_in_loops_by_python": in_a_loop_by_python,
+    "fori_loop": lambda x: ops.fori_loop(0, large_ones(x), lambda _, x: x / 2, x),
+    "most_turns": lambda x: tf.while_loop(lambda _: True, lambda x: x / 2, (x,), maximum_iterations=large_ones(x))[0],
+    "keras_switch": lambda x: ops.switch(large_ones(x), [lambda x: x, lambda x: x / 2], x),
+    "lists_of_tensors": sum_of_large_ones,
+    "size_of_values": by_a_size_of_values,
+    "size_of_the_batch": lambda x: tf.cond(tf.shape(x)[0] == BATCH, lambda: x / 2, lambda: x),
+    "functions_of_libraries": by_functions_of_libraries,
     "cond": lambda x: tf.cond(tf.reduce_any(x > LIMIT), lambda: 2 * x, lambda: x),
     "keras_cond": lambda x: ops.cond(ops.max(x) > LIMIT, lambda: 2 * x, lambda: x),
     "switch_case": chosen_by_number,
@@ -151,7 +207,40 @@ def large_alone(y_true: Any, y_pred: Any) -> Any:
     return ops.cond(ops.max(ops.abs(y_true)) > LIMIT, lambda: errors / 10, lambda: errors)
 
 
+class MeasuredBatch(keras.Model):
+    def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
+        peak = tf.cond(tf.reduce_max(tf.abs(y)) > LIMIT, lambda: 1.0, lambda: 0.0)
+        return {**super().compute_metrics(x, y, y_pred, sample_weight), "peak": peak}
+
+
+class GatheredBefore(keras.Model):
+    """What decides follows from rows that were gathered, of which each replica has its own again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.branches, self.dense = [Applied(BRANCHING["cond"]) for _ in range(2)], dense()
+
+    def call(self, x: Any) -> Any:
+        return BRANCHING["keras_cond"](self.dense(self.branches[1](self.branches[0](x))))
+
+
+def in_keras_layers(**options: Any) -> keras.Model:
+    """A model whose function is called by a layer of Keras's."""
+    return keras.Sequential([keras.Input([3]), layers.Dense(3, kernel_initializer="ones", **options), dense()])
+
+
+def distributed_in_time() -> keras.Model:
+    of_steps = [layers.Reshape([3, 1]), layers.TimeDistributed(Applied(BRANCHING["cond"])), layers.Flatten()]
+    return keras.Sequential([keras.Input([3]), *of_steps, dense()])
+
+
 MODELS: dict[str, Callable[[], keras.Model]] = {
+    "activation": lambda: in_keras_layers(activation=BRANCHING["cond"]),
+    "activity_regularizer": lambda: in_keras_layers(activity_regularizer=lambda x: ops.sum(BRANCHING["cond"](x)) / 10),
+    "time_distributed": distributed_in_time,
+    "measured": lambda: functional(MeasuredBatch),
+    "gradient": lambda: keras.Sequential([keras.Input([3]), layers.Dense(3), Applied(small_gradients), dense()]),
+    "gathered_before": GatheredBefore,
     **{name: lambda function=function: sequential(function) for name, function in BRANCHING.items()},
     "lambda": lambda: functional(of=layers.Lambda(BRANCHING["keras_cond"])),
     "subclassed": Subclassed,
@@ -168,12 +257,18 @@ def outcome(name: str, *, eagerly: bool) -> list[Any]:
     loss = large_alone if name == "loss" else "mse"
     metrics = [Peak()] if name == "metric" else None
     model.compile(keras.optimizers.SGD(0.01), loss, metrics=metrics, run_eagerly=eagerly)
-    history = model.fit(X, Y, batch_size=BATCH, epochs=2, shuffle=False, verbose=0).history
+    # The logs of a step are those of its last batch.
+    rows = 12 if name == "measured" else 13
+    history = model.fit(X[:rows], Y[:rows], batch_size=BATCH, epochs=2, shuffle=False, verbose=0).history
     evaluated = model.evaluate(X, Y, batch_size=BATCH, verbose=0)
     return [history, evaluated, model.predict(X, batch_size=BATCH, verbose=0).tolist()]
 
 
-BY_DEFAULT = ["cond", "python_loop", "loop", "subclassed", "step", "prediction", "loss", "metric"]
+WHOLE = ["activation", "activity_regularizer", "time_distributed", "measured", "gradient"]
+"""Models whose steps run whole: what decides stands outside of their own layers. Without a check they are refused."""
+
+BY_DEFAULT = ["cond", "python_loop", "loop", "step", "prediction", "loss", "metric", "cond_in_loops_by_python"]
+BY_DEFAULT += ["lists_of_tensors", "gradient", "gathered_before"]
 EAGERLY = ["cond", "step", "loss", "python_number"]
 IN_PYTHON: dict[str, Callable[[Any], Any]] = {
     "python_bool": lambda x: 2 * x if tf.reduce_any(x > LIMIT) else x,
@@ -195,7 +290,8 @@ MODELS |= {name: lambda function=function: sequential(function) for name, functi
 )
 def test_numbers_of_one_replica(name: str, eagerly: bool) -> None:
     expected = outcome(name, eagerly=eagerly)
-    with mirrored(2).scope():
+    checked = checking(mirrored(2)) if name in WHOLE else contextlib.nullcontext()
+    with mirrored(2).scope(), checked:
         assert_same(expected, outcome(name, eagerly=eagerly), relative=1e-5)
 
 

@@ -168,7 +168,7 @@ def depends_on_batch(
         found.add(id(tensor))
         source = _source(tensor)
         if by_values and (source is not None or _is_size(tensor)):
-            if depends_on_data(tensor, set()):
+            if _is_sized_by_values(tensor, is_apart):
                 return True
             continue
         if source is not None:
@@ -186,7 +186,9 @@ def depends_on_batch(
             continue
         # With a gradient of its own, each result stands beside the arguments.
         given_here = [operation.inputs[tensor.value_index]] if operation.type == "IdentityN" else operation.inputs
-        inputs = [given for given in given_here if not _is_handle(given)]
+        # The values of a batch may lie in a list of tensors.
+        is_left_out = _is_variable if by_values else _is_handle
+        inputs = [given for given in given_here if not is_left_out(given)]
         if not inputs and not outer and operation.type not in _NO_DATA and not _is_handle(tensor):
             return True
         waiting.extend(inputs)
@@ -203,9 +205,44 @@ def _is_size(tensor: Any) -> bool:
     return tensor.op.type in ("Shape", "ShapeN", "Size")
 
 
+_BY_THEIR_INPUTS = {
+    **{"StridedSlice": (1, 2), "Slice": (1, 2), "Range": (0, 1), "LinSpace": (2,), "OneHot": (1,)},
+    **dict.fromkeys(("Fill", "RandomUniform", "RandomStandardNormal"), (0,)),
+    **dict.fromkeys(("Reshape", "BroadcastTo", "Tile", "Pad", "PadV2", "MirrorPad"), (1,)),
+}
+"""Operations whose result has the sizes that these inputs make."""
+
+_OF_LENGTHS = {"RaggedTensorToTensor", "RaggedTensorToSparse", "SparseToDense", "SparseTensorDenseMatMul"}
+"""Operations whose result is as large as the lengths of rows make it, which are values."""
+
+
+def _is_sized_by_values(size: Any, is_apart: Callable[[tf.Operation], bool]) -> bool:
+    """Returns whether the values of the batch make any of what a size is that of."""
+    waiting, found = [size], set()
+    while waiting:
+        tensor = waiting.pop()
+        if not hasattr(tensor, "graph") or id(tensor) in found or is_apart(tensor.op):
+            continue
+        found.add(id(tensor))
+        operation = tensor.op
+        if operation.type in _SELECTING or operation.type in _OF_LENGTHS:
+            return True
+        if tensor is not size and operation.type in _BY_THEIR_INPUTS:
+            sizing = [operation.inputs[place] for place in _BY_THEIR_INPUTS[operation.type]]
+            if any(depends_on_values(each, is_apart) for each in sizing):
+                return True
+        waiting.extend(operation.inputs)
+        waiting.extend(_outside(operation))
+    return False
+
+
 def _is_handle(tensor: Any) -> bool:
     """Returns whether a tensor is a variable or the like, not a value."""
     return tensor.dtype in (tf.resource, tf.variant)
+
+
+def _is_variable(tensor: Any) -> bool:
+    return bool(tensor.dtype == tf.resource)
 
 
 def _is_later(tensor: Any, dimension: int) -> bool:

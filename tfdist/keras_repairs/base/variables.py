@@ -107,8 +107,8 @@ Result = TypeVar("Result")
 
 
 def outside_of_replicas(function: Callable[[], Result]) -> Result:
-    """Returns what `function` returns: in a replica it runs eagerly in the scope of the strategy, elsewhere as it is, as
-    where variables are this worker's own.
+    """Returns what `function` returns: in a replica it runs eagerly in the scope of the strategy, elsewhere as it is,
+    as where variables are this worker's own.
 
     In a thread of its own, as TensorFlow keeps graph and strategy for each. All workers trace the same steps, so they
     come here in the same order, where a first value is that of the chief.

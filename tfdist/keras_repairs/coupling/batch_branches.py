@@ -6,16 +6,21 @@ which made-up numbers do not reach; the graph tells that the predicate is comput
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Iterator, Sequence
+import os
+import sys
+from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Any
 
+import keras
 import tensorflow as tf
-from tensorflow.python.ops.control_flow_v2_func_graphs import WhileBodyFuncGraph, WhileCondFuncGraph
 
+import tfdist
 from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.replica_step import TraceAgain, alone, current_step, tried_out
-from tfdist.keras_repairs.base.size_origins import depends_on_values
+from tfdist.keras_repairs.base.size_origins import depends_on_batch, depends_on_values
 from tfdist.keras_repairs.coupling.call_scope import CALL_SCOPE, collecting
 from tfdist.keras_repairs.coupling.output_rows import traced_outputs
 from tfdist.keras_repairs.coupling.trials.made_up_inputs import is_of_samples
@@ -26,9 +31,6 @@ Call = Callable[[], Any]
 
 WHICH_BRANCH = "which branch it takes, or how often it repeats a loop,"
 """What depends on the batch in the calls that are found."""
-
-_OF_LIBRARIES = ("tensorflow.", "keras.src.", "tfdist.")
-_OF_AUTOGRAPH = "tensorflow.python.autograph."
 
 
 class DecidedByBatch(Exception):
@@ -70,91 +72,132 @@ _AS_ONE = object()
 """In the place of a step's notes where there is no step."""
 
 
-def check_branch(chooses: Any, branches: Sequence[Any]) -> None:
-    """Raises in a trace that asks for it, where a branch of the user's is taken by the values of the batch.
+def check_branch(chooses: Any) -> None:
+    """Raises in a trace that asks for it, where a branch of the user's is taken by the values or the size of the batch.
 
-    Turns of a loop are for one sample or time step each, and what is the same on all replicas decides for all.
+    What is the same on all replicas decides for all; and where a branch asks whether there are any samples, there are
+    some on all of them.
 
     Args:
         chooses: The predicate of `tf.cond`, or the index of `tf.switch_case`.
-        branches: The functions that it chooses from.
 
     Raises:
         DecidedByBatch: It is.
     """
-    if _looks_for(branches) and hasattr(chooses, "graph") and depends_on_values(chooses, _is_same_on_all()):
+    loops = CALL_SCOPE.get().loops
+    if not hasattr(chooses, "graph") or not _looks_for() or _asks_for_samples(chooses):
+        return
+    if loops is not None:
+        loops.choices.append(loops.sources(chooses))
+    elif depends_on_batch(chooses, _is_same_on_all()) or depends_on_values(chooses, _is_same_on_all()):
         raise DecidedByBatch
 
 
-class WatchedLoop:
-    """A loop whose test and body are traced, to be checked as `check_branch` does.
+def _asks_for_samples(predicate: Any) -> bool:
+    """Returns whether a predicate compares a number with zero that is a size of the batch, not made by its values."""
+    comparing, numbers = predicate.op, [tf.get_static_value(given) for given in predicate.op.inputs]
+    if comparing.type not in ("Greater", "Less", "Equal", "NotEqual") or not any(one == 0 for one in numbers):
+        return False
+    return not any(depends_on_values(given, lambda _: False) for given in comparing.inputs)
 
-    Args:
-        test: The first argument of `tf.while_loop`.
-        body: The second.
+
+_Source = tuple[int, int] | None
+"""A variable of a loop, by the loop and its place; None for the values of the batch."""
+
+
+class Loops:
+    """The loops of the user's, one inside of the other, that are traced: what decides how often they are repeated.
 
     Attributes:
-        test: What is to be traced in its place.
-        body: Likewise.
+        flows: From what each variable of a loop follows, before its first turn and after each.
+        choices: From what follows each predicate in them.
     """
 
-    def __init__(self, test: Any, body: Any) -> None:
-        self._tested: _Traced | None = None
-        self._done: _Traced | None = None
-        self.test, self.body = test, body
-        if _looks_for([test]):
-            self.test, self.body = self._watched(test, "_tested"), self._watched(body, "_done")
+    def __init__(self) -> None:
+        self.flows: list[tuple[_Source, set[_Source]]] = []
+        self.choices: list[set[_Source]] = []
+        self._places: dict[int, _Source] = {}
+        self._is_same = _is_same_on_all()
 
-    def _watched(self, function: Callable[..., Any], place: str) -> Callable[..., Any]:
-        def run(*given: Any) -> Any:
-            made = function(*given)
-            setattr(self, place, (_leaves(given), _leaves(made)))
-            return made
+    def enter(self, loop: int, given: Sequence[Any]) -> None:
+        """Notes the variables of a loop, as its test or body is given them."""
+        self._places |= {id(leaf): (loop, place) for place, leaf in enumerate(given) if tf.is_tensor(leaf)}
 
-        return run
+    def sources(self, tensor: Any) -> set[_Source]:
+        """Returns from what a tensor follows."""
+        found: set[_Source] = set()
 
-    def check(self, begin: Any) -> None:
-        """Raises where how often it is repeated depends on the values of the batch.
+        def is_apart(operation: tf.Operation) -> bool:
+            known = {self._places[id(output)] for output in operation.outputs if id(output) in self._places}
+            found.update(known)
+            return bool(known) or self._is_same(operation)
 
-        Args:
-            begin: The variables of the loop before its first turn.
+        if tf.is_tensor(tensor) and depends_on_values(tensor, is_apart):
+            found.add(None)
+        return found
+
+    def check(self) -> None:
+        """Raises where the values of the batch decide.
 
         Raises:
-            DecidedByBatch: It does.
+            DecidedByBatch: They do.
         """
-        if self._tested is None or self._done is None:
-            return
-        is_same, begins = _is_same_on_all(), enumerate(_leaves(begin))
-        decided = {place for place, leaf in begins if tf.is_tensor(leaf) and depends_on_values(leaf, is_same)}
-        sources = list(_sources(*self._done, is_same))
-        while more := {k for k, source in enumerate(sources) if None in source or source & decided} - decided:
+        decided: set[_Source] = {None}
+        while more := {variable for variable, sources in self.flows if sources & decided} - decided:
             decided |= more
-        if any(None in source or source & decided for source in _sources(*self._tested, is_same)):
+        if any(sources & decided for sources in self.choices):
             raise DecidedByBatch
 
 
-_Traced = tuple[list[Any], list[Any]]
-_IsApart = Callable[[tf.Operation], bool]
+_OF_LIBRARY = object()
+"""In the place of those of the user's, inside of a loop of TensorFlow's or Keras's own, over rows or time steps."""
+
+
+def traced_loop(run: Callable[..., Any], test: Any, body: Any, begin: Any, most: Any) -> Any:
+    """Traces a loop, and raises where how often it is repeated, or a branch in it, depends on the values of the batch.
+
+    Args:
+        run: `tf.while_loop`, called with a test and a body.
+        test: The first argument of `tf.while_loop`.
+        body: The second.
+        begin: The variables of the loop before its first turn.
+        most: The most turns, or None.
+
+    Raises:
+        DecidedByBatch: It does.
+    """
+    around = CALL_SCOPE.get().loops
+    if around is _OF_LIBRARY or CALL_SCOPE.get().finds_branches_for is None or tf.executing_eagerly():
+        return run(test, body)
+    if not _looks_for():
+        with changing(CALL_SCOPE, loops=_OF_LIBRARY):
+            return run(test, body)
+    loops = Loops() if around is None else around
+    number = len(loops.flows)
+    loops.choices.append(loops.sources(most))
+    loops.flows += [((number, place), loops.sources(leaf)) for place, leaf in enumerate(_leaves(begin))]
+
+    def tested(*given: Any) -> Any:
+        loops.enter(number, _leaves(given))
+        made = test(*given)
+        loops.choices.append(loops.sources(made))
+        return made
+
+    def done(*given: Any) -> Any:
+        loops.enter(number, _leaves(given))
+        made = body(*given)
+        loops.flows.extend(((number, place), loops.sources(leaf)) for place, leaf in enumerate(_leaves(made)))
+        return made
+
+    with changing(CALL_SCOPE, loops=loops):
+        result = run(tested, done)
+    if around is None:
+        loops.check()
+    return result
 
 
 def _leaves(values: Any) -> list[Any]:
     return list(tf.nest.flatten(values, expand_composites=True))
-
-
-def _sources(given: list[Any], made: list[Any], is_same: _IsApart) -> Iterator[set[int | None]]:
-    """For each tensor that is made, the places of those given that it follows from, and None for the batch's values."""
-    places = {id(leaf): place for place, leaf in enumerate(given) if tf.is_tensor(leaf)}
-    for leaf in made:
-        found: set[int | None] = set()
-
-        def is_apart(operation: tf.Operation, found: set[int | None] = found) -> bool:
-            known = {places[id(output)] for output in operation.outputs if id(output) in places}
-            found.update(known)
-            return bool(known) or is_same(operation)
-
-        if tf.is_tensor(leaf) and depends_on_values(leaf, is_apart):
-            found.add(None)
-        yield found
 
 
 def takes_branches(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -185,33 +228,40 @@ _OF_SYMBOLS = (tf.errors.OperatorNotAllowedInGraphError, NotImplementedError, At
 """What `if tensor:`, `np.asarray(tensor)`, `tensor.numpy()` and `float(tensor)` raise where the tensor is a symbol."""
 
 
-def _looks_for(functions: Sequence[Any]) -> bool:
-    """Returns whether branches are looked for in the code that is traced, and these functions are the user's."""
-    finder, step = CALL_SCOPE.get().finds_branches_for, current_step()
+def _looks_for() -> bool:
+    """Returns whether branches are looked for in the code that is traced, and it is the user's."""
+    scope, step = CALL_SCOPE.get(), current_step()
+    finder = scope.finds_branches_for
     if finder is None or finder is not (_AS_ONE if step is None else step.noted) or tf.executing_eagerly():
         return False
-    return any(map(_is_users, functions)) and not _is_in_loop(tf.compat.v1.get_default_graph())
+    return scope.loops is not _OF_LIBRARY and _is_called_by_user()
 
 
-def _is_same_on_all() -> _IsApart:
+_KERAS, _TENSORFLOW, _TFDIST = (os.path.dirname(str(package.__file__)) for package in (keras, tf, tfdist))
+_OF_LIBRARIES = tuple(f"{folder}{os.sep}" for folder in (_KERAS, _TENSORFLOW, _TFDIST))
+_PASSING_ON = (
+    *(f"{_TENSORFLOW}/python/{folder}/" for folder in ("autograph", "eager", "util", "framework")),
+    *(f"{_TENSORFLOW}/python/ops/{name}.py" for name in ("cond", "cond_v2", "while_loop", "while_v2")),
+    *(f"{_TENSORFLOW}/python/ops/{name}.py" for name in ("control_flow_case", "control_flow_switch_case")),
+    *(f"{_KERAS}/src/{name}" for name in ("ops/core.py", "ops/operation.py", "backend/tensorflow/core.py", "utils/")),
+    *(contextlib.__file__, functools.__file__, __file__, f"{_TFDIST}/keras_repairs/random_numbers/seeds.py"),
+)
+"""Code between who calls `tf.cond` or the like and what traces it."""
+
+
+def _is_called_by_user() -> bool:
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        path, is_repair = frame.f_code.co_filename, frame.f_code.co_name == "repaired"
+        is_library = path.startswith(_OF_LIBRARIES)
+        if not path.startswith(_PASSING_ON) and not (is_repair and is_library):
+            return not is_library
+        frame = frame.f_back
+    return False
+
+
+def _is_same_on_all() -> Callable[[tf.Operation], bool]:
     """Tells operations whose results are the same on all replicas."""
     step = current_step()
     shared = {id(tensor) for tensor in (() if step is None else step.noted.shared)}
-    return lambda operation: (
-        operation.type.startswith("Collective") or any(id(output) in shared for output in operation.outputs)
-    )
-
-
-def _is_users(branch: Any) -> bool:
-    while isinstance(branch, functools.partial):
-        branch = branch.func
-    module = getattr(branch, "__module__", None) or ""
-    return callable(branch) and (module.startswith(_OF_AUTOGRAPH) or not module.startswith(_OF_LIBRARIES))
-
-
-def _is_in_loop(graph: Any) -> bool:
-    while graph is not None:
-        if isinstance(graph, WhileBodyFuncGraph | WhileCondFuncGraph):
-            return True
-        graph = getattr(graph, "outer_graph", None)
-    return False
+    return lambda operation: any(id(output) in shared for output in operation.outputs)

@@ -71,6 +71,7 @@ class CallScope:
         noted: Where the code notes what it does, which is traced for that.
         losses: Where what layers add goes to, which run on all rows or are tried out; None where a step has it.
         finds_branches_for: The notes of the step in whose code branches are looked for; see `batch_branches`.
+        loops: Those around the code in which they are.
     """
 
     trace: Trace | None = None
@@ -78,6 +79,7 @@ class CallScope:
     noted: dict[Path, Any] | None = None
     losses: Losses | None = None
     finds_branches_for: object = None
+    loops: Any = None
 
 
 _OUTSIDE = CallScope()

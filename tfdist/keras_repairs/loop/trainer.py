@@ -16,9 +16,10 @@ from tfdist.keras_repairs.base.batch_rows import rows, static_rows, with_row_of_
 from tfdist.keras_repairs.base.draw_streams import new_streams
 from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.base.model_optimizers import optimizers_of
-from tfdist.keras_repairs.base.replica_step import ReplicaStep, replica_step
+from tfdist.keras_repairs.base.replica_step import ReplicaStep, replica_step, this_step
 from tfdist.keras_repairs.base.step_records import BatchShare, Mode, StepTrace
 from tfdist.keras_repairs.base.warn_once import warn_once
+from tfdist.keras_repairs.coupling.batch_branches import DecidedByBatch, finding_branches
 from tfdist.keras_repairs.coupling.global_batch import on_global_batch_where, rows_of_global_batch_where
 from tfdist.keras_repairs.coupling.own_steps import eager_predictions, exact_predictions, tried_out
 from tfdist.keras_repairs.coupling.trials.kept_tensors import KeptTensors, in_step_of
@@ -41,7 +42,7 @@ from tfdist.keras_repairs.loop.unknown_size import saying_unknown_size
 from tfdist.keras_repairs.loop.xla_step import may_be_compiled
 from tfdist.keras_repairs.model_checks.described_layouts import warn_of_layouts
 from tfdist.keras_repairs.model_checks.model_facts import is_overridden, is_users_step, unbuilt_parts
-from tfdist.keras_repairs.model_checks.refusals import check_reductions, meeting_in_a_branch
+from tfdist.keras_repairs.model_checks.refusals import check_reductions, deciding_by_batch, meeting_in_a_branch
 from tfdist.keras_repairs.optimizer.gradient_reduction import build_optimizer
 from tfdist.keras_repairs.random_numbers.seeded_draws import check_seeds_are_used
 from tfdist.keras_repairs.random_numbers.seeds import check_same_seeds
@@ -234,7 +235,7 @@ class _Step:
             self._building(step),
         ):
             try:
-                outputs = self._function(data)
+                outputs = self._shared_out(data)
             except RuntimeError as error:
                 if "merge_call" not in safe_str(error):
                     raise
@@ -248,6 +249,19 @@ class _Step:
         self.can_loop = not (self._has_peers and (self._users or step.noted.gathers))
         self._sharing.draws_own |= step.noted.draws_own
         return outputs
+
+    def _shared_out(self, data: Any) -> Any:
+        """The outputs of the step, in which the values of the batch decide no branch outside of what is tried out.
+
+        Raises:
+            UnsupportedError: They do.
+        """
+        if this_step().trace.builds or tf.executing_eagerly() or not settings_of(self._strategy).gather:
+            return self._function(data)
+        try:
+            return finding_branches(lambda: self._function(data))
+        except DecidedByBatch:
+            raise deciding_by_batch(self._model) from None
 
     @contextlib.contextmanager
     def _building(self, step: ReplicaStep) -> Iterator[None]:

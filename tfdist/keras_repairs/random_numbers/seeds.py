@@ -22,7 +22,7 @@ from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, is_one_of_several
 from tfdist.keras_repairs.base.size_origins import depends_on_batch
-from tfdist.keras_repairs.coupling.batch_branches import WatchedLoop, check_branch
+from tfdist.keras_repairs.coupling.batch_branches import check_branch, traced_loop
 from tfdist.keras_repairs.coupling.gather_rows import dense_rows
 from tfdist.keras_repairs.coupling.traced_calls import parts_of_call
 from tfdist.keras_repairs.draw_slices.draw_scope import DRAW_SCOPE
@@ -35,15 +35,15 @@ def while_loop(original: Function) -> Function:
     """Repairs `tensorflow.python.ops.while_loop.while_loop`, on which `tf.map_fn` and the loops of Keras stand."""
 
     def repaired(cond: Function, body: Function, loop_vars: Any, *args: Any, **kwargs: Any) -> Any:
-        loop = WatchedLoop(cond, _as_part(body, parts_of_call("loop"), "turn"))
-        run = lambda: original(loop.test, loop.body, loop_vars, *args, **kwargs)  # noqa: E731
-        if current_step() is not None and not tf.executing_eagerly():
-            turns = [kwargs.get("maximum_iterations"), cond(*tf.nest.map_structure(_as_tensor, loop_vars))]
-            result = _decided(turns, "loop", run)
-        else:
-            result = run()
-        loop.check(loop_vars)
-        return result
+        most, body = kwargs.get("maximum_iterations"), _as_part(body, parts_of_call("loop"), "turn")
+
+        def run(test: Function, body: Function) -> Any:
+            return original(test, body, loop_vars, *args, **kwargs)
+
+        if current_step() is None or tf.executing_eagerly():
+            return traced_loop(run, cond, body, loop_vars, most)
+        turns = [most, cond(*tf.nest.map_structure(_as_tensor, loop_vars))]
+        return _decided(turns, "loop", lambda: traced_loop(run, cond, body, loop_vars, most))
 
     return repaired
 
@@ -53,7 +53,7 @@ def cond(original: Function) -> Function:
 
     def repaired(pred: Any, *args: Any, **kwargs: Any) -> Any:
         parts, named = parts_of_call("branch"), dict(zip(_OF_COND, args, strict=False)) | kwargs
-        check_branch(pred, [named[key] for key in (*_OF_COND[:2], *_OF_COND[4:]) if key in named])
+        check_branch(pred)
         named.update({key: _as_part(named[key], parts, key) for key in _OF_COND[:2] if key in named})
         return _branching(pred, lambda: original(pred, **named))
 
@@ -68,7 +68,7 @@ def switch(original: Function) -> Function:
         # Given as a dict, as functions, or with a number each.
         given = branches.items() if isinstance(branches, Mapping) else enumerate(branches)
         pairs = [pair[1] if isinstance(pair[1], tuple) else pair for pair in given]
-        check_branch(index, [function for _, function in pairs])
+        check_branch(index)
         chosen = [(number, _as_part(function, parts, number)) for number, function in pairs]
         default = _as_part(default, parts, "default")
         return _branching(index, lambda: original(chosen, default, index, *args, **kwargs))
