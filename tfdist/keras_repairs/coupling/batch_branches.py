@@ -11,13 +11,13 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-import tfdist
 from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.replica_step import TraceAgain, alone, current_step, tried_out
 from tfdist.keras_repairs.base.size_origins import depends_on_batch, depends_on_values
@@ -237,7 +237,8 @@ def _looks_for() -> bool:
     return scope.loops is not _OF_LIBRARY and _is_called_by_user()
 
 
-_KERAS, _TENSORFLOW, _TFDIST = (os.path.dirname(str(package.__file__)) for package in (keras, tf, tfdist))
+_KERAS, _TENSORFLOW = (os.path.dirname(str(package.__file__)) for package in (keras, tf))
+_TFDIST = str(Path(__file__).parents[2])
 _OF_LIBRARIES = tuple(f"{folder}{os.sep}" for folder in (_KERAS, _TENSORFLOW, _TFDIST))
 _PASSING_ON = (
     *(f"{_TENSORFLOW}/python/{folder}/" for folder in ("autograph", "eager", "util", "framework")),
