@@ -23,8 +23,11 @@ SCRIPTS = Path(__file__).parent / "scripts"
 SLOW = bool(os.environ.get("TFDIST_SLOW_TESTS"))
 BOUND = 3000 if SLOW else 300
 
+NOT_CUT = {"optimizer_that_normalizes", "optimizer_that_assigns"}
+"""Rows of optimizers with an `apply` of their own, which --shard refuses."""
+
 NAMES = (
-    list(CASES)
+    [name for name in CASES if name not in NOT_CUT]
     if SLOW
     else [
         "plain",
