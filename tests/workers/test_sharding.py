@@ -24,7 +24,10 @@ SLOW = bool(os.environ.get("TFDIST_SLOW_TESTS"))
 BOUND = 3000 if SLOW else 300
 
 NOT_CUT = {"optimizer_that_normalizes", "optimizer_that_assigns"}
-"""Rows of optimizers with an `apply` of their own, which --shard refuses."""
+NOT_CUT |= {f"states_of_{what}" for what in ("a_subclassed_model", "a_built_model", "scaled_losses")}
+NOT_CUT.add("states_of_a_step_that_calls_layers")
+"""Rows of optimizers with an `apply` of their own, which --shard refuses, and rows that look at an optimizer's state,
+of which each worker has a shard."""
 
 NAMES = (
     [name for name in CASES if name not in NOT_CUT]
