@@ -338,6 +338,29 @@ SHARED_OUT: dict[str, Callable[[], Any]] = {
 }
 
 
+class Halving(keras.optimizers.SGD):
+    """Halves gradients that are large, of those of all replicas."""
+
+    def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
+        halved = tf.cond(tf.norm(gradient) > 20.0, lambda: gradient / 2, lambda: gradient)
+        super().update_step(halved, variable, learning_rate)
+
+
+def test_what_all_gradients_decide_is_shared_out() -> None:
+    """Otherwise the step is refused, which is not checked."""
+
+    def fitted() -> list[float]:
+        keras.utils.set_random_seed(1)
+        model = functional()
+        model.compile(Halving(0.01), "mse")
+        losses: list[float] = model.fit(X, Y, batch_size=BATCH, epochs=2, shuffle=False, verbose=0).history["loss"]
+        return losses
+
+    expected = fitted()
+    with mirrored(2).scope():
+        assert_same(expected, fitted(), relative=1e-5)
+
+
 @pytest.mark.parametrize("name", SHARED_OUT)
 def test_what_the_batch_does_not_decide_is_shared_out(name: str, caplog: pytest.LogCaptureFixture) -> None:
     def fitted() -> list[float]:

@@ -106,7 +106,10 @@ def reduce_gradients(grads: Sequence[Gradient]) -> list[Gradient]:
         note_gathering()
     parts = [[] if gradient is None else parts_of(gradient) for gradient in grads]
     flat = [part.summand for each in parts for part in each]
-    summed = iter(replica_sums.sum_gradients(flat))
+    sums, step = replica_sums.sum_gradients(flat), current_step()
+    if step is not None:
+        step.noted.shared.extend(leaf for total in sums for leaf in tf.nest.flatten(total, expand_composites=True))
+    summed = iter(sums)
     return [_joined([part.with_sum(next(summed)) for part in each]) for each in parts]
 
 
