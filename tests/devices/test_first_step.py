@@ -25,7 +25,6 @@ from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.coupling import layer_calls
 from tfdist.keras_repairs.coupling.trials.call_trial import CallVerdict
 from tfdist.keras_repairs.first_step import checked_step
-from tfdist.keras_repairs.first_step.checked_step import CheckedStep
 from tfdist.keras_repairs.first_step.rounding_bounds import Finding
 from tfdist.keras_repairs.first_step.step_check import Outcome, StepCheck
 from tfdist.keras_repairs.optimizer import gradient_reduction
@@ -95,14 +94,14 @@ def test_what_even_whole_steps_do_not_make_right_is_refused() -> None:
 
 def test_it_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     """To the bit: weights, slots, metrics, seeds, and what Python and NumPy draw next."""
-    checked: list[Finding | None] = []
-    original = CheckedStep._agreed
+    checked: list[Finding | str | None] = []
+    original = StepCheck.run
 
-    def noted(self: CheckedStep, finding: Finding | None) -> Finding | None:
-        checked.append(original(self, finding))
+    def noted(self: StepCheck, *given: Any) -> Finding | str | None:
+        checked.append(original(self, *given))
         return checked[-1]
 
-    monkeypatch.setattr(CheckedStep, "_agreed", noted)
+    monkeypatch.setattr(StepCheck, "run", noted)
 
     def trained() -> list[Any]:
         model = classifier()

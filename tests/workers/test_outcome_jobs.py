@@ -16,7 +16,7 @@ def test_a_job_that_was_ended_leaves_what_it_has_written(tmp_path: Path, monkeyp
 
     def ended(*arguments: Any, timeout: float, environ: object) -> NoReturn:
         jobs.append(timeout)
-        (tmp_path / "outcome-2-65.0").write_text('["first", {"weights": [1.5]}]\n["second", {"wei')
+        (tmp_path / "outcome-2-65-0.0").write_text('["first", {"weights": [1.5]}]\n["second", {"wei')
         raise subprocess.TimeoutExpired("tfdist", timeout)
 
     monkeypatch.setattr("tests.workers.outcome_jobs.tfdist", ended)

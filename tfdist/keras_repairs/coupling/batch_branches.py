@@ -200,7 +200,9 @@ def _leaves(values: Any) -> list[Any]:
     return list(tf.nest.flatten(values, expand_composites=True))
 
 
-def takes_branches(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def takes_branches(
+    call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, is_step: bool = False
+) -> bool:
     """Returns whether the user's code takes a branch by the values of the batch, or may do so in Python, as a trace of
     it shows which computes nothing: for steps that run eagerly.
 
@@ -208,13 +210,15 @@ def takes_branches(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
         call: The code.
         args: What it is called with.
         kwargs: Likewise, by name.
+        is_step: Whether it is a step, which may take numbers out of variables, and decides nothing by them.
     """
+    in_python = (tf.errors.OperatorNotAllowedInGraphError,) if is_step else _OF_SYMBOLS
     are_decided: list[bool] = []
 
     def traced(given: Any) -> Any:
         try:
             return finding_branches(lambda: call(*given[0], **given[1]))
-        except (DecidedByBatch, *_OF_SYMBOLS):
+        except (DecidedByBatch, *in_python):
             are_decided.append(True)
             raise
 

@@ -145,7 +145,8 @@ def _verdict_of_trial(layer: Any, original: Function, args: tuple[Any, ...], kwa
 
 def _with_branches(verdict: CallVerdict, run: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallVerdict:
     """The verdict of a trial, and of branches where no trace of the step is going to find them."""
-    is_branching = not verdict.reason and tf.executing_eagerly() and takes_branches(run, args, kwargs)
+    runs_eagerly = current_step() is not None and tf.executing_eagerly()
+    is_branching = not verdict.reason and runs_eagerly and takes_branches(run, args, kwargs)
     return _BRANCHES if is_branching else verdict
 
 

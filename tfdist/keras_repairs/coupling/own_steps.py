@@ -143,7 +143,7 @@ def tried_out(model: keras.Model, step_function: Step, step: Step) -> Step:
 def _branches(model: keras.Model, step_function: Step, data: Any) -> bool:
     """Returns whether a step takes a branch by the values of its data; nothing of it is applied."""
     with KeptState(model, step_function).restored(), capturing(1.0):
-        return takes_branches(step_function, (data,), {})
+        return takes_branches(step_function, (data,), {}, is_step=True)
 
 
 def _shared_out(name: str, model: keras.Model, verdict: StepVerdict) -> ReplicaStep:
