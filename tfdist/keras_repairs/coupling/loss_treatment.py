@@ -165,12 +165,12 @@ def _line(loss: keras.losses.Loss, reason: str) -> str:
     )
 
 
+_BRANCHES = Verdict(None, f"{WHICH_BRANCH} depends on the samples of the batch")
+
+
 def note_branch(loss: keras.losses.Loss, y_true: Any, y_pred: Any) -> None:
     """Notes of a loss that it takes a branch by the values of its batch; the next trace gathers it."""
     _VERDICTS.get_or_make(loss, dict)[_kinds_of(y_true, y_pred)] = _BRANCHES
-
-
-_BRANCHES = Verdict(None, f"{WHICH_BRANCH} depends on the samples of the batch")
 
 
 def _kinds_of(y_true: Any, y_pred: Any) -> str:

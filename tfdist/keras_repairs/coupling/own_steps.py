@@ -112,9 +112,9 @@ def tried_out(model: keras.Model, step_function: Step, step: Step) -> Step:
                 verdicts[kind] = verdict
         if kind in verdicts:
             with replica_step(_shared_out(name, model, verdicts[kind])):
-                return without_branches(lambda: step(data), lambda: verdicts.__setitem__(kind, _BRANCHES))
+                return without_branches(lambda: step(data), lambda: verdicts.update({kind: _BRANCHES}))
         try:
-            outputs = without_branches(lambda: step(data), lambda: verdicts.__setitem__(kind, _BRANCHES))
+            outputs = without_branches(lambda: step(data), lambda: verdicts.update({kind: _BRANCHES}))
         except UnclearSizeError:
             raise
         except UnsupportedError:
@@ -248,7 +248,7 @@ def exact_predictions(model: keras.Model, step_function: Step) -> Step:
         if verdict.has_constants and this_step().share.static_rows is not None:
             raise _of_constants(name, model)
         if verdict.cause is Cause.EXACT:
-            return without_branches(lambda: step_function(data), lambda: verdicts.__setitem__(kind, _BRANCHES))
+            return without_branches(lambda: step_function(data), lambda: verdicts.update({kind: _BRANCHES}))
         _say(name, model, verdict)
         return call_with_all_rows(step_function, (data,), {})
 
