@@ -18,10 +18,12 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfdist.keras_repairs.base import tensorflow_seeds
 from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.replica_step import TraceAgain, alone, current_step, tried_out
 from tfdist.keras_repairs.base.size_origins import depends_on_batch, depends_on_values
 from tfdist.keras_repairs.coupling.call_scope import CALL_SCOPE, collecting
+from tfdist.keras_repairs.coupling.eager_numbers import numbers_given
 from tfdist.keras_repairs.coupling.output_rows import traced_outputs
 from tfdist.keras_repairs.coupling.trials.made_up_inputs import is_of_samples
 from tfdist.runtime import random_state
@@ -89,8 +91,17 @@ def check_branch(chooses: Any) -> None:
         return
     if loops is not None:
         loops.choices.append(loops.sources(chooses))
-    elif depends_on_batch(chooses, _is_same_on_all()) or depends_on_values(chooses, _is_same_on_all()):
+    elif _is_of_batch(chooses):
         raise DecidedByBatch
+
+
+def looked_at_apart() -> contextlib.AbstractContextManager[None]:
+    """Around a call of the user's, in the trace of a step, that is looked at by itself."""
+    return changing(CALL_SCOPE, finds_branches_for=None) if CALL_SCOPE.get().looks_at_rest else contextlib.nullcontext()
+
+
+def _is_of_batch(tensor: Any) -> bool:
+    return depends_on_batch(tensor, _is_same_on_all()) or depends_on_values(tensor, _is_same_on_all())
 
 
 def _asks_for_samples(predicate: Any) -> bool:
@@ -210,26 +221,37 @@ def takes_branches(
         call: The code.
         args: What it is called with.
         kwargs: Likewise, by name.
-        is_step: Whether it is a step, which may take numbers out of variables, and decides nothing by them.
+        is_step: Whether it is a step, whose layers and losses are looked at apart, and in which what a symbol cannot
+            do otherwise decides nothing.
     """
     in_python = (tf.errors.OperatorNotAllowedInGraphError,) if is_step else _OF_SYMBOLS
     are_decided: list[bool] = []
 
+    def check_number(symbol: Any) -> None:
+        scope = CALL_SCOPE.get()
+        if scope.finds_branches_for is not None and (scope.loops is not None or _is_of_batch(symbol)):
+            raise DecidedByBatch
+
     def traced(given: Any) -> Any:
         try:
-            return finding_branches(lambda: call(*given[0], **given[1]))
+            with numbers_given(check_number), changing(CALL_SCOPE, looks_at_rest=is_step):
+                return finding_branches(lambda: call(*given[0], **given[1]))
         except (DecidedByBatch, *in_python):
             are_decided.append(True)
             raise
 
-    are_rows = [tf.is_tensor(leaf) and is_of_samples(leaf) for leaf in tf.nest.flatten((args, kwargs))]
-    with alone(), tried_out(), random_state.kept(), collecting():
+    # Data of a step is that of a batch.
+    may_be_rows = (lambda leaf: bool(leaf.shape.rank)) if is_step else is_of_samples
+    are_rows = [tf.is_tensor(leaf) and may_be_rows(leaf) for leaf in tf.nest.flatten((args, kwargs))]
+    # The first of the replicas asks, for all: it must not draw more often than the others.
+    draws = tensorflow_seeds.drawing_from(None)
+    with alone(), tried_out(), random_state.kept(), draws, collecting():
         traced_outputs(traced, (args, kwargs), are_rows)
     return bool(are_decided)
 
 
 _OF_SYMBOLS = (tf.errors.OperatorNotAllowedInGraphError, NotImplementedError, AttributeError, TypeError)
-"""What `if tensor:`, `np.asarray(tensor)`, `tensor.numpy()` and `float(tensor)` raise where the tensor is a symbol."""
+"""What `for row in tensor:` and `if tensor.shape[0] > 4:`, among others, raise where the tensor is a symbol."""
 
 
 def _looks_for() -> bool:

@@ -6,6 +6,7 @@ functional model has operations of `keras.ops` between its layers, which are no 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +20,7 @@ from tfdist.keras_repairs.base.loss_scope import Kind
 from tfdist.keras_repairs.base.replica_step import TraceAgain, current_step, this_step
 from tfdist.keras_repairs.base.warn_once import say_once, warn_once
 from tfdist.keras_repairs.coupling import call_scope
-from tfdist.keras_repairs.coupling.batch_branches import WHICH_BRANCH, takes_branches, without_branches
+from tfdist.keras_repairs.coupling.batch_branches import WHICH_BRANCH, looked_at_apart, takes_branches, without_branches
 from tfdist.keras_repairs.coupling.declarations import summed_over_replicas
 from tfdist.keras_repairs.coupling.global_batch import call_with_all_rows
 from tfdist.keras_repairs.coupling.shown_of_layers import shown_of
@@ -49,7 +50,8 @@ def call(original: Function) -> Function:
                 return recording.call(self, original, args, kwargs)
             return original(self, *args, **kwargs)
         if recording is not None or step is None or step.trace.builds or not _may_couple(self):
-            return original(self, *args, **kwargs)
+            with looked_at_apart() if step is None and _may_couple(self) else contextlib.nullcontext():
+                return original(self, *args, **kwargs)
         if not self.built:
             return _built_by_call(self, original, args, kwargs)
         verdict = _verdict(self, original, args, kwargs)
@@ -180,7 +182,8 @@ def call_model(original: Function) -> Function:
         step = current_step()
         is_shared = isinstance(self, keras.Model) and step is not None and not step.trace.builds
         if not is_shared or not self.built or not _model_may_couple(self):
-            return original(self, *args, **kwargs)
+            with looked_at_apart() if step is None and _model_may_couple(self) else contextlib.nullcontext():
+                return original(self, *args, **kwargs)
         if not settings_of(tf.distribute.get_strategy()).gather:
             warn_once(
                 f"gather: off. The model {self.name!r} is not tried out: what its call takes by the other samples of "

@@ -21,12 +21,15 @@ from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.draw_streams import DrawStreams
 from tfdist.keras_repairs.base.model_optimizers import optimizers_of
 from tfdist.keras_repairs.base.warn_once import warn_once
+from tfdist.keras_repairs.coupling.own_steps import EagerBranches
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
+from tfdist.keras_repairs.first_step.few_rows import rows_of_all
 from tfdist.keras_repairs.first_step.rounding_bounds import Finding
 from tfdist.keras_repairs.first_step.step_check import CannotBeMadeError, StepCheck, without_advice
 from tfdist.keras_repairs.first_step.variable_values import VariableValues
 from tfdist.keras_repairs.inputs.epoch_iterator import FetchedBatch
 from tfdist.keras_repairs.model_checks.model_facts import is_users_step
+from tfdist.keras_repairs.model_checks.refusals import deciding_by_batch
 from tfdist.keras_repairs.optimizer.gradient_accumulation import inner_of
 from tfdist.keras_repairs.optimizer.gradient_reduction import build_optimizer
 from tfdist.keras_repairs.sharding_policies.optimizer_policy import is_sharded
@@ -99,11 +102,14 @@ class Sharing:
         on_global_batch: Whether each of them runs all of it, as a check has found that anything less is not exact.
         draws_own: Whether each replica draws numbers of its own in it, which nobody can foresee.
         streams: What they draw in it with seeds of the script's; None where nobody knows what one device would draw.
+        eager_branches: Tells whether the batch decides branches of it, where it runs eagerly; None for a step of the
+            user's, which is tried out.
     """
 
     streams: DrawStreams | None = None
     on_global_batch: bool = False
     draws_own: bool = False
+    eager_branches: EagerBranches | None = None
 
 
 class CheckedStep:
@@ -209,12 +215,24 @@ class CheckedStep:
             UnsupportedError: They cannot run it whole either, or are not to.
         """
         try:
-            return None, step.trace(batch)
+            traced = step.trace(batch)
+            if self._model.run_eagerly and not self._sharing.on_global_batch and self._branches(batch):
+                raise deciding_by_batch(self._model)
+            return None, traced
         except UnsupportedError as refusal:
             settings = settings_of(self._strategy)
             if self._sharing.on_global_batch or settings.strict or settings.batch_norm == "replica":
                 raise (self._refusal or refusal) from None
             return refusal, None
+
+    def _branches(self, batch: Any) -> bool:
+        """Returns whether the batch decides a branch in the step, which runs eagerly."""
+        branches, are_decided = self._sharing.eager_branches, []
+        if branches is None:
+            return False
+        run = tf.autograph.experimental.do_not_convert(lambda data: are_decided.append(branches.are_decided_by(data)))
+        self._strategy.run(run, args=(rows_of_all(batch, self._strategy),))
+        return any(are_decided)
 
     def _say_whole_instead(self) -> None:
         """Says that the step runs whole for what could not be shared out, once that is known to be possible."""

@@ -15,6 +15,7 @@ samples, they are those of one device; and so is the number of replicas, which i
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import sys
@@ -42,7 +43,7 @@ from tfdist.keras_repairs.base.replica_step import (
     this_step,
 )
 from tfdist.keras_repairs.base.warn_once import warn_once
-from tfdist.keras_repairs.coupling.batch_branches import without_branches
+from tfdist.keras_repairs.coupling.batch_branches import looked_at_apart, without_branches
 from tfdist.keras_repairs.coupling.call_scope import is_mean
 from tfdist.keras_repairs.coupling.declarations import DeclaredLoss, summed
 from tfdist.keras_repairs.coupling.gathered_batch import gathered_for_rows, gathered_for_scalar
@@ -63,7 +64,8 @@ def call(original: Function) -> Function:
 
     def repaired(self: Any, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         if not is_one_of_several():
-            return original(self, y_true, y_pred, sample_weight)
+            with contextlib.nullcontext() if is_of_keras(self) else looked_at_apart():
+                return original(self, y_true, y_pred, sample_weight)
         step, depth, treatment = current_step(), LOSS_SCOPE.get().depth, treatment_of(self, y_true, y_pred)
         counts = step is not None and not step.users and is_of_keras(self)
         depth = None if depth is None else depth + 1

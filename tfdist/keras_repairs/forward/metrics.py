@@ -25,6 +25,7 @@ from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, is_one_of_several, replica_count
 from tfdist.keras_repairs.base.step_records import KnownUpdate
+from tfdist.keras_repairs.coupling.batch_branches import looked_at_apart
 from tfdist.keras_repairs.coupling.declarations import Declared, declared_of
 from tfdist.keras_repairs.coupling.traced_calls import is_noting, known_update, note_update
 from tfdist.keras_repairs.coupling.trials.likeness import likeness_of
@@ -206,7 +207,8 @@ def _watched(update: Function) -> Function:
         with without_readings():
             if is_replica and not is_building:
                 return _update_one_of_several(self, functools.partial(update, self), args, kwargs)
-            result = update(self, *args, **kwargs)
+            with looked_at_apart():
+                result = update(self, *args, **kwargs)
         # The time to decide, before variables have values, where no step decides it.
         if is_building and not is_replica and replica_count() > 1 and _known(self).verdict is None:
             _decide(self, args, kwargs, together=False)
