@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.devices import (
+    test_custom_gradients,
     test_own_steps,
     test_python_draws,
     test_random_numbers,
@@ -86,6 +87,12 @@ UNSEEDED = {
     for _, operation in test_unseeded_draws.FIXED.values()
 }  # fmt: skip
 """The repair, and the test of `test_unseeded_draws` that takes it out."""
+
+OF_GRADIENTS = {
+    f"tensorflow.python.ops.custom_gradient.{name}": "test_without_the_repair_numbers_are_others"
+    for name in ("_graph_mode_decorator", "_eager_mode_decorator")
+}
+"""The repair, and the test of `test_custom_gradients` that takes it out."""
 
 RECOMPUTED = {
     "keras.src.backend.tensorflow.core.remat": "test_without_the_repair_keras_refuses",
@@ -238,12 +245,13 @@ def test_every_repair_has_a_case_in_the_default_tests() -> None:
 
 def test_every_repair_is_tested_once() -> None:
     elsewhere = [*IN_OTHER_TESTS, *IN_STEPS, *UNSEEDED, *IN_THREADS, *OF_TENSORFLOW, *OF_PYTHON, *ON_WORKERS]
-    elsewhere += [*SAME_NUMBERS, *RECOMPUTED, *WRITES]
+    elsewhere += [*SAME_NUMBERS, *RECOMPUTED, *WRITES, *OF_GRADIENTS]
     listed = [*(path for path, _ in TAKEN_OUT), *elsewhere]
     assert sorted(listed) == sorted(repair.path for repair in repairs())
     assert set(IN_OTHER_TESTS.values()) <= set(vars(test_single_repairs))
     assert set(IN_STEPS.values()) <= set(vars(test_own_steps))
     assert set(UNSEEDED.values()) <= set(vars(test_unseeded_draws))
+    assert set(OF_GRADIENTS.values()) <= set(vars(test_custom_gradients))
     assert set(RECOMPUTED.values()) <= set(vars(test_recomputation))
     assert set(WRITES.values()) <= set(vars(test_writes))
     assert set(IN_THREADS.values()) <= set(vars(test_thread_attributes))

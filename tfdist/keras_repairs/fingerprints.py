@@ -289,6 +289,8 @@ FINGERPRINTS: dict[str, dict[str, str]] = {
     "tensorflow.python.framework.random_seed.get_seed": {"0a88bf51d35fbb5d": "2.19 2.20 2.21"},
     "tensorflow.python.ops.cond.cond": {"6c07d50a93260585": "2.19 2.20 2.21"},
     "tensorflow.python.ops.control_flow_switch_case._indexed_case_helper": {"ceedfdb0e87c6990": "2.19 2.20 2.21"},
+    "tensorflow.python.ops.custom_gradient._eager_mode_decorator": {"92808ec8fc32ee2c": "2.19 2.20 2.21"},
+    "tensorflow.python.ops.custom_gradient._graph_mode_decorator": {"353baa470e230f41": "2.19 2.20 2.21"},
     "tensorflow.python.ops.gen_random_ops.multinomial": {"98e430c3e1cf8d38": "2.19 2.20 2.21"},
     "tensorflow.python.ops.gen_random_ops.random_gamma": {"fd9041e07ffddede": "2.19 2.20 2.21"},
     "tensorflow.python.ops.gen_random_ops.random_poisson_v2": {"e8b462214b601726": "2.19 2.20 2.21"},

@@ -41,14 +41,21 @@ from tensorflow.python.distribute.collective_all_reduce_strategy import Collecti
 from tensorflow.python.eager import backprop
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
 from tensorflow.python.framework.func_graph import FuncGraph
-from tensorflow.python.ops import gen_nn_ops, logging_ops, nn_impl_distribute, script_ops, summary_ops_v2
+from tensorflow.python.ops import (
+    custom_gradient,
+    gen_nn_ops,
+    logging_ops,
+    nn_impl_distribute,
+    script_ops,
+    summary_ops_v2,
+)
 from tensorflow.python.ops.parallel_for import control_flow_ops as parallel_loops
 from tensorflow.python.saved_model import load, save
 
 from tfdist.keras_repairs import recomputation
 from tfdist.keras_repairs.base import global_devices, global_seeds, strategy_reductions, thread_attributes, variables
 from tfdist.keras_repairs.callbacks import backup_and_restore, callback_list
-from tfdist.keras_repairs.coupling import layer_calls, loss_treatment
+from tfdist.keras_repairs.coupling import custom_gradients, layer_calls, loss_treatment
 from tfdist.keras_repairs.coupling import traced_calls as traced_draws
 from tfdist.keras_repairs.coupling.trials import kept_tensors
 from tfdist.keras_repairs.coupling.trials.steps import step_capture
@@ -270,6 +277,8 @@ def _of_gradients(hooks: RepairHooks) -> tuple[Repair, ...]:
     apply = functools.partial(gradient_reduction.apply, observer=hooks.on_gradients)
     return (
         Repair(backprop.GradientTape, "gradient", _gradient),
+        Repair(custom_gradient, "_graph_mode_decorator", custom_gradients.custom_gradient),
+        Repair(custom_gradient, "_eager_mode_decorator", custom_gradients.custom_gradient),
         Repair(base, "__init__", gradient_reduction.init, is_checked=False),
         Repair(base, "build", slot_making.build),
         Repair(base, "add_variable", slot_making.add_variable),

@@ -10,6 +10,7 @@ Every replica computes it on the rows of all replicas, as one replica would, and
 - `trials/`: the user's losses, layers, models and steps, tried out on made-up values
 - `batch_branches`: the branches and loops of theirs that the values of a batch decide, found in the graph;
   `eager_numbers`: what code that runs eagerly takes out of tensors, given to it in such a graph
+- `custom_gradients`: the user's `tf.custom_gradient`s, tried out where a step takes their gradients
 - `loss_treatment`: what follows of all that for a loss, which losses of Keras couple rows, and labels that are
   converted by what all of a batch are
 - `own_steps`: the user's `train_step` and its kin, shared out in the cheapest way that is exact; `predict_step`, which

@@ -23,13 +23,11 @@ from tfdist.keras_repairs.base.model_optimizers import optimizers_of
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.coupling.own_steps import EagerBranches
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
-from tfdist.keras_repairs.first_step.few_rows import rows_of_all
 from tfdist.keras_repairs.first_step.rounding_bounds import Finding
 from tfdist.keras_repairs.first_step.step_check import CannotBeMadeError, StepCheck, without_advice
 from tfdist.keras_repairs.first_step.variable_values import VariableValues
 from tfdist.keras_repairs.inputs.epoch_iterator import FetchedBatch
 from tfdist.keras_repairs.model_checks.model_facts import is_users_step
-from tfdist.keras_repairs.model_checks.refusals import deciding_by_batch
 from tfdist.keras_repairs.optimizer.gradient_accumulation import inner_of
 from tfdist.keras_repairs.optimizer.gradient_reduction import build_optimizer
 from tfdist.keras_repairs.sharding_policies.optimizer_policy import is_sharded
@@ -201,6 +199,12 @@ class CheckedStep:
             self._known.append(_kind_of(batch))
             self._say_unmade(error, lambda: step(batch))
             return False
+        except UnsupportedError as refusal:
+            # A step that runs eagerly is not traced: it says so when it runs, and nothing of that is left.
+            if not self._model.run_eagerly or not self._may_run_whole():
+                raise (self._refusal or refusal) from None
+            self._refusal, self._sharing.on_global_batch = refusal, True
+            return True
         if finding is None:
             self._known.append(_kind_of(batch))
             _log.info("%s: checked on its first batch, it is what one device computes", self._name)
@@ -215,24 +219,15 @@ class CheckedStep:
             UnsupportedError: They cannot run it whole either, or are not to.
         """
         try:
-            traced = step.trace(batch)
-            if self._model.run_eagerly and not self._sharing.on_global_batch and self._branches(batch):
-                raise deciding_by_batch(self._model)
-            return None, traced
+            return None, step.trace(batch)
         except UnsupportedError as refusal:
-            settings = settings_of(self._strategy)
-            if self._sharing.on_global_batch or settings.strict or settings.batch_norm == "replica":
+            if not self._may_run_whole():
                 raise (self._refusal or refusal) from None
             return refusal, None
 
-    def _branches(self, batch: Any) -> bool:
-        """Returns whether the batch decides a branch in the step, which runs eagerly."""
-        branches, are_decided = self._sharing.eager_branches, []
-        if branches is None:
-            return False
-        run = tf.autograph.experimental.do_not_convert(lambda data: are_decided.append(branches.are_decided_by(data)))
-        self._strategy.run(run, args=(rows_of_all(batch, self._strategy),))
-        return any(are_decided)
+    def _may_run_whole(self) -> bool:
+        settings = settings_of(self._strategy)
+        return not (self._sharing.on_global_batch or settings.strict or settings.batch_norm == "replica")
 
     def _say_whole_instead(self) -> None:
         """Says that the step runs whole for what could not be shared out, once that is known to be possible."""

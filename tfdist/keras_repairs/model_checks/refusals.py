@@ -98,6 +98,16 @@ def deciding_by_batch(model: Any) -> UnsupportedError:
     )
 
 
+def coupling_in_a_gradient(function: Any) -> UnsupportedError:
+    """The error for a step with a `tf.custom_gradient` whose gradients replicas cannot compute by parts."""
+    return UnsupportedError(
+        f"The gradient of {getattr(function, '__qualname__', function)!r}, a tf.custom_gradient, couples the samples "
+        "of a batch, as tf.clip_by_norm(upstream, limit) does: each replica would compute it of its own part of the "
+        "gradients. Take each sample by itself there (tf.clip_by_norm(upstream, limit, axes=[-1])), clip the gradients "
+        "of weights instead, by clipnorm or global_clipnorm of the optimizer, " + _ONE_DEVICE
+    )
+
+
 def statistics_in_a_loop(layer: Any) -> UnsupportedError:
     """The error for statistics that are taken where TensorFlow lets no replicas of one process meet."""
     return UnsupportedError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,7 +83,11 @@ def kinds(whole: NDArray, parts: Sequence[NDArray], tolerance: float = TOLERANCE
 
 def tolerance_of(layer: Any) -> float:
     """Returns what rounding may do to the results of a layer, relative to the largest number."""
-    dtypes = {part.compute_dtype for part in layer._flatten_layers()}
+    return tolerance_in({part.compute_dtype for part in layer._flatten_layers()})
+
+
+def tolerance_in(dtypes: Iterable[str]) -> float:
+    """Likewise in numbers of some dtypes, by their names."""
     return max((_TOLERANCES.get(dtype, TOLERANCE) for dtype in dtypes), default=TOLERANCE)
 
 
