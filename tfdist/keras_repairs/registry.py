@@ -55,7 +55,7 @@ from tensorflow.python.saved_model import load, save
 from tfdist.keras_repairs import recomputation
 from tfdist.keras_repairs.base import global_devices, global_seeds, strategy_reductions, thread_attributes, variables
 from tfdist.keras_repairs.callbacks import backup_and_restore, callback_list
-from tfdist.keras_repairs.coupling import custom_gradients, layer_calls, loss_treatment
+from tfdist.keras_repairs.coupling import batch_branches, batch_limits, custom_gradients, layer_calls, loss_treatment
 from tfdist.keras_repairs.coupling import traced_calls as traced_draws
 from tfdist.keras_repairs.coupling.trials import kept_tensors
 from tfdist.keras_repairs.coupling.trials.steps import step_capture
@@ -220,11 +220,11 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
         Repair(keras.layers.Embedding, "build", embedding_layers.build),
         Repair(keras.layers.Embedding, "call", embedding_layers.call),
         Repair(keras.layers.BatchNormalization, "_moments", batch_normalization.moments),
-        Repair(FuncGraph, "_create_op_internal", created_operations.create_operation, is_checked=False),
+        Repair(FuncGraph, "_create_op_internal", _created, is_checked=False),
         Repair(FuncGraph, "control_dependencies", created_operations.control_dependencies, is_checked=False),
         Repair(backprop.GradientTape, "watch", created_operations.watch, is_checked=False),
         Repair(backprop.GradientTape, "_push_tape", created_operations.push_tape, is_checked=False),
-        Repair(parallel_loops, "pfor", created_operations.pfor, is_checked=False),
+        Repair(parallel_loops, "pfor", _pfor, is_checked=False),
         Repair(numpy_functions, "matmul", keras_products.matmul),
         Repair(numpy_functions, "einsum", keras_products.einsum),
         Repair(numpy_functions, "take", keras_products.take),
@@ -263,6 +263,14 @@ def _of_variables() -> tuple[Repair, ...]:
         Repair(values.SyncOnReadVariable, "_get", step_logs.noted),
         Repair(values.SyncOnReadVariable, "value", step_logs.noted),
     )
+
+
+def _created(original: Function) -> Function:
+    return batch_limits.create_operation(created_operations.create_operation(original))
+
+
+def _pfor(original: Function) -> Function:
+    return batch_branches.pfor(created_operations.pfor(original))
 
 
 def _layer_call(original: Function) -> Function:

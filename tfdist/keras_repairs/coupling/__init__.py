@@ -9,7 +9,8 @@ Every replica computes it on the rows of all replicas, as one replica would, and
   what is known of the one that runs, and the losses that it adds
 - `trials/`: the user's losses, layers, models and steps, tried out on made-up values
 - `batch_branches`: the branches and loops of theirs that the values of a batch decide, found in the graph;
-  `eager_numbers`: what code that runs eagerly takes out of tensors, given to it in such a graph
+  `batch_limits`: limits there of what is computed from all of the batch; `eager_numbers`: what code that runs eagerly
+  takes out of tensors, given to it in such a graph
 - `custom_gradients`: the user's `tf.custom_gradient`s, tried out where a step takes their gradients
 - `loss_treatment`: what follows of all that for a loss, which losses of Keras couple rows, and labels that are
   converted by what all of a batch are

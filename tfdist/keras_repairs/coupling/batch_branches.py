@@ -31,7 +31,7 @@ from tfdist.runtime.strategy_settings import settings_of
 
 Call = Callable[[], Any]
 
-WHICH_BRANCH = "which branch it takes, or how often it repeats a loop,"
+WHICH_BRANCH = "which side of a branch or of a limit it takes, or how often it repeats a loop,"
 """What depends on the batch in the calls that are found."""
 
 
@@ -102,6 +102,23 @@ def looked_at_apart() -> contextlib.AbstractContextManager[None]:
 
 def _is_of_batch(tensor: Any) -> bool:
     return depends_on_batch(tensor, _is_same_on_all()) or depends_on_values(tensor, _is_same_on_all())
+
+
+def check_limit(value: Any) -> None:
+    """Raises where a value with which a limit of the user's is compared follows from the values of the batch.
+
+    Args:
+        value: It has no dimension that is that of the samples.
+
+    Raises:
+        DecidedByBatch: It does.
+    """
+    loops = CALL_SCOPE.get().loops
+    if not depends_on_values(value, _is_same_on_all()) or not _is_called_by_user(_OPERATING):
+        return
+    if loops is None:
+        raise DecidedByBatch
+    loops.choices.append(loops.sources(value))
 
 
 def _asks_for_samples(predicate: Any) -> bool:
@@ -254,13 +271,28 @@ _OF_SYMBOLS = (tf.errors.OperatorNotAllowedInGraphError, NotImplementedError, At
 """What `for row in tensor:` and `if tensor.shape[0] > 4:`, among others, raise where the tensor is a symbol."""
 
 
+def pfor(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Repairs TensorFlow's `pfor`, on which `tf.vectorized_map` stands: each row decides for itself there."""
+
+    def repaired(*args: Any, **kwargs: Any) -> Any:
+        with changing(CALL_SCOPE, loops=_OF_LIBRARY):
+            return original(*args, **kwargs)
+
+    return repaired
+
+
 def _looks_for() -> bool:
     """Returns whether branches are looked for in the code that is traced, and it is the user's."""
+    return is_looking() and _is_called_by_user(_PASSING_ON)
+
+
+def is_looking() -> bool:
+    """Returns whether branches and limits are looked for in the code that is traced, if it is the user's."""
     scope, step = CALL_SCOPE.get(), current_step()
     finder = scope.finds_branches_for
     if finder is None or finder is not (_AS_ONE if step is None else step.noted) or tf.executing_eagerly():
         return False
-    return scope.loops is not _OF_LIBRARY and _is_called_by_user()
+    return scope.loops is not _OF_LIBRARY
 
 
 _KERAS, _TENSORFLOW = (os.path.dirname(str(package.__file__)) for package in (keras, tf))
@@ -275,13 +307,26 @@ _PASSING_ON = (
 )
 """Code between who calls `tf.cond` or the like and what traces it."""
 
+_OPERATING = (
+    *_PASSING_ON,
+    *(f"{_TENSORFLOW}/python/{folder}/" for folder in ("ops", "platform")),
+    *(f"{_KERAS}/src/{folder}/" for folder in ("ops", "backend")),
+)
+"""Code between who calls an operation and what creates it."""
 
-def _is_called_by_user() -> bool:
+
+_BACKPROP = f"{_TENSORFLOW}/python/eager/backprop.py"
+"""What differentiates has the sides of what it differentiates."""
+
+
+def _is_called_by_user(passing_on: tuple[str, ...]) -> bool:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         path, is_repair = frame.f_code.co_filename, frame.f_code.co_name == "repaired"
         is_library = path.startswith(_OF_LIBRARIES)
-        if not path.startswith(_PASSING_ON) and not (is_repair and is_library):
+        if path == _BACKPROP:
+            return False
+        if not path.startswith(passing_on) and not (is_repair and is_library):
             return not is_library
         frame = frame.f_back
     return False

@@ -14,6 +14,7 @@ from tfdist.keras_repairs.base.replica_step import alone, current_step, is_one_o
 from tfdist.keras_repairs.coupling.call_scope import marked_as_mean
 from tfdist.keras_repairs.coupling.gathered_batch import gathered_for_rows
 from tfdist.keras_repairs.coupling.traced_calls import is_noting, known_rows, note_rows
+from tfdist.keras_repairs.coupling.trials.recorded_layers import current_recording
 from tfdist.keras_repairs.coupling.trials.replica_trial import is_in_replica_trial
 from tfdist.keras_repairs.coupling.trials.trial_scope import share_on_trial
 from tfdist.runtime.transport import replica_sums
@@ -80,6 +81,9 @@ class DeclaredFunction:
         # In a function that is decorated with tf.function, AutoGraph converts what that calls.
         context = tf.__internal__.autograph.control_status_ctx()
         function = tf.__internal__.autograph.tf_convert(self.function, context)
+        recording = current_recording() if self.declared is Declared.GATHERED else None
+        if recording is not None:
+            return recording.call(self.function, function, args, kwargs)
         if self.declared is not Declared.GATHERED or not is_one_of_several():
             if self.declared is Declared.GATHERED and is_noting():
                 note_rows((args, kwargs))

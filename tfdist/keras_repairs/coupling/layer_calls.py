@@ -47,7 +47,7 @@ def call(original: Function) -> Function:
         if recording is not None and recording.layer is not self and self.built:
             couples = lambda: is_exact_by_itself(self) or bool(_verdict(self, original, args, kwargs).reason)  # noqa: E731
             if recording.takes(self, couples):
-                return recording.call(self, original, args, kwargs)
+                return recording.call(self, functools.partial(original, self), args, kwargs)
             return original(self, *args, **kwargs)
         if recording is not None or step is None or step.trace.builds or not _may_couple(self):
             with looked_at_apart() if step is None and _may_couple(self) else contextlib.nullcontext():

@@ -1,7 +1,7 @@
 """Layers within a layer that is tried out, whose results on a part of a batch are rows of those on the whole batch.
 
 Some layers inside of another take a row by the others of its batch, and are exact on replicas nevertheless: batch
-statistics, layers that are gathered themselves. Called again with a part of the rows they would give
+statistics, layers and functions that are gathered themselves. Called again with a part of the rows they would give
 others, and the layer around them would look as if it coupled rows.
 """
 
@@ -20,7 +20,7 @@ from tfdist.keras_repairs.base.batch_rows import changed_axis
 from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.tensor_attributes import changed
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
-from tfdist.keras_repairs.coupling.trials.split_comparison import ROWS, is_same, tolerance_of
+from tfdist.keras_repairs.coupling.trials.split_comparison import ROWS, is_same, tolerance_in, tolerance_of
 from tfdist.keras_repairs.coupling.trials.trial_notes import TRIAL_SCOPE
 from tfdist.keras_repairs.coupling.trials.trial_scope import on_part
 from tfdist.keras_repairs.draw_slices.draw_scope import DrawLog, ignoring_draws, recording_draws, replaying_draws
@@ -90,7 +90,7 @@ class Recording:
         return self._decided[self._met - 1][1]
 
     def call(self, layer: Any, call: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Calls `layer` and records it, or returns rows of what was recorded.
+        """Calls `layer`, or a function that is gathered, and records it, or returns rows of what was recorded.
 
         Raises:
             RowsDiffer: The inputs are not rows of those that were recorded.
@@ -99,32 +99,33 @@ class Recording:
         if self._part is None:
             # What it calls itself is its own affair.
             with changing(TRIAL_SCOPE, recording=None), ignoring_draws():
-                outputs = call(layer, *args, **kwargs)
+                outputs = call(*args, **kwargs)
             self._calls.append(_Call(inputs, outputs))
-            self._variables.update(map(id, [*layer.variables, *KeptState(layer).variables]))
+            self._variables.update(map(id, [*getattr(layer, "variables", ()), *KeptState(layer).variables]))
             return outputs
         if self._done == len(self._calls):
             raise RowsDiffer
         recorded = self._calls[self._done]
         self._done += 1
-        tolerance = tolerance_of(layer)
+        is_layer = isinstance(layer, keras.Layer)
+        tolerance = tolerance_of(layer) if is_layer else tolerance_in([leaf.dtype.name for leaf in inputs])
         if len(recorded.inputs) != len(inputs):
             raise RowsDiffer
         for before, now in zip(recorded.inputs, inputs, strict=True):
             if not is_same(np.asarray(self._rows(before, changed_axis(before, now))), np.asarray(now), tolerance):
                 raise RowsDiffer
         outputs = tf.nest.flatten(recorded.outputs)
-        like = outputs if all(map(_may_have_rows_first_alone, outputs)) else self._of_part(layer, call, args, kwargs)
+        like = outputs if all(map(_may_have_rows_first_alone, outputs)) else self._of_part(call, args, kwargs)
         own = [
             self._rows(leaf, 0 if leaf is of_part else changed_axis(leaf, of_part))
             for leaf, of_part in zip(outputs, like, strict=True)
         ]
         return tf.nest.pack_sequence_as(recorded.outputs, own)
 
-    def _of_part(self, layer: Any, call: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    def _of_part(self, call: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """Returns what the layer returns for a part by itself, of which the sizes are of interest."""
         with changing(TRIAL_SCOPE, recording=None), ignoring_draws(), keras.StatelessScope():
-            return tf.nest.flatten(call(layer, *args, **kwargs))
+            return tf.nest.flatten(call(*args, **kwargs))
 
     def _rows(self, leaf: Any, axis: int | None) -> Any:
         if axis is None or not isinstance(leaf, tf.Tensor) or len(leaf.shape) <= axis or leaf.shape[axis] % ROWS:
