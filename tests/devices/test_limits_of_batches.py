@@ -139,6 +139,34 @@ def test_numbers_of_one_replica(name: str, options: dict[str, Any]) -> None:
 norm_of_all = tfdist.gathered(tf.norm)
 mean_of_all = tfdist.gathered(lambda x: tf.reduce_mean(x, axis=0))
 
+class AddsOfTable(layers.Layer):
+    """Takes a table beside the samples, the same for all."""
+
+    def call(self, x: Any, table: Any) -> Any:
+        return tf.cond(tf.reduce_sum(table) > 0.0, lambda: x + tf.reduce_sum(tf.nn.relu(table)), lambda: x)
+
+    def compute_output_spec(self, x: Any, table: Any) -> keras.KerasTensor:
+        return keras.KerasTensor(x.shape, x.dtype)
+
+
+def test_what_a_table_beside_the_samples_decides_is_shared_out(caplog: pytest.LogCaptureFixture) -> None:
+    table = np.linspace(-1, 2, 14, dtype="float32").reshape(7, 2)
+
+    def fitted() -> list[float]:
+        keras.utils.set_random_seed(1)
+        x, beside = keras.Input([3]), keras.Input(batch_shape=(7, 2))
+        made = keras.Model([x, beside], layers.Dense(1, kernel_initializer="ones")(AddsOfTable()(x, beside)))
+        made.compile(keras.optimizers.SGD(1e-4), "mse")
+        batches = tf.data.Dataset.from_tensor_slices((X, Y)).batch(BATCH).map(lambda x, y: ((x, table), y))
+        losses: list[float] = made.fit(batches, epochs=2, shuffle=False, verbose=0).history["loss"]
+        return losses
+
+    expected = fitted()
+    with caplog.at_level("INFO"), mirrored(2).scope():
+        assert_same(expected, fitted(), relative=1e-5)
+    assert GATHERED not in caplog.text
+
+
 SHARED_OUT: dict[str, Callable[[], Any]] = {
     "of_rows": lambda: Applied(lambda x: x / tf.maximum(tf.norm(x, axis=-1, keepdims=True), 1.0)),
     "of_each_row": lambda: Applied(limited_in_each_row),

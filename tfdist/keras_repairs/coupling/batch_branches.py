@@ -22,8 +22,8 @@ from tfdist.keras_repairs.base import tensorflow_seeds
 from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.replica_step import TraceAgain, alone, current_step, tried_out
 from tfdist.keras_repairs.base.size_origins import depends_on_batch, depends_on_values
+from tfdist.keras_repairs.coupling import eager_numbers
 from tfdist.keras_repairs.coupling.call_scope import CALL_SCOPE, collecting
-from tfdist.keras_repairs.coupling.eager_numbers import numbers_given
 from tfdist.keras_repairs.coupling.output_rows import traced_outputs
 from tfdist.keras_repairs.coupling.trials.made_up_inputs import is_of_samples
 from tfdist.runtime import random_state
@@ -247,11 +247,14 @@ def takes_branches(
     def check_number(symbol: Any) -> None:
         scope = CALL_SCOPE.get()
         if scope.finds_branches_for is not None and (scope.loops is not None or _is_of_batch(symbol)):
-            raise DecidedByBatch
+            if _is_called_by_user((*_PASSING_ON, eager_numbers.__file__)):
+                raise DecidedByBatch
+            # What libraries try out first, and do without, as with a symbol.
+            raise tf.errors.OperatorNotAllowedInGraphError(f"{symbol.name} has no number while it is traced.")
 
     def traced(given: Any) -> Any:
         try:
-            with numbers_given(check_number), changing(CALL_SCOPE, looks_at_rest=is_step):
+            with eager_numbers.numbers_given(check_number), changing(CALL_SCOPE, looks_at_rest=is_step):
                 return finding_branches(lambda: call(*given[0], **given[1]))
         except (DecidedByBatch, *in_python):
             are_decided.append(True)

@@ -20,6 +20,7 @@ from tfdist.keras_repairs.base.replica_step import ReplicaStep, replica_step, th
 from tfdist.keras_repairs.base.step_records import BatchShare, Mode, StepTrace
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.coupling.batch_branches import DecidedByBatch, finding_branches
+from tfdist.keras_repairs.coupling.gathered_batch import which_gathered
 from tfdist.keras_repairs.coupling.global_batch import on_global_batch_where, rows_of_global_batch_where
 from tfdist.keras_repairs.coupling.own_steps import EagerBranches, eager_predictions, exact_predictions, tried_out
 from tfdist.keras_repairs.coupling.trials.kept_tensors import KeptTensors, in_step_of
@@ -227,6 +228,11 @@ class _Step:
         share = _share_of(batch, data, self._strategy.num_replicas_in_sync)
         trace = StepTrace(compiles, self._draws_by_xla)
         step = ReplicaStep(share, self._users, Mode(on_global_batch=has_all_rows), trace, data=data)
+        if not tf.executing_eagerly():
+            # Tables beside the samples are the same on all replicas.
+            leaves = tf.nest.flatten(data)
+            of_samples = which_gathered(leaves, step)
+            step.noted.shared.extend(leaf for leaf, has in zip(leaves, of_samples, strict=True) if not has)
         if self._sharing.streams is not None:
             tensorflow_seeds.draw_by(self._sharing.streams.of_replica(_place_here(self._strategy)))
         with (

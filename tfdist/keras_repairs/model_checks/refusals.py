@@ -91,9 +91,10 @@ def meeting_in_a_branch(model: Any) -> UnsupportedError:
 def deciding_by_batch(model: Any) -> UnsupportedError:
     """The error for a step in which each replica would decide by its own samples, outside of the user's layers."""
     return UnsupportedError(
-        f"A step of {model.name!r} ({type(model).__qualname__}) takes a branch, or repeats a loop, by the values of "
-        "the batch, in an activation, a regularizer, a gradient or a metric: each replica would decide by its own. "
-        "Compute what decides in a function and call tfdist.gathered(function)(tensors), which takes those of all, "
+        f"A step of {model.name!r} ({type(model).__qualname__}) takes a side of a branch or of a limit, or repeats a "
+        "loop, by the values of the batch, in an activation, a regularizer, a gradient or a metric: each replica would "
+        "decide by its own. Compute what decides in a function and call tfdist.gathered(function)(tensors), which "
+        "takes those of all, "
         + _ONE_DEVICE
     )
 
