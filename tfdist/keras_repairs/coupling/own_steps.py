@@ -104,6 +104,14 @@ def tried_out(model: keras.Model, step_function: Step, step: Step) -> Step:
         if this_step().trace.builds or this_step().share.has_all_rows:
             return step(data)
         kind = kind_of(data)
+
+        def note_branch() -> None:
+            # By the gradients of all replicas each decides as one device does.
+            before = verdicts.get(kind)
+            may_be_summed = before is None or (before.cause is Cause.EXACT and not before.mode.sums_at_tape)
+            summed = try_out(model, step_function, data, summed_at_tape=True) if may_be_summed else _BRANCHES
+            verdicts[kind] = summed if summed.cause is Cause.EXACT and summed.mode.sums_at_tape else _BRANCHES
+
         if kind not in verdicts and (not tf.executing_eagerly() or not unbuilt_parts(model, with_metrics=True)):
             verdict = try_out(model, step_function, data)
             if verdict.cause is Cause.EXACT and tf.executing_eagerly() and _branches(model, step_function, data):
@@ -112,9 +120,9 @@ def tried_out(model: keras.Model, step_function: Step, step: Step) -> Step:
                 verdicts[kind] = verdict
         if kind in verdicts:
             with replica_step(_shared_out(name, model, verdicts[kind])):
-                return without_branches(lambda: step(data), lambda: verdicts.update({kind: _BRANCHES}))
+                return without_branches(lambda: step(data), note_branch)
         try:
-            outputs = without_branches(lambda: step(data), lambda: verdicts.update({kind: _BRANCHES}))
+            outputs = without_branches(lambda: step(data), note_branch)
         except UnclearSizeError:
             raise
         except UnsupportedError:

@@ -230,7 +230,9 @@ class _Draw:
     must_run: bool = True
 
 
-def try_out(model: keras.Model, step: Callable[[Any], Any], data: Any) -> StepVerdict:
+def try_out(
+    model: keras.Model, step: Callable[[Any], Any], data: Any, *, summed_at_tape: bool = False
+) -> StepVerdict:
     """Runs a step on made-up rows as on one replica and as on two, and compares what it does.
 
     Nothing is applied or assigned.
@@ -239,6 +241,7 @@ def try_out(model: keras.Model, step: Callable[[Any], Any], data: Any) -> StepVe
         model: Compiled and built.
         step: Its `train_step` or `test_step`.
         data: The data that it is called with, of which structure, shapes and dtypes count.
+        summed_at_tape: Whether only ways count in which it gets the gradients of all replicas.
     """
     try:
         proper, large = made_up(data, Numbers.PROPER), made_up(data, Numbers.LARGE)
@@ -252,10 +255,10 @@ def try_out(model: keras.Model, step: Callable[[Any], Any], data: Any) -> StepVe
 
     def verdict() -> StepVerdict:
         try:
-            return _of_modes(model, step, draws, UNEQUAL)
+            return _of_modes(model, step, draws, UNEQUAL, summed_at_tape=summed_at_tape)
         except _UnequalShares:
             # The step itself looks at the shares of every batch. What else is in it shows by equal ones.
-            return _of_modes(model, step, draws, EQUAL)
+            return _of_modes(model, step, draws, EQUAL, summed_at_tape=summed_at_tape)
 
     return in_trial(verdict)
 
@@ -264,12 +267,13 @@ class _UnequalShares(Exception):
     """A step takes gradients of gradients that replicas can compute from equal shares alone."""
 
 
-def _of_modes(model: keras.Model, step: Callable[[Any], Any], draws: Sequence[_Draw], split: Split) -> StepVerdict:
+def _of_modes(
+    model: keras.Model, step: Callable[[Any], Any], draws: Sequence[_Draw], split: Split, *, summed_at_tape: bool
+) -> StepVerdict:
     found = _verdict(model, step, draws, Mode(), split)
-    for mode in _OTHER_MODES if found.cause in _MAY_BE_OTHERWISE else ():
-        if (mode.sums and not found.is_of_gradients and not mode.sums_at_tape) or (
-            mode.stacks and not found.draws_several
-        ):
+    for mode in _OTHER_MODES if summed_at_tape or found.cause in _MAY_BE_OTHERWISE else ():
+        is_useless = mode.sums and not found.is_of_gradients and not mode.sums_at_tape
+        if is_useless or (mode.stacks and not found.draws_several) or (summed_at_tape and not mode.sums_at_tape):
             continue
         other = _verdict(model, step, draws, mode, split)
         if other.cause is Cause.EXACT:
