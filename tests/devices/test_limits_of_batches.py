@@ -194,6 +194,15 @@ def test_what_all_gradients_decide_is_shared_out(caplog: pytest.LogCaptureFixtur
     assert GATHERED not in caplog.text
 
 
+def test_a_loss_of_which_a_script_says_how_it_is_shared_out_is(caplog: pytest.LogCaptureFixture) -> None:
+    """Of its samples alone each replica decides, on purpose."""
+    with caplog.at_level("INFO"), mirrored(2).scope():
+        made = model()
+        made.compile(keras.optimizers.SGD(1e-4), tfdist.averaged(flooded))
+        made.fit(X, Y, batch_size=BATCH, verbose=0)
+    assert GATHERED not in caplog.text
+
+
 SHARED_OUT: dict[str, Callable[[], Any]] = {
     "of_rows": lambda: Applied(lambda x: x / tf.maximum(tf.norm(x, axis=-1, keepdims=True), 1.0)),
     "of_each_row": lambda: Applied(limited_in_each_row),

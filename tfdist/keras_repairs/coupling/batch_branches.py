@@ -97,7 +97,12 @@ def check_branch(chooses: Any) -> None:
 
 def looked_at_apart() -> contextlib.AbstractContextManager[None]:
     """Around a call of the user's, in the trace of a step, that is looked at by itself."""
-    return changing(CALL_SCOPE, finds_branches_for=None) if CALL_SCOPE.get().looks_at_rest else contextlib.nullcontext()
+    return declared() if CALL_SCOPE.get().looks_at_rest else contextlib.nullcontext()
+
+
+def declared() -> contextlib.AbstractContextManager[None]:
+    """Around a call of which the user has said how replicas share it out."""
+    return changing(CALL_SCOPE, finds_branches_for=None)
 
 
 def _is_of_batch(tensor: Any) -> bool:
