@@ -41,6 +41,8 @@ NAMES = (
         "sharpness_aware_step",
         "accumulation_by_hand",
         "whole_step_of_pairs",
+        # In float32, in which oneDNN makes one operation of a convolution and its bias.
+        "strided_shortcut",
     ]
 )
 JOBS = [("zero3", 2)]
@@ -74,7 +76,13 @@ def test_numbers_of_one_device(
 ) -> None:
     (one,) = alone.outcomes(1, 65)
     for index, worker in enumerate(sharing[mode].outcomes(workers, 65)):
-        assert_as_alone(name, one, worker, f"worker {index}: {name}")
+        if mode != "zero3" or not is_refused(worker.get(name, {})):
+            assert_as_alone(name, one, worker, f"worker {index}: {name}")
+
+
+def is_refused(outcome: dict[str, Any]) -> bool:
+    """Returns whether a worker says of a row that weights cannot be cut there, and gradients can."""
+    return "rain with --shard zero2" in outcome.get("raised", "")
 
 
 @pytest.mark.bound(2 * BOUND + 60)

@@ -54,7 +54,7 @@ def is_sent_ahead() -> bool:
 
 
 def _read_in(scope: LayerScope, shard: ParameterShard, dtype: tf.DType, value: tf.Tensor | None) -> FullRead:
-    made = _noted(scope, FullRead(shard.join))
+    made = _noted(scope, FullRead(shard.join), is_vector=len(shard.full_shape) < 2)
     is_ahead = scope.graph is not None and is_sent_ahead()
     number = next_read()
     around = contextlib.nullcontext() if scope.graph is None else scope.graph.as_default()
@@ -79,13 +79,17 @@ def _read_in(scope: LayerScope, shard: ParameterShard, dtype: tf.DType, value: t
     return made
 
 
-def _noted(scope: LayerScope, read: FullRead) -> FullRead:
-    """The read with what comes before it: the layer's inputs, and who reads the layer's weight before it."""
+def _noted(scope: LayerScope, read: FullRead, *, is_vector: bool) -> FullRead:
+    """The read with what comes before it: the layer's inputs, and who reads the layer's weight before it.
+
+    A vector, such as a bias, waits for no reader: oneDNN makes one operation of a convolution and its bias, which would
+    wait for itself.
+    """
     read.needs = scope.inputs
     if scope.graph is None:
         return read
     before = next(reversed(scope.reads.values()), None)
-    if before is not None:
+    if before is not None and not is_vector:
         read.needs = [*scope.inputs, *before.full.consumers()]
     if not scope.is_outside:
         read.earlier = last_read(scope.graph)
