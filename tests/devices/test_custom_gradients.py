@@ -78,6 +78,7 @@ class OwnStep(keras.Model):
 COUPLING: dict[str, Function] = {
     "clipped_by_norm": with_gradient(clipped),
     "by_keras": ops.custom_gradient(lambda x: (x * 1.0, clipped)),
+    "normalized": with_gradient(lambda upstream: upstream / (1.0 + tf.norm(upstream))),
     "divided_by_rows": with_gradient(divided_by_rows),
     "of_weights": weighed,
     "gathered": tfdist.gathered(with_gradient(clipped, lambda x: x - tf.reduce_mean(x, 0))),
@@ -121,7 +122,7 @@ def test_numbers_of_one_replica(name: str, kind: type[keras.Model], options: dic
 @pytest.mark.parametrize("options", [{}, EAGERLY])
 def test_refused_where_no_check_may_run_the_step_whole(options: dict[str, Any]) -> None:
     with mirrored(2).scope(), pytest.raises(UnsupportedError, match=r"couples the samples .* clipnorm"):
-        fitted(COUPLING["clipped_by_norm"], **options)
+        fitted(COUPLING["normalized"], **options)
 
 
 @pytest.mark.parametrize("options", [{}, EAGERLY])
@@ -139,9 +140,9 @@ def test_gradients_of_single_samples_are_shared_out(name: str, options: dict[str
 def test_without_the_repair_numbers_are_others(
     path: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = fitted(COUPLING["clipped_by_norm"], **options)
+    expected = fitted(COUPLING["normalized"], **options)
     take_out(f"tensorflow.python.ops.custom_gradient.{path}", monkeypatch)
     with mirrored(2).scope():
-        received = fitted(COUPLING["clipped_by_norm"], **options)
+        received = fitted(COUPLING["normalized"], **options)
     with pytest.raises(AssertionError):
         assert_same(expected, received, relative=1e-5)

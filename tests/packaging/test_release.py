@@ -78,7 +78,8 @@ def test_no_link_of_the_description_is_relative(built: tuple[Path, Path]) -> Non
 
 def test_with_the_address_of_the_source_links_lead_there(built: tuple[Path, Path], tmp_path: Path) -> None:
     with tarfile.open(built[0]) as archive:
-        archive.extractall(tmp_path, filter="data")
+        # Python 3.11 has had filters since 3.11.4.
+        archive.extractall(tmp_path, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
     (tree,) = tmp_path.iterdir()
     text = (tree / "setup.cfg").read_text(encoding="utf-8")
     (tree / "setup.cfg").write_text(text.replace("[metadata]\n", "[metadata]\nurl = https://source.example/tfdist\n"))

@@ -7,6 +7,7 @@ as those of the trial are large.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,7 +16,6 @@ import tensorflow as tf
 from numpy.typing import NDArray
 from tensorflow.python.util import tf_decorator
 
-from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.replica_step import REPLICA_SCOPE, current_step, is_one_of_several, replica_count
 from tfdist.keras_repairs.coupling.trials.made_up_inputs import Inputs, made_up
 from tfdist.keras_repairs.coupling.trials.split_comparison import (
@@ -35,7 +35,9 @@ Upstream = Callable[[Any], Any]
 """Takes an output of a function and returns the gradient that it is given."""
 
 _LIBRARIES = ("keras", "tensorflow", "tfdist")
-_COUPLES: AttachedValue[dict[str, bool]] = AttachedValue("gradient_couples_rows")
+_COUPLES: weakref.WeakKeyDictionary[Function, dict[str, bool]] = weakref.WeakKeyDictionary()
+"""The results of trials, by the ways in which a function was called."""
+
 _LARGEST = 1e6
 """What gradients of a trial are multiplied by: more than any that one clips."""
 
@@ -81,7 +83,7 @@ def _couples(f: Function, args: tuple[Any, ...], kwargs: dict[str, Any], *, is_g
         is_gathered: Whether it has the rows of all replicas, and part of their gradients.
     """
     # Of a method there is another object each time.
-    known = _COUPLES.get_or_make(f, dict) if hasattr(f, "__code__") and not hasattr(f, "__self__") else {}
+    known = _COUPLES.setdefault(f, {}) if hasattr(f, "__code__") and not hasattr(f, "__self__") else {}
     way = f"{is_gathered} {tf.nest.map_structure(_described, (args, kwargs))}"
     if way not in known:
         try:
