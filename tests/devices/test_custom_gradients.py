@@ -17,6 +17,7 @@ from keras import layers, ops
 import tfdist
 from tests.devices.repair_removal import take_out
 from tests.exactness.comparison import assert_same
+from tests.helpers.marks import slow
 from tests.helpers.mirrored import checking, mirrored
 from tfdist.errors import UnsupportedError
 
@@ -85,6 +86,8 @@ COUPLING: dict[str, Function] = {
     "gathered_layer": with_gradient(clipped, lambda x: x - tf.reduce_mean(x, 0)),
 }
 
+BY_DEFAULT = ["clipped_by_norm", "of_weights", "gathered_layer"]
+
 SHARED_OUT: dict[str, Function] = {
     "reversed": with_gradient(lambda upstream: -0.3 * upstream),
     "clipped_by_value": with_gradient(clipped_by_value),
@@ -106,11 +109,11 @@ def fitted(function: Function, kind: type[keras.Model] = keras.Model, **options:
 @pytest.mark.parametrize(
     ("name", "kind", "options"),
     [
-        *((name, keras.Model, {}) for name in COUPLING),
+        *((name, keras.Model, {}) if name in BY_DEFAULT else slow(name, keras.Model, {}) for name in COUPLING),
         ("clipped_by_norm", OwnStep, {}),
-        ("gathered", OwnStep, {}),
+        slow("gathered", OwnStep, {}),
         ("clipped_by_norm", keras.Model, EAGERLY),
-        ("gathered", OwnStep, EAGERLY),
+        slow("gathered", OwnStep, EAGERLY),
     ],
 )
 def test_numbers_of_one_replica(name: str, kind: type[keras.Model], options: dict[str, Any]) -> None:
@@ -125,8 +128,9 @@ def test_refused_where_no_check_may_run_the_step_whole(options: dict[str, Any]) 
         fitted(COUPLING["normalized"], **options)
 
 
-@pytest.mark.parametrize("options", [{}, EAGERLY])
-@pytest.mark.parametrize("name", SHARED_OUT)
+@pytest.mark.parametrize(
+    ("name", "options"), [*((name, {}) for name in SHARED_OUT), *(slow(name, EAGERLY) for name in SHARED_OUT)]
+)
 def test_gradients_of_single_samples_are_shared_out(name: str, options: dict[str, Any]) -> None:
     """Otherwise the step is refused, which is not checked."""
     expected = fitted(SHARED_OUT[name], **options)

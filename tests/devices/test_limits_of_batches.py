@@ -17,6 +17,7 @@ from keras import layers, ops
 
 import tfdist
 from tests.exactness.comparison import assert_same
+from tests.helpers.marks import slow
 from tests.helpers.mirrored import checking, mirrored
 
 pytestmark = pytest.mark.usefixtures("repaired")
@@ -129,6 +130,7 @@ MODELS: dict[str, Callable[[], keras.Model]] = {
     ),
 }
 
+BY_DEFAULT = ["flooded", "where", "clip_by_norm", "of_columns", "in_a_loop", "free_bits", "regularizer"]
 EAGERLY = ["flooded", "step"]
 
 
@@ -141,7 +143,11 @@ def fitted(name: str, **options: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("name", "options"), [*((name, {}) for name in MODELS), *((name, {"run_eagerly": True}) for name in EAGERLY)]
+    ("name", "options"),
+    [
+        *((name, {}) if name in BY_DEFAULT else slow(name, {}) for name in MODELS),
+        *((name, {"run_eagerly": True}) for name in EAGERLY),
+    ],
 )
 def test_numbers_of_one_replica(name: str, options: dict[str, Any]) -> None:
     expected = fitted(name, **options)
