@@ -16,6 +16,7 @@ from types import FrameType
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from tfdist.keras_repairs.base import tensorflow_seeds
@@ -252,7 +253,7 @@ def takes_branches(
     def check_number(symbol: Any) -> None:
         scope = CALL_SCOPE.get()
         if scope.finds_branches_for is not None and (scope.loops is not None or _is_of_batch(symbol)):
-            if _is_called_by_user((*_PASSING_ON, eager_numbers.__file__)):
+            if _is_called_by_user(_CONVERTING):
                 raise DecidedByBatch
             # What libraries try out first, and do without, as with a symbol.
             raise tf.errors.OperatorNotAllowedInGraphError(f"{symbol.name} has no number while it is traced.")
@@ -314,6 +315,9 @@ _PASSING_ON = (
     *(contextlib.__file__, functools.__file__, __file__, f"{_TFDIST}/keras_repairs/random_numbers/seeds.py"),
 )
 """Code between who calls `tf.cond` or the like and what traces it."""
+
+_CONVERTING = (*_PASSING_ON, eager_numbers.__file__, f"{os.path.dirname(np.__file__)}{os.sep}")
+"""Code between who takes a number out of a tensor and what gives it."""
 
 _OPERATING = (
     *_PASSING_ON,

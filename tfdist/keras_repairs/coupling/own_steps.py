@@ -148,29 +148,6 @@ def tried_out(model: keras.Model, step_function: Step, step: Step) -> Step:
     return repaired
 
 
-class EagerBranches:
-    """Tells whether a step of Keras's that runs eagerly takes a branch by the values of its data, outside of what is
-    looked at by itself; it is asked once for each kind of data.
-
-    Args:
-        model: Compiled.
-        step_function: Its step.
-    """
-
-    def __init__(self, model: keras.Model, step_function: Step) -> None:
-        self._model, self._step_function = model, step_function
-        self._known: dict[str, bool] = {}
-
-    def are_decided_by(self, data: Any) -> bool:
-        """Returns whether the values of its data decide; False as long as the model has parts that are not built."""
-        kind = kind_of(data)
-        if kind not in self._known:
-            if unbuilt_parts(self._model, with_metrics=True):
-                return False
-            self._known[kind] = _branches(self._model, self._step_function, data)
-        return self._known[kind]
-
-
 def _branches(model: keras.Model, step_function: Step, data: Any) -> bool:
     """Returns whether a step that runs eagerly takes a branch by the values of its data, outside of the layers and
     losses that are looked at by themselves; nothing of it is applied."""
