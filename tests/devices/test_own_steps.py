@@ -15,6 +15,7 @@ from tensorflow.python.eager import context
 
 import tfdist
 from tests.devices.repair_removal import take_out
+from tests.exactness.comparison import assert_same
 from tests.exactness.table import numbers
 from tests.helpers.marks import slow
 from tests.helpers.mirrored import mirrored, strictly
@@ -354,3 +355,31 @@ def test_a_step_that_clips_is_seen_by_larger_gradients_alone(monkeypatch: pytest
         take_out("GradientTape.gradient", monkeypatch)
         model_of(ClippingRarely).fit(*numbers(9), batch_size=4, verbose=0)
         assert not asked[-1]
+
+
+class SeveralLosses(keras.Model):
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        with tf.GradientTape() as tape:
+            outputs = self(x, training=True)
+            loss = self.compute_loss(x, y, outputs)
+        self.optimizer.apply(tape.gradient(loss, self.trainable_variables), self.trainable_variables)
+        return self.compute_metrics(x, y, outputs)
+
+
+@pytest.mark.parametrize("eagerly", [False, True])
+def test_metrics_of_several_losses_are_made_before_a_step_is_tried_out(eagerly: bool) -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(13, 3)), [rng.normal(size=(13, 1)), rng.normal(size=(13, 4))]
+
+    def history() -> dict[str, list[float]]:
+        keras.utils.set_random_seed(1)
+        inputs = keras.Input([3])
+        model = SeveralLosses(inputs, [layers.Dense(1, name="a")(inputs), layers.Dense(4, name="b")(inputs)])
+        model.compile("sgd", ["mse", "mae"], run_eagerly=eagerly)
+        found: dict[str, list[float]] = model.fit(x, y, batch_size=4, epochs=2, shuffle=False, verbose=0).history
+        return found
+
+    expected = history()
+    with mirrored(2).scope():
+        assert_same(expected, history(), relative=1e-5)

@@ -17,7 +17,7 @@ from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator, FetchedBat
 from tfdist.keras_repairs.loop.fit_listeners import FitListener, TrainerMethod, run_notifying
 from tfdist.keras_repairs.loop.multi_step_execution import MultiStepExecutor
 from tfdist.keras_repairs.loop.xla_step import XlaStep, XlaSteps, may_be_compiled
-from tfdist.keras_repairs.model_checks.model_facts import unbuilt_parts
+from tfdist.keras_repairs.model_checks.model_facts import has_unbuilt_trackers, unbuilt_parts
 from tfdist.keras_repairs.sharding_policies.shards import stored_shards
 from tfdist.runtime.batches.replica_batches import ReplicaBatch
 from tfdist.runtime.collectives.decisions import all_reduce
@@ -302,7 +302,7 @@ class OneStep:
 
         What is built while it runs is not yet looked at: whether it takes a sample by the others, say.
         """
-        if self._is_built or not unbuilt_parts(self._model, with_metrics=True):
+        if self._is_built or not (unbuilt_parts(self._model, with_metrics=True) or has_unbuilt_trackers(self._model)):
             return
         self._is_built = True
         # A step that cannot be traced builds what it lacks when it runs.

@@ -42,7 +42,12 @@ from tfdist.keras_repairs.loop.step_sizes import StepSizes
 from tfdist.keras_repairs.loop.unknown_size import saying_unknown_size
 from tfdist.keras_repairs.loop.xla_step import may_be_compiled
 from tfdist.keras_repairs.model_checks.described_layouts import warn_of_layouts
-from tfdist.keras_repairs.model_checks.model_facts import is_overridden, is_users_step, unbuilt_parts
+from tfdist.keras_repairs.model_checks.model_facts import (
+    has_unbuilt_trackers,
+    is_overridden,
+    is_users_step,
+    unbuilt_parts,
+)
 from tfdist.keras_repairs.model_checks.refusals import check_reductions, deciding_by_batch, meeting_in_a_branch
 from tfdist.keras_repairs.optimizer.gradient_reduction import build_optimizer
 from tfdist.keras_repairs.random_numbers.seeded_draws import check_seeds_are_used
@@ -314,6 +319,8 @@ class _Step:
         # Its `scale_loss` is that of its first step as long as it is not built.
         scalers = [o for o in optimizers_of(self._model) if isinstance(o, keras.optimizers.LossScaleOptimizer)]
         unbuilt = [scaler for scaler in scalers if not scaler.built] if self._trains and self._users else []
+        if self._users and has_unbuilt_trackers(self._model):
+            unbuilt.append(self._model._compile_loss)
         return [*unbuilt_parts(self._model, with_metrics=self._users), *unbuilt]
 
 

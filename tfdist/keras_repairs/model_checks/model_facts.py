@@ -74,6 +74,17 @@ def unbuilt_parts(model: Any, *, with_metrics: bool = False) -> list[Any]:
     return [*(layer for layer in layers if not layer.built), *metrics]
 
 
+def has_unbuilt_trackers(model: Any) -> bool:
+    """Returns whether the first call of a model's `compute_loss` makes metrics, one for each of several losses.
+
+    Where a step that is tried out made them, they would not be of the replicas.
+    """
+    loss = model._compile_loss
+    if loss is None or loss.built:
+        return False
+    return keras.tree.is_nested(loss._user_loss) or len(getattr(model, "outputs", None) or ()) > 1
+
+
 _STRENGTHS = ("rate", "dropout", "recurrent_dropout", "stddev")
 """Attributes that say how strong a layer's noise is: a layer where all of them are 0 has none."""
 
