@@ -106,11 +106,7 @@ def tried_out(model: keras.Model, step_function: Step, step: Step) -> Step:
         kind = kind_of(data)
 
         def note_branch() -> None:
-            # By the gradients of all replicas each decides as one device does.
-            before = verdicts.get(kind)
-            may_be_summed = before is None or (before.cause is Cause.EXACT and not before.mode.sums_at_tape)
-            summed = try_out(model, step_function, data, summed_at_tape=True) if may_be_summed else _BRANCHES
-            verdicts[kind] = summed if summed.cause is Cause.EXACT and summed.mode.sums_at_tape else _BRANCHES
+            verdicts[kind] = _of_a_branch(model, step_function, data, verdicts.get(kind))
 
         if kind not in verdicts and (not tf.executing_eagerly() or not unbuilt_parts(model, with_metrics=True)):
             verdict = try_out(model, step_function, data)
@@ -123,10 +119,8 @@ def tried_out(model: keras.Model, step_function: Step, step: Step) -> Step:
                 return without_branches(lambda: step(data), note_branch)
         try:
             outputs = without_branches(lambda: step(data), note_branch)
-        except UnclearSizeError:
-            raise
-        except UnsupportedError:
-            if tf.executing_eagerly():
+        except UnsupportedError as error:
+            if tf.executing_eagerly() or isinstance(error, UnclearSizeError):
                 raise
             # What replicas cannot do with a part of the rows each, such as to shuffle their numbers, they can with all.
             verdicts[kind] = try_out(model, step_function, data)
@@ -146,6 +140,15 @@ def tried_out(model: keras.Model, step_function: Step, step: Step) -> Step:
         raise TraceAgain
 
     return repaired
+
+
+def _of_a_branch(model: keras.Model, step_function: Step, data: Any, before: StepVerdict | None) -> StepVerdict:
+    """The verdict of a step in which the batch decides: by the gradients of all replicas each decides as one device
+    does; where something else decides, every replica runs the whole step."""
+    if before is not None and (before.cause is not Cause.EXACT or before.mode.sums_at_tape):
+        return _BRANCHES
+    summed = try_out(model, step_function, data, summed_at_tape=True)
+    return summed if summed.cause is Cause.EXACT and summed.mode.sums_at_tape else _BRANCHES
 
 
 def _branches(model: keras.Model, step_function: Step, data: Any) -> bool:
