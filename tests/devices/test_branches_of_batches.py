@@ -304,7 +304,7 @@ WHOLE = ["activation", "activity_regularizer", "time_distributed", "measured", "
 
 BY_DEFAULT = ["cond", "python_loop", "loop", "step", "prediction", "loss", "metric", "cond_in_loops_by_python"]
 BY_DEFAULT += ["lists_of_tensors", "gradient", "gathered_before"]
-EAGERLY = ["cond", "step", "loss", "python_number", "step_number", "metric"]
+EAGERLY = ["cond", "step", "loss", "python_number", "step_number", "activation", "metric"]
 IN_PYTHON: dict[str, Callable[[Any], Any]] = {
     "python_bool": lambda x: 2 * x if tf.reduce_any(x > LIMIT) else x,
     "python_number": lambda x: 2 * x if float(tf.reduce_max(x)) > LIMIT else x,
@@ -322,13 +322,8 @@ MODELS |= {name: lambda kind=kind: functional(kind) for name, kind in STEPS_IN_P
     ("name", "eagerly"),
     [
         *((name, False) if name in BY_DEFAULT else slow(name, False) for name in MODELS if name not in ONLY_EAGERLY),
-        # TensorFlow returns no tuple of a loop that has a limit, run eagerly; and what Keras calls in a step of its own
-        # that runs eagerly is not looked at.
-        *(
-            (name, True) if name in EAGERLY else slow(name, True)
-            for name in MODELS
-            if name not in ("most_turns", *WHOLE)
-        ),
+        # TensorFlow returns no tuple of a loop that has a limit, run eagerly.
+        *((name, True) if name in EAGERLY else slow(name, True) for name in MODELS if name != "most_turns"),
     ],
 )
 def test_numbers_of_one_replica(name: str, eagerly: bool) -> None:

@@ -131,7 +131,7 @@ MODELS: dict[str, Callable[[], keras.Model]] = {
 }
 
 BY_DEFAULT = ["flooded", "where", "clip_by_norm", "of_columns", "in_a_loop", "free_bits", "regularizer"]
-EAGERLY = ["flooded", "step"]
+EAGERLY = ["flooded", "step", "regularizer"]
 
 
 def fitted(name: str, **options: Any) -> list[Any]:
@@ -146,7 +146,10 @@ def fitted(name: str, **options: Any) -> list[Any]:
     ("name", "options"),
     [
         *((name, {}) if name in BY_DEFAULT else slow(name, {}) for name in MODELS),
-        *((name, {"run_eagerly": True}) for name in EAGERLY),
+        *(
+            (name, {"run_eagerly": True}) if name in EAGERLY else slow(name, {"run_eagerly": True})
+            for name in MODELS
+        ),
     ],
 )
 def test_numbers_of_one_replica(name: str, options: dict[str, Any]) -> None:

@@ -68,19 +68,45 @@ def _replaced(owner: type, name: str, method: Callable[..., Any]) -> Iterator[No
             setattr(owner, name, before)
 
 
+_ROWS = 4
+"""Of what is made up."""
+
+
 def _value(symbol: Any) -> Any:
-    """The value of what is traced, computed eagerly from the variables and values that it follows from."""
+    """The value of what is traced, computed eagerly from the variables and values that it follows from, and from ones
+    in the place of a batch, whose numbers nobody asks for but what is exact by any."""
     if not hasattr(symbol, "graph"):
         return symbol
-    definition = tf.compat.v1.graph_util.extract_sub_graph(symbol.graph.as_graph_def(), [symbol.op.name])
-    names = {node.name for node in definition.node}
-    given = {inner.name: outer for outer, inner in symbol.graph.captures if inner.op.name in names}
+    operations = _operations_behind(symbol.op)
+    outer = {id(inner): value for value, inner in symbol.graph.captures}
+    inputs = [operation.outputs[0] for operation in operations.values() if operation.type == "Placeholder"]
+    definition = symbol.graph.as_graph_def()
+    needed = [node for node in definition.node if node.name in operations]
+    del definition.node[:]
+    definition.node.extend(needed)
     with tf.init_scope():
-        values = [_value(outer) for outer in given.values()]
+        values = [_value(outer[id(given)]) if id(given) in outer else _ones(given) for given in inputs]
 
         @tf.function(autograph=False)
         def computed() -> Any:
-            fed = dict(zip(given, map(tf.identity, values), strict=True))
+            fed = {given.op.name: tf.identity(value) for given, value in zip(inputs, values, strict=True)}
             return tf.graph_util.import_graph_def(definition, input_map=fed, return_elements=[symbol.name])[0]
 
         return computed()
+
+
+def _operations_behind(operation: tf.Operation) -> dict[str, tf.Operation]:
+    """An operation and all from which it follows, by name."""
+    found = {operation.name: operation}
+    waiting = [operation]
+    while waiting:
+        one = waiting.pop()
+        for before in [*(given.op for given in one.inputs), *one.control_inputs]:
+            if before.name not in found:
+                found[before.name] = before
+                waiting.append(before)
+    return found
+
+
+def _ones(given: Any) -> Any:
+    return tf.ones([_ROWS if size is None else size for size in given.shape.as_list()], given.dtype)

@@ -28,7 +28,7 @@ from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.coupling.trials.steps.step_capture import capturing
 from tfdist.keras_repairs.coupling.trials.steps.step_trial import try_out, try_out_prediction
 from tfdist.keras_repairs.coupling.trials.steps.step_verdict import Cause, StepVerdict
-from tfdist.keras_repairs.model_checks.model_facts import unbuilt_parts
+from tfdist.keras_repairs.model_checks.model_facts import has_unbuilt_trackers, unbuilt_parts
 from tfdist.keras_repairs.sharding_policies.shards import cuts_parameters
 from tfdist.runtime import random_state
 from tfdist.runtime.strategy_settings import settings_of
@@ -140,6 +140,29 @@ def tried_out(model: keras.Model, step_function: Step, step: Step) -> Step:
         raise TraceAgain
 
     return repaired
+
+
+class EagerBranches:
+    """Tells whether a step of Keras's that runs eagerly takes a branch by the values of its data, outside of what is
+    looked at by itself; it is asked once for each kind of data.
+
+    Args:
+        model: Compiled.
+        step_function: Its step.
+    """
+
+    def __init__(self, model: keras.Model, step_function: Step) -> None:
+        self._model, self._step_function = model, step_function
+        self._known: dict[str, bool] = {}
+
+    def are_decided_by(self, data: Any) -> bool:
+        """Returns whether the values of its data decide; False as long as the model has parts that are not built."""
+        kind = kind_of(data)
+        if kind not in self._known:
+            if unbuilt_parts(self._model, with_metrics=True) or has_unbuilt_trackers(self._model):
+                return False
+            self._known[kind] = _branches(self._model, self._step_function, data)
+        return self._known[kind]
 
 
 def _of_a_branch(model: keras.Model, step_function: Step, data: Any, before: StepVerdict | None) -> StepVerdict:

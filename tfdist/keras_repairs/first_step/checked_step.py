@@ -21,6 +21,7 @@ from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.draw_streams import DrawStreams
 from tfdist.keras_repairs.base.model_optimizers import optimizers_of
 from tfdist.keras_repairs.base.warn_once import warn_once
+from tfdist.keras_repairs.coupling.own_steps import EagerBranches
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.first_step.rounding_bounds import Finding
 from tfdist.keras_repairs.first_step.step_check import CannotBeMadeError, StepCheck, without_advice
@@ -99,11 +100,14 @@ class Sharing:
         on_global_batch: Whether each of them runs all of it, as a check has found that anything less is not exact.
         draws_own: Whether each replica draws numbers of its own in it, which nobody can foresee.
         streams: What they draw in it with seeds of the script's; None where nobody knows what one device would draw.
+        eager_branches: Tells whether the batch decides branches of it, where it runs eagerly; None for a step of the
+            user's, which is tried out.
     """
 
     streams: DrawStreams | None = None
     on_global_batch: bool = False
     draws_own: bool = False
+    eager_branches: EagerBranches | None = None
 
 
 class CheckedStep:

@@ -22,7 +22,7 @@ from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.coupling.batch_branches import DecidedByBatch, finding_branches
 from tfdist.keras_repairs.coupling.gathered_batch import which_gathered
 from tfdist.keras_repairs.coupling.global_batch import on_global_batch_where, rows_of_global_batch_where
-from tfdist.keras_repairs.coupling.own_steps import eager_predictions, exact_predictions, tried_out
+from tfdist.keras_repairs.coupling.own_steps import EagerBranches, eager_predictions, exact_predictions, tried_out
 from tfdist.keras_repairs.coupling.trials.kept_tensors import KeptTensors, in_step_of
 from tfdist.keras_repairs.first_step.checked_step import CheckedStep, Sharing
 from tfdist.keras_repairs.inputs.data_adapters import given, replica_batch_of
@@ -91,7 +91,8 @@ def make_function(original: Function, observer: Observer | None, listener: FitLi
         users = is_users_step(self, name)
         if not users:
             check_reductions(self)
-        sharing = Sharing(new_streams(self, call))
+        branches = None if users else EagerBranches(self, step_function)
+        sharing = Sharing(new_streams(self, call), eager_branches=branches)
         step = _observed(on_global_batch_where(step_function, lambda: sharing.on_global_batch), observer)
         logs = StepLogs(self) if users or is_overridden(self, "compute_metrics") else None
         step = step if logs is None else logs.of_step(step)
@@ -118,9 +119,9 @@ def make_predict_function(original: Function, listener: FitListener) -> Function
             original(self, force)
             self.predict_function = notifying_predictions(self.predict_function, listener)
             return None
-        step = self.predict_step
-        sharing = Sharing()
-        if is_overridden(self, "predict_step"):
+        step, is_own = self.predict_step, is_overridden(self, "predict_step")
+        sharing = Sharing(eager_branches=None if is_own else EagerBranches(self, step))
+        if is_own:
             step = exact_predictions(self, step)
         elif self.run_eagerly:
             step = eager_predictions(self, step)
@@ -267,10 +268,19 @@ class _Step:
         Raises:
             UnsupportedError: They do.
         """
-        if this_step().trace.builds or tf.executing_eagerly() or not settings_of(self._strategy).gather:
+        if this_step().trace.builds or not settings_of(self._strategy).gather:
             return self._function(data)
         try:
-            return finding_branches(lambda: self._function(data))
+            if not tf.executing_eagerly():
+                return finding_branches(lambda: self._function(data))
+            branches = None if self._sharing.on_global_batch else self._sharing.eager_branches
+            if branches is not None and branches.are_decided_by(data):
+                raise DecidedByBatch
+            outputs = self._function(data)
+            # The step may have built what it lacked.
+            if branches is not None and branches.are_decided_by(data):
+                raise DecidedByBatch
+            return outputs
         except DecidedByBatch:
             raise deciding_by_batch(self._model) from None
 
