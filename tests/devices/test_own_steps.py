@@ -16,6 +16,7 @@ from tensorflow.python.eager import context
 import tfdist
 from tests.devices.repair_removal import take_out
 from tests.exactness.comparison import assert_same
+from tests.exactness.guide_step_cases import experts_that_are_counted
 from tests.exactness.table import numbers
 from tests.helpers.marks import slow
 from tests.helpers.mirrored import mirrored, strictly
@@ -383,3 +384,10 @@ def test_metrics_of_several_losses_are_made_before_a_step_is_tried_out(eagerly: 
     expected = history()
     with mirrored(2).scope():
         assert_same(expected, history(), relative=1e-5)
+
+
+def test_a_layer_that_keeps_tensors_for_the_step_is_gathered_alone(caplog: pytest.LogCaptureFixture) -> None:
+    """What tells the rows of its outputs traces it once more, and is not to leave that trace's tensors behind."""
+    with caplog.at_level("INFO"), mirrored(2).scope():
+        experts_that_are_counted(37)
+    assert "Experts" in caplog.text and "runs whole" not in caplog.text

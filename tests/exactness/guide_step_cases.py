@@ -208,3 +208,78 @@ class SharpnessAware(OwnStep):
 @case("sharpness-aware minimization, two passes in `tfdist.gathered`")
 def sharpness_aware(samples: int) -> dict[str, Any]:
     return fitted(of(SharpnessAware), *numbers(samples)) | ONLY_TRAINED
+
+
+class IsReal(keras.losses.Loss):
+    """Called with the predictions first, and whether all of them are of real samples."""
+
+    def call(self, y_pred: Any, is_real: Any) -> Any:
+        return keras.losses.Hinge()(2 * is_real - 1, y_pred)
+
+
+class Telling(OwnStep):
+    """Tells samples from noise, as the discriminator of a GauGAN does (Park et al. 2019)."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.is_real = IsReal()
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, _ = data[:2]
+        with tf.GradientTape() as tape:
+            of_real, of_others = self(x, training=True), self(x[:, ::-1] - 1.0, training=True)
+            loss = 0.5 * (self.is_real(of_real, True) + self.is_real(of_others, False))
+        self.optimizer.apply(tape.gradient(loss, self.trainable_weights), self.trainable_weights)
+        self.loss_metric.update_state(loss)
+        return {"own_loss": self.loss_metric.result()}
+
+
+@case("a loss that is called with predictions and whether they are of real samples")
+def loss_of_predictions_and_a_number(samples: int) -> dict[str, Any]:
+    return fitted_by_hand(of(Telling), samples)
+
+
+class Experts(layers.Layer):
+    """Counts in a variable of TensorFlow's which expert was chosen how often, and keeps what is to be added to the loss
+    in attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.experts = [layers.Dense(4) for _ in range(3)]
+        self.gate = layers.Dense(3)
+        self.chosen = tf.Variable(tf.zeros([3], keras.config.floatx()), trainable=False)
+
+    def build(self, shape: Any) -> None:
+        for layer in (*self.experts, self.gate):
+            layer.build(shape)
+
+    def call(self, x: Any) -> Any:
+        gates = ops.softmax(self.gate(x))
+        places = ops.argmax(gates, axis=1)
+        self.chosen.assign_add(tf.reduce_sum(tf.one_hot(places, 3, dtype=self.chosen.dtype), axis=0))
+        self.overflow = tf.reduce_mean(tf.nn.relu(tf.convert_to_tensor(self.chosen) - 20.0))
+        self.imbalance = ops.var(ops.sum(gates, axis=0))
+        return ops.sum(ops.stack([expert(x) for expert in self.experts], axis=1) * gates[:, :, None], axis=1)
+
+
+class Balancing(OwnStep):
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.mixture, self.head = Experts(), layers.Dense(1)
+        self.mixture.build((None, 6))
+        self.head.build((None, 4))
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data[:2]
+        weights = self.mixture.trainable_weights + self.head.trainable_weights
+        with tf.GradientTape() as tape:
+            loss = ops.mean(ops.square(self.head(self.mixture(x))[:, 0] - ops.cast(y, self.compute_dtype)))
+            loss += 0.01 * (self.mixture.imbalance + self.mixture.overflow)
+        self.optimizer.apply(tape.gradient(loss, weights), weights)
+        self.loss_metric.update_state(loss)
+        return {"own_loss": self.loss_metric.result()}
+
+
+@case("experts of which a layer counts how often they are chosen, and keeps their balance for the step")
+def experts_that_are_counted(samples: int) -> dict[str, Any]:
+    return fitted_by_hand(of(Balancing), samples)

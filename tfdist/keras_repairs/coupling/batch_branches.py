@@ -120,7 +120,8 @@ def check_limit(value: Any) -> None:
         DecidedByBatch: It does.
     """
     loops = CALL_SCOPE.get().loops
-    if not depends_on_values(value, _is_same_on_all()) or not _is_called_by_user(_OPERATING):
+    # Graphs are deep: what Keras creates is not followed back.
+    if not _is_called_by_user(_OPERATING) or not depends_on_values(value, _is_same_on_all()):
         return
     if loops is None:
         raise DecidedByBatch

@@ -88,6 +88,11 @@ def treatment_of(loss: keras.losses.Loss, y_true: Any, y_pred: Any) -> Treatment
 
     The user's losses are tried out when they are first called with tensors of a kind.
 
+    Args:
+        loss: A loss object.
+        y_true: A tensor or a structure of tensors. One without dimensions is the same for all samples.
+        y_pred: Likewise.
+
     Raises:
         UnsupportedError: It has to be gathered, which nobody has asked for, in a loop that is written by hand.
     """
@@ -174,7 +179,11 @@ def note_branch(loss: keras.losses.Loss, y_true: Any, y_pred: Any) -> None:
 
 
 def _kinds_of(y_true: Any, y_pred: Any) -> str:
-    return str(keras.tree.map_structure(lambda tensor: (tensor.shape[1:], tensor.dtype), (y_true, y_pred)))
+    return str(keras.tree.map_structure(_kind_of, (y_true, y_pred)))
+
+
+def _kind_of(tensor: Any) -> tuple[Any, ...]:
+    return (tensor.shape[1:], tensor.dtype) if tensor.shape.rank else (tensor.dtype, tf.get_static_value(tensor))
 
 
 def _verdict(loss: keras.losses.Loss, y_true: Any, y_pred: Any) -> Verdict:

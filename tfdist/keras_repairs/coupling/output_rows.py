@@ -12,6 +12,7 @@ from keras.src.backend.common.stateless_scope import get_stateless_scope
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.batch_rows import changed_axis, has_rows
+from tfdist.keras_repairs.base.replica_step import REPLICA_SCOPE
 
 Call = Callable[[Any], Any]
 
@@ -118,7 +119,7 @@ def traced_outputs(
         outputs.extend(tf.nest.flatten(call(tf.nest.pack_sequence_as(values, symbols))))
 
     try:
-        with _symbols_not_assigned():
+        with _symbols_not_assigned(), _symbols_not_kept():
             specs = [_of_size(leaves[place], rows) for place in places]
             tf.function(trace, autograph=False).get_concrete_function(specs)
     except Exception:  # The user's code, which need not work in graphs.
@@ -143,3 +144,15 @@ def _of_size(leaf: Any, rows: int | None) -> tf.TypeSpec:
         shape = [rows, *leaf.shape[1:]]
         return tf.RaggedTensorSpec(shape, leaf.dtype, leaf.ragged_rank, leaf.row_splits.dtype)
     return tf.TensorSpec([rows, *leaf.shape[1:]], leaf.dtype)
+
+
+@contextlib.contextmanager
+def _symbols_not_kept() -> Iterator[None]:
+    """Gives the objects of a model back what they have kept of its step, in attributes and lists."""
+    kept = REPLICA_SCOPE.get().kept
+    state = None if kept is None else kept.read()
+    try:
+        yield
+    finally:
+        if kept is not None:
+            kept.write(state)

@@ -66,6 +66,11 @@ def call(original: Function) -> Function:
         if not is_one_of_several():
             with contextlib.nullcontext() if is_of_keras(self) else looked_at_apart():
                 return original(self, y_true, y_pred, sample_weight)
+        # A loss of one's own may be called with a number: whether the samples are real ones, say.
+        y_true, y_pred = keras.tree.map_structure(
+            lambda leaf: leaf if hasattr(leaf, "shape") else ops.convert_to_tensor(leaf, dtype=self.dtype),
+            (y_true, y_pred),
+        )
         step, depth, treatment = current_step(), LOSS_SCOPE.get().depth, treatment_of(self, y_true, y_pred)
         counts = step is not None and not step.users and is_of_keras(self)
         depth = None if depth is None else depth + 1

@@ -262,6 +262,8 @@ def own_assign(original: Function) -> Function:
         if not is_of_this_replica() or tf.distribute.in_cross_replica_context():
             return original(self, value, use_locking, name, read_value)
         copy = own_of(tf.distribute.get_strategy().experimental_local_results(self))
+        if copy is self:  # In a trial, whose emulated replicas have no copies.
+            return original(self, value, use_locking, name, read_value)
         if counts_once() and _is_summed(self) and not is_first_replica():
             return copy if read_value else None
         return getattr(copy, original.__name__)(value, use_locking, name, read_value)

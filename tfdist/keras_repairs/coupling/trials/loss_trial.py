@@ -117,18 +117,20 @@ def _have_same_state(one: _Values, other: _Values) -> bool:
 
 
 def _computed(loss: keras.losses.Loss, kept: KeptState, true: Any, pred: Any, rows: slice) -> _Values:
-    """The values of a loss and the gradient of their sum by each tensor of the predictions."""
+    """The values of a loss and the gradient of their sum by each tensor of the predictions; by those in their place,
+    where a loss is called with the predictions first and a number for all of them."""
 
-    def tensors(values: Any) -> Any:
-        return keras.tree.map_structure(lambda value: tf.cast(tf.constant(value[rows]), loss.dtype), values)
+    def tensor(value: NDArray) -> tf.Tensor:
+        return tf.cast(tf.constant(value[rows] if value.ndim else value), loss.dtype)
 
-    y_true, y_pred = tensors(true), tensors(pred)
+    y_true, y_pred = (keras.tree.map_structure(tensor, values) for values in (true, pred))
+    sources = [each for each in keras.tree.flatten(y_pred) if each.shape.rank] or keras.tree.flatten(y_true)
     with kept.restored(), keras.StatelessScope() as scope, tf.GradientTape() as tape, on_part(rows):
-        tape.watch(keras.tree.flatten(y_pred))
+        tape.watch(sources)
         with noting_writes() as writes:
             value = keras.ops.convert_to_tensor(loss.call(y_true, y_pred), dtype=loss.dtype)
         total = tf.reduce_sum(value)
         state = [*map(np.asarray, scope.state_mapping.values()), *map(value_of, kept.variables)]
-    gradients = tape.gradient(total, keras.tree.flatten(y_pred), unconnected_gradients=tf.UnconnectedGradients.ZERO)
+    gradients = tape.gradient(total, sources, unconnected_gradients=tf.UnconnectedGradients.ZERO)
     arrays = [np.asarray(tf.convert_to_tensor(gradient)) for gradient in gradients]
     return _Values(np.asarray(value), arrays, state, writes)

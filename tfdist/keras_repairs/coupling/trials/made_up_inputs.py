@@ -32,6 +32,8 @@ _IGNORED_ROWS = [0, -1]
 def drawn(y_true: Any, y_pred: Any, draw: int) -> tuple[Any, Any]:
     """Labels and predictions of five rows, of the structures, dtypes and trailing dimensions of those given.
 
+    What has no dimensions is a number for all rows, and remains what it is, where a graph knows that.
+
     Args:
         y_true: Labels.
         y_pred: Predictions.
@@ -47,7 +49,7 @@ def drawn(y_true: Any, y_pred: Any, draw: int) -> tuple[Any, Any]:
 def ignoring(y_true: Any, label: float) -> Any:
     """Labels of which some are `label`; None where their dtype has no such number."""
     trues = keras.tree.flatten(y_true)
-    if not all(holds(true.dtype, label) for true in trues):
+    if not all(true.ndim and holds(true.dtype, label) for true in trues):
         return None
 
     def some_ignored(true: NDArray) -> NDArray:
@@ -73,6 +75,8 @@ def _labels_for(y_true: Any, y_pred: Any, draw: int, generator: np.random.Genera
 
 
 def _labels(true: Any, pred: Any, draw: int, generator: np.random.Generator) -> NDArray:
+    if not (true.shape.rank and pred.shape.rank):
+        return _predictions(true, draw, generator)
     shape = _shape(true)
     dtype = true.dtype.as_numpy_dtype
     classes = _classes(pred)
@@ -87,6 +91,9 @@ def _labels(true: Any, pred: Any, draw: int, generator: np.random.Generator) -> 
 
 
 def _predictions(pred: Any, draw: int, generator: np.random.Generator) -> NDArray:
+    number = None if pred.shape.rank else tf.get_static_value(pred)
+    if number is not None:
+        return np.asarray(number)
     shape = _shape(pred)
     if not pred.dtype.is_floating:
         return generator.integers(0, 2, shape).astype(pred.dtype.as_numpy_dtype)
@@ -104,7 +111,7 @@ def _classes(pred: Any) -> int:
 
 
 def _shape(tensor: Any) -> tuple[int, ...]:
-    return (ROWS, *(size or FREE_SIZE for size in tensor.shape[1:]))
+    return () if not tensor.shape.rank else (ROWS, *(size or FREE_SIZE for size in tensor.shape[1:]))
 
 
 @dataclass(frozen=True)
