@@ -25,7 +25,7 @@ TAKEN_OUT = [
     ("keras.src.losses.loss.unscale_loss_for_distribution", ["plain"]),
     ("Mean.update_state", ["metrics_of_ones_own", "own_step_with_a_total"]),
     ("Metric.add_variable", ["metrics_that_are_no_sums"]),
-    ("Metric.__init__", ["metrics_that_are_no_sums", "metric_functions_that_are_no_means", "own_metrics_everywhere"]),
+    ("Metric.__init__", ["metrics_that_are_no_sums", "metric_functions_that_are_no_means"]),
     ("Sum.update_state", ["own_step_with_a_total"]),
     ("tensorflow.python.ops.nn_impl_distribute.compute_average_loss", ["own_step_with_average_losses"]),
     ("tensorflow.python.ops.nn_impl_distribute.scale_regularization_loss", ["own_step_with_average_losses"]),
@@ -63,6 +63,10 @@ TAKEN_OUT = [
     ("LossScaleOptimizer.check_finite", ["loss_scaling_with_an_overflow_and_accumulation"]),
     ("Variable._initialize", ["metrics_that_begin_with_samples", "variable_of_a_value"]),
     ("Variable._direct_assign", ["loss_scaling", "metrics_by_hand"]),
+    *[
+        (f"DistributedVariable.scatter_nd_{name}", ["own_step_that_scatters"])
+        for name in ("add", "sub", "update")
+    ],
     ("TFOptimizer._backend_update_step", ["plain", "gradient_accumulation"]),
     ("ScheduleFreeAdamW.build", ["schedule_free"]),
     ("TFOptimizer._apply_weight_decay", ["gradient_accumulation_and_clipping"]),

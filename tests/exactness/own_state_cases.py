@@ -129,3 +129,28 @@ class MeanTeacher(OwnStep):
 @case("a step of one's own with a mean teacher, and a weight that a variable schedules")
 def own_step_with_a_mean_teacher(samples: int) -> dict[str, Any]:
     return fitted(of(MeanTeacher), *numbers(samples)) | ONLY_TRAINED
+
+
+class Scattering(OwnStep):
+    """Keeps sums and limits of the inputs of each class, at places in variables of TensorFlow's."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.sums, self.most, self.least = (tf.Variable(tf.zeros([3, 6], "float64"), trainable=False) for _ in range(3))
+        self.last = tf.Variable(tf.zeros([2, 6], "float64"), trainable=False)
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data[:2]
+        places = tf.cast(y, "int32")[:, tf.newaxis] % 3
+        self.sums.scatter_nd_add(places, x)
+        self.sums.scatter_nd_sub([[0]], [tf.reduce_mean(x, axis=0)])
+        self.most.scatter_nd_max(places, x)
+        self.least.scatter_nd_min(places, x)
+        self.last.scatter_nd_update([[1]], x[-1:])
+        kept = self.sums / 100 + self.most - self.least
+        return super().train_step((x - self.last[1] + tf.gather_nd(kept, places), *data[1:]))
+
+
+@case("a step of one's own that scatters the rows of its batch into variables of TensorFlow's")
+def own_step_that_scatters(samples: int) -> dict[str, Any]:
+    return fitted(of(Scattering), *numbers(samples)) | ONLY_TRAINED

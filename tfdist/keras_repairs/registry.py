@@ -239,6 +239,13 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
     )
 
 
+_SCATTERED = {
+    "add": tf.tensor_scatter_nd_add,
+    "sub": tf.tensor_scatter_nd_sub,
+    "update": tf.tensor_scatter_nd_update,
+}
+
+
 def _of_variables() -> tuple[Repair, ...]:
     """Returns where variables have their values from, how these are reduced, and conversions that one device's have."""
     variable, collectives = values.DistributedVariable, cross_device_ops.CollectiveAllReduce
@@ -259,6 +266,10 @@ def _of_variables() -> tuple[Repair, ...]:
             Repair(kind, name, variable_updates.own_assign, is_checked=False)
             for kind in (variable, values.SyncOnReadVariable)
             for name in ("assign", "assign_add", "assign_sub")
+        ),
+        *(
+            Repair(variable, f"scatter_nd_{name}", variable_updates.scatter_nd(scattered), is_checked=False)
+            for name, scattered in _SCATTERED.items()
         ),
         Repair(values.SyncOnReadVariable, "_get", step_logs.noted),
         Repair(values.SyncOnReadVariable, "value", step_logs.noted),

@@ -97,12 +97,7 @@ def check_branch(chooses: Any) -> None:
 
 
 def looked_at_apart() -> contextlib.AbstractContextManager[None]:
-    """Around a call of the user's, in the trace of a step, that is looked at by itself."""
-    return declared() if CALL_SCOPE.get().looks_at_rest else contextlib.nullcontext()
-
-
-def declared() -> contextlib.AbstractContextManager[None]:
-    """Around a call of which the user has said how replicas share it out."""
+    """Around a call of the user's that is looked at by itself, or of which was said how replicas share it out."""
     return changing(CALL_SCOPE, finds_branches_for=None)
 
 
@@ -239,15 +234,18 @@ def takes_branches(
     call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, is_step: bool = False
 ) -> bool:
     """Returns whether the user's code takes a branch by the values of the batch, or may do so in Python, as a trace of
-    it shows which computes nothing: for steps that run eagerly.
+    it shows which computes nothing: for steps that run eagerly; False in others, whose own trace will show it.
+
+    The layers, models, losses and metrics that it calls are looked at by themselves.
 
     Args:
         call: The code.
         args: What it is called with.
         kwargs: Likewise, by name.
-        is_step: Whether it is a step, whose layers and losses are looked at apart, and in which what a symbol cannot
-            do otherwise decides nothing.
+        is_step: Whether it is a step, in which what a symbol cannot do otherwise decides nothing.
     """
+    if not CALL_SCOPE.get().runs_eagerly:
+        return False
     in_python = (tf.errors.OperatorNotAllowedInGraphError,) if is_step else _OF_SYMBOLS
     are_decided: list[bool] = []
 
@@ -261,7 +259,7 @@ def takes_branches(
 
     def traced(given: Any) -> Any:
         try:
-            with eager_numbers.numbers_given(check_number), changing(CALL_SCOPE, looks_at_rest=is_step):
+            with eager_numbers.numbers_given(check_number):
                 return finding_branches(lambda: call(*given[0], **given[1]))
         except (DecidedByBatch, *in_python):
             are_decided.append(True)

@@ -72,7 +72,7 @@ class CallScope:
         losses: Where what layers add goes to, which run on all rows or are tried out; None where a step has it.
         finds_branches_for: The notes of the step in whose code branches are looked for; see `batch_branches`.
         loops: Those around the code in which they are.
-        looks_at_rest: Whether they are looked for outside of the user's layers, models and losses alone.
+        runs_eagerly: Whether the step that runs, or for which something is tried out, runs eagerly.
     """
 
     trace: Trace | None = None
@@ -81,7 +81,7 @@ class CallScope:
     losses: Losses | None = None
     finds_branches_for: object = None
     loops: Any = None
-    looks_at_rest: bool = False
+    runs_eagerly: bool = False
 
 
 _OUTSIDE = CallScope()

@@ -147,9 +147,7 @@ def _verdict_of_trial(layer: Any, original: Function, args: tuple[Any, ...], kwa
 
 def _with_branches(verdict: CallVerdict, run: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallVerdict:
     """The verdict of a trial, and of branches where no trace of the step is going to find them."""
-    runs_eagerly = current_step() is not None and tf.executing_eagerly()
-    is_branching = not verdict.reason and runs_eagerly and takes_branches(run, args, kwargs)
-    return _BRANCHES if is_branching else verdict
+    return _BRANCHES if not verdict.reason and takes_branches(run, args, kwargs) else verdict
 
 
 def _way(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:

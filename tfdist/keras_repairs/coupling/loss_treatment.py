@@ -191,6 +191,6 @@ def _verdict(loss: keras.losses.Loss, y_true: Any, y_pred: Any) -> Verdict:
     kinds = _kinds_of(y_true, y_pred)
     if kinds not in verdicts:
         verdict = try_out(loss, y_true, y_pred)
-        may_branch = verdict.kind is not None and tf.executing_eagerly()
-        verdicts[kinds] = _BRANCHES if may_branch and takes_branches(loss.call, (y_true, y_pred), {}) else verdict
+        is_branching = verdict.kind is not None and takes_branches(loss.call, (y_true, y_pred), {})
+        verdicts[kinds] = _BRANCHES if is_branching else verdict
     return verdicts[kinds]

@@ -43,7 +43,7 @@ from tfdist.keras_repairs.base.replica_step import (
     this_step,
 )
 from tfdist.keras_repairs.base.warn_once import warn_once
-from tfdist.keras_repairs.coupling.batch_branches import declared, looked_at_apart, without_branches
+from tfdist.keras_repairs.coupling.batch_branches import looked_at_apart, without_branches
 from tfdist.keras_repairs.coupling.call_scope import is_mean
 from tfdist.keras_repairs.coupling.declarations import DeclaredLoss, declared_of, summed
 from tfdist.keras_repairs.coupling.gathered_batch import gathered_for_rows, gathered_for_scalar
@@ -78,7 +78,7 @@ def call(original: Function) -> Function:
             if not treatment.gathers:
                 run = functools.partial(original, self, y_true, y_pred, sample_weight)
                 if declared_of(self) is not None:
-                    with declared():
+                    with looked_at_apart():
                         return run()
                 may_branch = step is not None and treatment.is_known and not is_of_keras(self)
                 return without_branches(run, lambda: note_branch(self, y_true, y_pred)) if may_branch else run()

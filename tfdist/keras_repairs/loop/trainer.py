@@ -13,6 +13,7 @@ from keras.src.backend.tensorflow import trainer as trainer_module
 
 from tfdist.keras_repairs.base import tensorflow_seeds
 from tfdist.keras_repairs.base.batch_rows import rows, static_rows, with_row_of_zeros, without_stand_in
+from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.draw_streams import new_streams
 from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.base.model_optimizers import optimizers_of
@@ -20,6 +21,7 @@ from tfdist.keras_repairs.base.replica_step import ReplicaStep, replica_step, th
 from tfdist.keras_repairs.base.step_records import BatchShare, Mode, StepTrace
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.coupling.batch_branches import DecidedByBatch, finding_branches
+from tfdist.keras_repairs.coupling.call_scope import CALL_SCOPE
 from tfdist.keras_repairs.coupling.gathered_batch import which_gathered
 from tfdist.keras_repairs.coupling.global_batch import on_global_batch_where, rows_of_global_batch_where
 from tfdist.keras_repairs.coupling.own_steps import EagerBranches, eager_predictions, exact_predictions, tried_out
@@ -243,6 +245,7 @@ class _Step:
         with (
             replica_step(step),
             in_step_of(self._model),
+            changing(CALL_SCOPE, runs_eagerly=tf.executing_eagerly()),
             self._sizes.retracing(),
             self._building(step),
         ):

@@ -271,6 +271,22 @@ def own_assign(original: Function) -> Function:
     return repaired
 
 
+def scatter_nd(scattered: Callable[[Any, Any, Any], tf.Tensor]) -> Callable[[Function], Function]:
+    """Repairs `DistributedVariable.scatter_nd_add`, `_sub` and `_update`, which TensorFlow has for one device alone.
+
+    Args:
+        scattered: What it is for tensors, such as `tf.tensor_scatter_nd_update`.
+    """
+
+    def make(_: Function) -> Function:
+        def repaired(self: Any, indices: Any, updates: Any, name: Any = None) -> Any:
+            return self.assign(scattered(self.read_value(), indices, updates), name=name)
+
+        return repaired
+
+    return make
+
+
 def initialize(original: Function) -> Function:
     """Repairs `keras.Variable._initialize`: what a metric's state begins with counts once, and not once a replica.
 
