@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import keras
+import tensorflow as tf
 
 import tfdist
 from tests.exactness.coupling_cases import images
-from tests.exactness.table import NOT_EVALUATED, case, fitted, numbers
+from tests.exactness.table import NOT_EVALUATED, ONLY_TRAINED, case, fitted, fitted_on, numbers
 
 layers, ops = keras.layers, keras.ops
 
@@ -270,3 +271,59 @@ def rows_in_the_second_dimension(samples: int) -> dict[str, Any]:
     result = fitted(keras.Model(inputs, outputs), x, y)
     seen = keras.Model(inputs, given).predict(x, batch_size=samples, verbose=0).tolist()
     return result | {"seen": seen}
+
+
+class TokensOfABatch(layers.Layer):
+    """Makes so many tokens of its batch, which has one size alone: routes them to experts, as a switch transformer does
+    (Fedus et al. 2021)."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number, self.route, self.expert = number, layers.Dense(2), layers.Dense(3)
+
+    def build(self, shape: Any) -> None:
+        self.route.build((None, shape[-1]))
+        self.expert.build((None, shape[-1]))
+
+    def call(self, inputs: Any) -> Any:
+        tokens = ops.reshape(inputs, (self.number, inputs.shape[-1]))
+        routes = ops.softmax(self.route(tokens))
+        self.add_loss(ops.sum(ops.square(ops.mean(routes, axis=0))))
+        return ops.reshape(self.expert(tokens) * routes[:, :1], (-1, *inputs.shape[1:]))
+
+
+class DividingModel(keras.Model):
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        with tf.GradientTape() as tape:
+            predicted = self(x, training=True)
+            each = keras.losses.sparse_categorical_crossentropy(y, predicted)
+            loss = ops.sum(each) / x.shape[0] + sum(self.losses)
+        self.optimizer.apply(tape.gradient(loss, self.trainable_variables), self.trainable_variables)
+        return {"loss": loss}
+
+
+def of_fixed_batches(samples: int, kind: type[keras.Model], *of: layers.Layer, **compiled: Any) -> dict[str, Any]:
+    inputs = x = keras.Input((2, 3))
+    for layer in (*of, layers.Flatten(), layers.Dense(3, activation="softmax")):
+        x = layer(x)
+    values, y = numbers(samples)
+    data = tf.data.Dataset.from_tensor_slices((values.reshape(-1, 2, 3), y)).batch(30, drop_remainder=True)
+    model = kind(inputs, x)
+    result = fitted_on(model, data, compiled=compiled) | ONLY_TRAINED
+    return result | {"seen": model.predict(data, verbose=0).tolist()}
+
+
+@case("a layer that makes a fixed number of tokens of its batch")
+def tokens_of_a_fixed_batch(samples: int) -> dict[str, Any]:
+    return of_fixed_batches(samples, keras.Model, TokensOfABatch(2 * 30))
+
+
+@case("a step of one's own that divides by `x.shape[0]`, of batches of a fixed size")
+def own_step_that_divides_by_a_size(samples: int) -> dict[str, Any]:
+    return of_fixed_batches(samples, DividingModel, metrics=None)
+
+
+@case("the same that runs whole, as a layer takes no other number of samples")
+def own_step_of_tokens_that_divides_by_a_size(samples: int) -> dict[str, Any]:
+    return of_fixed_batches(samples, DividingModel, TokensOfABatch(2 * 30), metrics=None)

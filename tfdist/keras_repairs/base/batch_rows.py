@@ -72,6 +72,15 @@ def cut(batch: Any, start: Any, stop: Any) -> Any:
     return tf.nest.pack_sequence_as(batch, [_slice(leaf, start, stop) if has else leaf for leaf, has in parts])
 
 
+def say_rows(batch: Any, number: int) -> None:
+    """Has the shapes of a batch's tensors say how many rows they have, where all of them are dense."""
+    leaves = tf.nest.flatten(batch)
+    parts = [leaf for leaf, has in zip(leaves, are_of_samples(leaves), strict=True) if has]
+    if all(isinstance(part, tf.Tensor) for part in parts):
+        for part in parts:
+            part.set_shape([number, *[None] * (part.shape.rank - 1)])
+
+
 def without_stand_in(structure: Any) -> Any:
     """`structure`, with no row in its tensors where the replica being traced has no sample.
 

@@ -14,12 +14,14 @@ import keras
 import tensorflow as tf
 from keras import ops
 
+from tfdist.keras_repairs.base.batch_rows import say_rows
 from tfdist.keras_repairs.base.replica_copies import on_global_batch
 from tfdist.keras_repairs.base.replica_step import (
     alone,
     current_step,
     is_one_of_several,
     on_global_batch_step,
+    replica_count,
     this_step,
 )
 from tfdist.keras_repairs.coupling import call_scope
@@ -98,12 +100,22 @@ def rows_of_global_batch_where(asked: Callable[[], bool], predict_step: Step, st
 
 def _on_all_rows(step_function: Step, data: Any) -> Any:
     replica = this_step()
-    whole = data if replica.share.has_all_rows else rows_of_all_replicas(data)
+    whole = data if replica.share.has_all_rows else _with_known_rows(rows_of_all_replicas(data))
     with on_global_batch_step(), on_global_batch(), of_first_replica():
         outputs = step_function(whole)
     results = {id(result) for result, _ in replica.noted.results}
     replica.noted.shared.extend(leaf for leaf in tf.nest.flatten(outputs) if id(leaf) not in results)
     return outputs
+
+
+def _with_known_rows(whole: Any) -> Any:
+    """The samples of all replicas, with shapes that say how many they are where those of a replica's say so: they are
+    of data whose batches all divide."""
+    share = this_step().share
+    if share.static_rows is not None and not tf.executing_eagerly():
+        known = tf.get_static_value(share.total)
+        say_rows(whole, share.static_rows * replica_count() if known is None else int(known))
+    return whole
 
 
 def rows_of_all_replicas(data: Any) -> Any:

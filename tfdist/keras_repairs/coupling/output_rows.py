@@ -72,7 +72,9 @@ def axes_of_rows(call: Call, values: Any, are_rows: Sequence[bool], outputs: Seq
     Raises:
         UnsupportedError: They may have rows along another axis than the first, and the call cannot be traced.
     """
-    axes = [0 if has_rows(output) and output.shape[0] is None else None for output in outputs]
+    first = [output.shape[0] if has_rows(output) else 0 for output in outputs]
+    of_batch = {None, *(size for size in set(first) if size and _is_only_for(call, values, are_rows, size))}
+    axes = [0 if size in of_batch else None for size in first]
     places = [place for place, output in enumerate(outputs) if axes[place] is None and _is_open(output)]
     if not places:
         return axes
@@ -87,6 +89,14 @@ def axes_of_rows(call: Call, values: Any, are_rows: Sequence[bool], outputs: Seq
     for place in places:
         axes[place] = changed_axis(few[place], many[place])
     return axes
+
+
+def _is_only_for(call: Call, values: Any, are_rows: Sequence[bool], size: int) -> bool:
+    """Returns whether a call takes batches of a size alone, such as one that makes 96 tokens of the samples: sizes of
+    what it returns are then numbers, that of the batch, too."""
+    if traced_outputs(call, values, are_rows, 2 * size) is not None:
+        return False
+    return traced_outputs(call, values, are_rows, size) is not None
 
 
 def _is_open(output: Any) -> bool:

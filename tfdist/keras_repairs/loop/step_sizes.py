@@ -18,6 +18,7 @@ from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.batch_rows import has_rows, static_rows
 from tfdist.keras_repairs.base.replica_step import TraceAgain, UnclearSizeError
 from tfdist.runtime.transport.compiled_sums import CannotBeCompiled
+from tfdist.text import safe_str
 
 
 class StepSizes:
@@ -59,6 +60,7 @@ class StepSizes:
         except (TraceAgain, UnsupportedError, CannotBeCompiled):
             raise
         except Exception as error:  # Whatever the user's code raises that expects a number.
+            _explain(error)
             if not self._of_any_size or not self._changes:
                 raise
             if self._unclear is None:
@@ -67,6 +69,19 @@ class StepSizes:
             if not isinstance(error, TypeError | ValueError):
                 raise
             raise self._unclear from error
+
+
+_HINT = (
+    "Where that is the first size of a tensor, x.shape[0]: it is None in a step on several replicas, and in what is "
+    "called with the samples of all of them. Write keras.ops.shape(x)[0], which is right anywhere."
+)
+
+
+def _explain(error: Exception) -> None:
+    """Adds to an error of the user's code what may be its cause."""
+    is_of_none = isinstance(error, TypeError | ValueError) and "None" in safe_str(error)
+    if is_of_none and _HINT not in getattr(error, "__notes__", []):
+        error.add_note(_HINT)
 
 
 def _of_any_size(leaf: Any) -> Any:

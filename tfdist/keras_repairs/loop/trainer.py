@@ -187,8 +187,7 @@ class _Step:
         self._sharing = sharing
         self._model = model
         self._function = function
-        in_slices = settings_of(model.distribute_strategy).computes_in_slices
-        self._sizes = StepSizes(any_first=any_size_first or in_slices)
+        self._sizes = StepSizes(any_first=True)
         self._meter = settings_of(model.distribute_strategy).meter if trains and not uncompiled else None
         self._trains = trains
         self._strategy = model.distribute_strategy
