@@ -72,13 +72,14 @@ def cut(batch: Any, start: Any, stop: Any) -> Any:
     return tf.nest.pack_sequence_as(batch, [_slice(leaf, start, stop) if has else leaf for leaf, has in parts])
 
 
-def say_rows(batch: Any, number: int) -> None:
-    """Has the shapes of a batch's tensors say how many rows they have, where all of them are dense."""
+def with_known_rows(batch: Any, number: int) -> Any:
+    """The batch with shapes that say how many rows its tensors have, where all of them are dense."""
     leaves = tf.nest.flatten(batch)
-    parts = [leaf for leaf, has in zip(leaves, are_of_samples(leaves), strict=True) if has]
-    if all(isinstance(part, tf.Tensor) for part in parts):
-        for part in parts:
-            part.set_shape([number, *[None] * (part.shape.rank - 1)])
+    places = [place for place, has in enumerate(are_of_samples(leaves)) if has]
+    if all(isinstance(leaves[place], tf.Tensor) for place in places):
+        for place in places:
+            leaves[place] = tf.ensure_shape(leaves[place], [number, *leaves[place].shape[1:]])
+    return tf.nest.pack_sequence_as(batch, leaves)
 
 
 def without_stand_in(structure: Any) -> Any:

@@ -14,7 +14,7 @@ import keras
 import tensorflow as tf
 from keras import ops
 
-from tfdist.keras_repairs.base.batch_rows import say_rows
+from tfdist.keras_repairs.base.batch_rows import with_known_rows
 from tfdist.keras_repairs.base.replica_copies import on_global_batch
 from tfdist.keras_repairs.base.replica_step import (
     alone,
@@ -100,7 +100,7 @@ def rows_of_global_batch_where(asked: Callable[[], bool], predict_step: Step, st
 
 def _on_all_rows(step_function: Step, data: Any) -> Any:
     replica = this_step()
-    whole = data if replica.share.has_all_rows else _with_known_rows(rows_of_all_replicas(data))
+    whole = data if replica.share.has_all_rows else _with_static_rows(rows_of_all_replicas(data))
     with on_global_batch_step(), on_global_batch(), of_first_replica():
         outputs = step_function(whole)
     results = {id(result) for result, _ in replica.noted.results}
@@ -108,14 +108,14 @@ def _on_all_rows(step_function: Step, data: Any) -> Any:
     return outputs
 
 
-def _with_known_rows(whole: Any) -> Any:
+def _with_static_rows(whole: Any) -> Any:
     """The samples of all replicas, with shapes that say how many they are where those of a replica's say so: they are
     of data whose batches all divide."""
     share = this_step().share
-    if share.static_rows is not None and not tf.executing_eagerly():
-        known = tf.get_static_value(share.total)
-        say_rows(whole, share.static_rows * replica_count() if known is None else int(known))
-    return whole
+    if share.static_rows is None or tf.executing_eagerly():
+        return whole
+    total = tf.get_static_value(share.total)
+    return with_known_rows(whole, share.static_rows * replica_count() if total is None else int(total))
 
 
 def rows_of_all_replicas(data: Any) -> Any:

@@ -18,7 +18,7 @@ import tensorflow as tf
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.base.batch_rows import are_of_samples, cut, rows, say_rows, share_rows, static_rows
+from tfdist.keras_repairs.base.batch_rows import are_of_samples, cut, rows, share_rows, static_rows, with_known_rows
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.runtime.batches.dataset_description import description_of
 from tfdist.runtime.batches.host_feed.fed_batches import FedBatches
@@ -132,7 +132,7 @@ def replica_batch_of(
     if max(smallest, known or 0) >= replicas:
         data = _piece(batch, first, end, is_shared)
         if known is not None and known % replicas == 0 and is_shared is None:
-            say_rows(data, known // replicas)
+            data = with_known_rows(data, known // replicas)
         return ReplicaBatch(data, end - first, first, total, (), largest, remainder)
     data = _piece(batch, *with_stand_in(first, end), is_shared)
     # Cut as evenly as can be: of fewer samples than replicas, as many have one.
@@ -146,7 +146,7 @@ def _of_rows(
     first, end = piece_bounds(total, replicas, index)
     data = cut(mapped.data, *with_stand_in(first - before, end - before))
     if smallest and smallest % replicas == 0:
-        say_rows(data, smallest // replicas)
+        data = with_known_rows(data, smallest // replicas)
     # Those of a pipeline are all as large as the smallest, where that is known.
     remainder = remainder_of(smallest or total, replicas) if shows_remainder else ()
     counting = () if smallest >= replicas else tf.minimum(total, replicas)

@@ -1,9 +1,9 @@
-"""Traces a step for batches of any size, or of one: as it takes to know of what a number in it is the size.
+"""Traces a step for batches of any size, or of one where it needs a number.
 
 The pieces of a replica may all be of one size, as of arrays that divide. What a step draws for rows that it has put
-together itself, two batches in one, then has a number for its size, of which nobody knows where it comes from; and an
-array that it logs or predicts may have as many rows as the replica has samples. In a graph for batches of any size that
-can be seen.
+together itself, two batches in one, would then have a number for its size, of which nobody knows where it comes from;
+and an array that it logs or predicts may have as many rows as the replica has samples. In a graph for batches of any
+size that can be seen.
 """
 
 from __future__ import annotations
@@ -16,24 +16,17 @@ import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.batch_rows import has_rows, static_rows
-from tfdist.keras_repairs.base.replica_step import TraceAgain, UnclearSizeError
+from tfdist.keras_repairs.base.replica_step import TraceAgain
 from tfdist.runtime.transport.compiled_sums import CannotBeCompiled
 from tfdist.text import safe_str
 
 
 class StepSizes:
-    """The choice whether the traces of one step know the size of its batches.
+    """The choice whether the traces of one step know the size of its batches: they do where it needs that."""
 
-    Args:
-        any_first: Whether the step is traced for any size first, and for one where it needs sizes that are numbers.
-            Else the other way round: first for one, and for any size where it is not clear what a number is.
-    """
-
-    def __init__(self, *, any_first: bool = False) -> None:
-        self._any_first = any_first
-        self._of_any_size = any_first
+    def __init__(self) -> None:
+        self._of_any_size = True
         self._changes = False
-        self._unclear: UnclearSizeError | None = None
 
     def given(self, batch: Any) -> Any:
         """The batch of the step, of any size in a trace for that."""
@@ -44,31 +37,21 @@ class StepSizes:
 
     @contextlib.contextmanager
     def retracing(self) -> Iterator[None]:
-        """Runs the step; asks for the other trace where that may show more.
+        """Runs the step; asks for the other trace where it fails for batches of any size.
 
         Raises:
             TraceAgain: It is to be traced once more.
-            UnclearSizeError: That would show no more, or the step needs sizes that are numbers.
         """
         try:
             yield
-        except UnclearSizeError as error:
-            if self._any_first or self._of_any_size or not self._changes:
-                raise
-            self._unclear, self._of_any_size = error, True
-            raise TraceAgain from error
         except (TraceAgain, UnsupportedError, CannotBeCompiled):
             raise
         except Exception as error:  # Whatever the user's code raises that expects a number.
             _explain(error)
             if not self._of_any_size or not self._changes:
                 raise
-            if self._unclear is None:
-                self._of_any_size = False
-                raise TraceAgain from error
-            if not isinstance(error, TypeError | ValueError):
-                raise
-            raise self._unclear from error
+            self._of_any_size = False
+            raise TraceAgain from error
 
 
 _HINT = (

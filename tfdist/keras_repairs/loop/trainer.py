@@ -129,8 +129,8 @@ def make_predict_function(original: Function, listener: FitListener) -> Function
             step = eager_predictions(self, step)
         step = rows_of_global_batch_where(lambda: sharing.on_global_batch, self.predict_step, step)
         step = predictions.of_samples(step, self.predict_step)
-        of_replica = _Step(self, step, sharing, any_size_first=True)
-        uncompiled = _Step(self, step, sharing, any_size_first=True, uncompiled=True)
+        of_replica = _Step(self, step, sharing)
+        uncompiled = _Step(self, step, sharing, uncompiled=True)
         checked = CheckedStep(self, self.predict_step, sharing, lambda: ())
         steps = PredictingSteps(self, of_replica, checked, uncompiled)
 
@@ -181,13 +181,12 @@ class _Step:
         *,
         users: bool = False,
         trains: bool = False,
-        any_size_first: bool = False,
         uncompiled: bool = False,
     ) -> None:
         self._sharing = sharing
         self._model = model
         self._function = function
-        self._sizes = StepSizes(any_first=True)
+        self._sizes = StepSizes()
         self._meter = settings_of(model.distribute_strategy).meter if trains and not uncompiled else None
         self._trains = trains
         self._strategy = model.distribute_strategy
