@@ -17,6 +17,7 @@ import tfdist
 from tests.devices.repair_removal import take_out
 from tests.exactness.comparison import assert_same
 from tests.exactness.guide_step_cases import experts_that_are_counted
+from tests.exactness.metric_cases import own_metrics_everywhere
 from tests.exactness.table import numbers
 from tests.helpers.marks import slow
 from tests.helpers.mirrored import mirrored, strictly
@@ -391,3 +392,10 @@ def test_a_layer_that_keeps_tensors_for_the_step_is_gathered_alone(caplog: pytes
     with caplog.at_level("INFO"), mirrored(2).scope():
         experts_that_are_counted(37)
     assert "Experts" in caplog.text and "runs whole" not in caplog.text
+
+
+def test_a_limit_in_a_metric_that_a_layer_updates_is_the_metrics_alone(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO"), mirrored(2).scope():
+        own_metrics_everywhere(37)
+    assert "the metric 'peak'" in caplog.text
+    assert "is called with the samples of all replicas" not in caplog.text and "runs whole" not in caplog.text

@@ -69,12 +69,14 @@ def _replaced(owner: type, name: str, method: Callable[..., Any]) -> Iterator[No
 
 
 _ROWS = 4
-"""Of what is made up."""
+"""The rows of ones that stand in for a batch."""
 
 
 def _value(symbol: Any) -> Any:
-    """The value of what is traced, computed eagerly from the variables and values that it follows from, and from ones
-    in the place of a batch, whose numbers nobody asks for but what is exact by any."""
+    """The value of what is traced, computed eagerly from the variables and values that it follows from.
+
+    Ones stand in for a batch. Only code that is looked at by itself takes numbers of it here, and it may take any side.
+    """
     if not hasattr(symbol, "graph"):
         return symbol
     operations = _operations_behind(symbol.op)

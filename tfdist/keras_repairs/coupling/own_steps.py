@@ -109,9 +109,7 @@ def tried_out(model: keras.Model, step_function: Step, step: Step) -> Step:
             verdicts[kind] = _of_a_branch(model, step_function, data, verdicts.get(kind))
 
         if kind not in verdicts and (not tf.executing_eagerly() or not unbuilt_parts(model, with_metrics=True)):
-            verdict = try_out(model, step_function, data)
-            if verdict.cause is Cause.EXACT and tf.executing_eagerly() and _branches(model, step_function, data):
-                verdict = _BRANCHES
+            verdict = _looked_through(model, step_function, data, try_out(model, step_function, data))
             if verdict.cause is not Cause.FAILED or tf.executing_eagerly():
                 verdicts[kind] = verdict
         if kind in verdicts:
@@ -172,6 +170,12 @@ def _of_a_branch(model: keras.Model, step_function: Step, data: Any, before: Ste
         return _BRANCHES
     summed = try_out(model, step_function, data, summed_at_tape=True)
     return summed if summed.cause is Cause.EXACT and summed.mode.sums_at_tape else _BRANCHES
+
+
+def _looked_through(model: keras.Model, step_function: Step, data: Any, shown: StepVerdict) -> StepVerdict:
+    """The verdict of a trial, and of branches where the step runs eagerly, so that no trace of it will find them."""
+    is_branching = shown.cause is Cause.EXACT and tf.executing_eagerly() and _branches(model, step_function, data)
+    return _BRANCHES if is_branching else shown
 
 
 def _branches(model: keras.Model, step_function: Step, data: Any) -> bool:
@@ -274,10 +278,8 @@ def exact_predictions(model: keras.Model, step_function: Step) -> Step:
         if kind not in verdicts:
             if tf.executing_eagerly() and unbuilt_parts(model):
                 step_function(data)
-            verdicts[kind] = try_out_prediction(model, step_function, data)
-            is_eager = verdicts[kind].cause is Cause.EXACT and tf.executing_eagerly()
-            if is_eager and _branches(model, step_function, data):
-                verdicts[kind] = _BRANCHES
+            shown = try_out_prediction(model, step_function, data)
+            verdicts[kind] = _looked_through(model, step_function, data, shown)
         verdict = verdicts[kind]
         if verdict.cause is Cause.SHARED:
             raise refusal(name, model, verdict)
