@@ -127,7 +127,7 @@ def test_most_rows_of_replicas() -> None:
 
 
 def slices_of(dataset: tf.data.Dataset, ids: range, replicas: int, smallest: int) -> tf.data.Dataset:
-    return data_adapters._slices(dataset, smallest, ids, replicas, True, shows_remainder=True)
+    return data_adapters._slices(dataset, smallest, ids, replicas, True, shows_extent=True)
 
 
 @pytest.mark.parametrize("make", [pytest.param(make, id=name) for name, make in MAPPED.items()])
@@ -167,8 +167,8 @@ def test_rows_of_a_host_in_shared_memory(make: Callable[[], tf.data.Dataset]) ->
     rows = [tf.nest.flatten(batch) for batch in maps.rows_of(host, replicas).as_numpy_iterator()]
     has_rows = tuple(are_of_samples([tf.TensorShape([None])] * len(batches[0])))
     for replica in host:
-        whole = BatchSlicer(replicas, [replica], has_rows, counts_replicas=True, shows_remainder=True)
-        of_host = BatchSlicer(replicas, [replica], has_rows, counts_replicas=True, shows_remainder=True, are_rows=True)
+        whole = BatchSlicer(replicas, [replica], has_rows, counts_replicas=True, shows_extent=True)
+        of_host = BatchSlicer(replicas, [replica], has_rows, counts_replicas=True, shows_extent=True, are_rows=True)
         for arrays, of_rows in zip(batches, rows, strict=True):
             total = len(arrays[0])
             assert of_host.rows(of_rows) == whole.rows(arrays) == total

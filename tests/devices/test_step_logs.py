@@ -122,26 +122,24 @@ def test_a_result_that_is_a_variable_is_that_of_the_training_after_a_validation(
     assert (history["largest"], history["val_largest"]) == ([float(y.max()) + 5], [0.0])
 
 
-def test_a_number_of_python_that_may_be_the_size_of_a_replicas_part_is_refused() -> None:
+@pytest.mark.parametrize("samples", [8, 7, 1])
+def test_a_number_of_python_is_that_of_the_global_batch(samples: int) -> None:
     def logs(model: Any, y: Any, y_pred: Any, loss: Any) -> dict[str, Any]:
         return {"n": y.shape[0]}
 
     with mirrored(2).scope():
         model = of(logging(logs))
         model.compile("sgd", "sparse_categorical_crossentropy")
-        with pytest.raises(UnsupportedError, match="the number 4, which may be that of a replica's own samples"):
-            model.train_on_batch(*numbers(8))
+        assert model.train_on_batch(*numbers(samples), return_dict=True) == {"n": samples}
 
 
-def test_the_size_of_a_replicas_part_is_refused_in_a_step_that_needs_numbers() -> None:
+def test_a_step_that_needs_numbers_and_logs_a_size_runs_whole() -> None:
     def logs(model: Any, y: Any, y_pred: Any, loss: Any) -> dict[str, Any]:
         return {"n": tf.shape(y)[0], "half": tf.reduce_mean(y_pred[: y.shape[0] // 2])}
 
-    with mirrored(2).scope():
-        model = of(logging(logs))
-        model.compile("sgd", "sparse_categorical_crossentropy")
-        with pytest.raises(UnsupportedError, match=r"int32: it cannot be known .* keras.ops.shape\(x\)\[0\]"):
-            model.train_on_batch(*numbers(8))
+    one, two = (fit(logs, replicas) for replicas in (1, 2))
+    assert one["n"] == two["n"]
+    np.testing.assert_allclose(two["half"], one["half"], rtol=1e-6)
 
 
 def test_a_number_of_python_in_an_eager_step_is_taken_for_a_mean() -> None:

@@ -303,12 +303,14 @@ class DividingModel(keras.Model):
         return {"loss": loss}
 
 
-def of_fixed_batches(samples: int, kind: type[keras.Model], *of: layers.Layer, **compiled: Any) -> dict[str, Any]:
+def of_fixed_batches(
+    samples: int, kind: type[keras.Model], *of: layers.Layer, size: int = 30, **compiled: Any
+) -> dict[str, Any]:
     inputs = x = keras.Input((2, 3))
     for layer in (*of, layers.Flatten(), layers.Dense(3, activation="softmax")):
         x = layer(x)
     values, y = numbers(samples)
-    data = tf.data.Dataset.from_tensor_slices((values.reshape(-1, 2, 3), y)).batch(30, drop_remainder=True)
+    data = tf.data.Dataset.from_tensor_slices((values.reshape(-1, 2, 3), y)).batch(size, drop_remainder=True)
     model = kind(inputs, x)
     result = fitted_on(model, data, compiled=compiled) | ONLY_TRAINED
     return result | {"seen": model.predict(data, verbose=0).tolist()}
@@ -322,6 +324,11 @@ def tokens_of_a_fixed_batch(samples: int) -> dict[str, Any]:
 @case("a step of one's own that divides by `x.shape[0]`, of batches of a fixed size")
 def own_step_that_divides_by_a_size(samples: int) -> dict[str, Any]:
     return of_fixed_batches(samples, DividingModel, metrics=None)
+
+
+@case("the same of batches that replicas cannot divide")
+def own_step_that_divides_by_an_odd_size(samples: int) -> dict[str, Any]:
+    return of_fixed_batches(samples, DividingModel, size=31, metrics=None)
 
 
 @case("the same that runs whole, as a layer takes no other number of samples")

@@ -30,10 +30,10 @@ from tfdist.runtime.batches.dataset_description import (
 )
 from tfdist.runtime.batches.replica_batches import (
     ReplicaBatch,
+    extent_of,
     no_autotune_options,
     per_replica,
     piece_bounds,
-    remainder_of,
 )
 from tfdist.runtime.random_state import run_seed
 from tfdist.runtime.strategy_settings import settings_of
@@ -178,7 +178,7 @@ def replica_batches(feed: SampleFeed, strategy: tf.distribute.Strategy, begin: P
     """
     steps, span = feed.steps, feed.span
     # Shares of the workers' own are as large as their files make them.
-    shows_remainder = settings_of(strategy).nccl is not None and isinstance(steps, EpochSteps)
+    shows_extent = settings_of(strategy).nccl is not None and isinstance(steps, EpochSteps)
     # A script may iterate over the one and train on the other.
     epochs, epochs_of_shares = EpochCounter(begin.epoch), EpochCounter(begin.epoch)
 
@@ -200,8 +200,8 @@ def replica_batches(feed: SampleFeed, strategy: tf.distribute.Strategy, begin: P
             samples, first, counting = _place_of(steps, step, replica_ids[0] + number % each)
             counted = () if steps.every_replica_has_samples else counting
             total = _samples_in(steps, step)
-            remainder = remainder_of(total, steps.num_replicas) if shows_remainder else ()
-            return ReplicaBatch(data, samples, first, total, counted, largest, remainder)
+            extent = extent_of(total) if shows_extent else ()
+            return ReplicaBatch(data, samples, first, total, counted, largest, extent)
 
         shares = tf.data.Dataset.zip(make(replica_ids, epochs_of_shares, stands_in=True), batches).map(share)
         return shares.prefetch(each)
@@ -217,7 +217,7 @@ def replica_batches(feed: SampleFeed, strategy: tf.distribute.Strategy, begin: P
     if steps.num_replicas == 1:
         return ordered(make([0]), epochs)
     batches = per_replica(make, strategy)
-    if shows_remainder and span.steps_per_epoch is None:
+    if shows_extent and span.steps_per_epoch is None:
         last = steps.num_samples % steps.batch_size or steps.batch_size
         description_of(batches).even = even_batches(steps.batch_size, last, steps.num_replicas)
     description_of(batches).replica_batches = functools.cache(

@@ -24,6 +24,7 @@ class BatchShare:
         counting: Scalar int64 tensor, how many replicas have a sample; the others' gradients are left out. None where
             all are known to have one.
         static_rows: `rows` where the tensors' shapes say it while the step is traced, else None.
+        static_total: `total` in a trace for batches of one size, else None.
         capacity: Scalar int64 tensor, the most rows that a replica got of a batch so far, where it is known.
         has_all_rows: Whether the replica is given the whole global batch, of which it cannot be given a piece.
     """
@@ -34,6 +35,7 @@ class BatchShare:
     total: tf.Tensor
     counting: tf.Tensor | None
     static_rows: int | None = None
+    static_total: int | None = None
     capacity: tf.Tensor | None = None
     has_all_rows: bool = False
 

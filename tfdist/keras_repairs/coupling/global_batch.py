@@ -21,7 +21,6 @@ from tfdist.keras_repairs.base.replica_step import (
     current_step,
     is_one_of_several,
     on_global_batch_step,
-    replica_count,
     this_step,
 )
 from tfdist.keras_repairs.coupling import call_scope
@@ -109,13 +108,9 @@ def _on_all_rows(step_function: Step, data: Any) -> Any:
 
 
 def _with_static_rows(whole: Any) -> Any:
-    """The samples of all replicas, with shapes that say how many they are where those of a replica's say so: they are
-    of data whose batches all divide."""
-    share = this_step().share
-    if share.static_rows is None or tf.executing_eagerly():
-        return whole
-    total = tf.get_static_value(share.total)
-    return with_known_rows(whole, share.static_rows * replica_count() if total is None else int(total))
+    """The samples of all replicas, with shapes that say how many they are in a trace for batches of one size."""
+    total = this_step().share.static_total
+    return whole if total is None else with_known_rows(whole, total)
 
 
 def rows_of_all_replicas(data: Any) -> Any:

@@ -101,7 +101,7 @@ def tried_out(model: keras.Model, step_function: Step, step: Step) -> Step:
         if not settings_of(model.distribute_strategy).gather:
             warn_once(f"gather: off. {name} is not tried out: scalars that it computes are averaged over the replicas.")
             return step(data)
-        if this_step().trace.builds or this_step().share.has_all_rows:
+        if this_step().trace.builds or this_step().mode.on_global_batch:
             return step(data)
         kind = kind_of(data)
 

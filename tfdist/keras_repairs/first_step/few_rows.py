@@ -14,7 +14,7 @@ from tfdist.keras_repairs.coupling.global_batch import rows_of_all_replicas
 from tfdist.keras_repairs.inputs.data_adapters import given
 from tfdist.keras_repairs.inputs.epoch_iterator import FetchedBatch
 from tfdist.order.epoch_order import bounds
-from tfdist.runtime.batches.replica_batches import GlobalBatch, ReplicaBatch, remainder_of
+from tfdist.runtime.batches.replica_batches import GlobalBatch, ReplicaBatch, extent_of
 from tfdist.runtime.collectives.decisions import all_reduce
 from tfdist.runtime.workers import local_replicas
 
@@ -93,7 +93,7 @@ def _few_of(piece: ReplicaBatch, index: int, kept: list[int]) -> ReplicaBatch:
         tf.constant(total, tf.int64),
         () if isinstance(piece.counting, tuple) else tf.constant(sum(map(bool, kept)), tf.int64),
         piece.largest,
-        () if isinstance(piece.remainder, tuple) else remainder_of(total, len(kept)),
+        () if isinstance(piece.extent, tuple) else extent_of(total),
     )
 
 
@@ -120,7 +120,9 @@ def is_of_any_size(batch: Any) -> bool:
         shape = getattr(leaf, "shape", None)
         return shape is None or shape.rank in (None, 0) or shape[0] is None
 
-    return all(is_open(leaf) for leaf in tf.nest.flatten(getattr(batch.spec, "data", batch.spec)))
+    spec = batch.spec
+    sized = (spec.data, spec.extent) if isinstance(spec, ReplicaBatch) else spec
+    return all(is_open(leaf) for leaf in tf.nest.flatten(sized))
 
 
 def _share_rows(data: Any) -> bool:

@@ -27,9 +27,9 @@ from tfdist.runtime.batches.replica_batches import (
     KEPT_FUNCTIONS,
     UNEQUAL_ROWS,
     ReplicaBatch,
+    extent_of,
     per_replica,
     piece_bounds,
-    remainder_of,
 )
 from tfdist.runtime.batches.replica_batches import (
     are_of_samples as are_of_shapes,
@@ -66,7 +66,7 @@ def distribute(
     replicas = strategy.num_replicas_in_sync
 
     specs = []
-    shows_remainder = settings_of(strategy).nccl is not None
+    shows_extent = settings_of(strategy).nccl is not None
 
     maps = maps_of_rows(dataset, strategy, once=once)
     needed = dataset
@@ -76,7 +76,7 @@ def distribute(
 
     def make(ids: Sequence[int]) -> tf.data.Dataset:
         own = dataset if once else needed
-        slices = _slices(own, smallest, ids, replicas, shares_rows, shows_remainder=shows_remainder)
+        slices = _slices(own, smallest, ids, replicas, shares_rows, shows_extent=shows_extent)
         specs.append(slices.element_spec)
         return slices
 
@@ -103,7 +103,7 @@ def replica_batch_of(
     replicas: int,
     *,
     smallest: int = 0,
-    shows_remainder: bool = False,
+    shows_extent: bool = False,
     is_shared: tf.Tensor | None = None,
 ) -> ReplicaBatch:
     """The slice of a global batch that belongs to replica `index`, and what a step must know of the whole.
@@ -115,32 +115,32 @@ def replica_batch_of(
         index: A replica's id, an int or a scalar int64 tensor.
         replicas: How many replicas there are.
         smallest: No batch of the data has fewer samples.
-        shows_remainder: Whether the slice has a remainder.
+        shows_extent: Whether the slice has an extent, even where the size of the batch is not known beforehand.
         is_shared: Scalar bool tensor, whether the tensors of the data have as many rows each, where shapes do not say
             it; None where they do. Each replica gets the whole batch where they have not.
     """
     if isinstance(batch, MappedRows):
-        return _of_rows(batch, largest, index, replicas, smallest, shows_remainder=shows_remainder)
+        return _of_rows(batch, largest, index, replicas, smallest, shows_extent=shows_extent)
     total = rows(batch)
     first, end = piece_bounds(total, replicas, index)
     known = static_rows(batch)
-    remainder = remainder_of(total if known is None else known, replicas) if shows_remainder else ()
+    extent = extent_of(total if known is None else known) if shows_extent or known is not None else ()
     if not share_rows(batch):
         return ReplicaBatch(
-            batch, end - first, first, total, tf.minimum(total, replicas), largest, remainder, tf.constant(True)
+            batch, end - first, first, total, tf.minimum(total, replicas), largest, extent, tf.constant(True)
         )
     if max(smallest, known or 0) >= replicas:
         data = _piece(batch, first, end, is_shared)
         if known is not None and known % replicas == 0 and is_shared is None:
             data = with_known_rows(data, known // replicas)
-        return ReplicaBatch(data, end - first, first, total, (), largest, remainder)
+        return ReplicaBatch(data, end - first, first, total, (), largest, extent)
     data = _piece(batch, *with_stand_in(first, end), is_shared)
     # Cut as evenly as can be: of fewer samples than replicas, as many have one.
-    return ReplicaBatch(data, end - first, first, total, tf.minimum(total, replicas), largest, remainder)
+    return ReplicaBatch(data, end - first, first, total, tf.minimum(total, replicas), largest, extent)
 
 
 def _of_rows(
-    mapped: MappedRows, largest: tf.Tensor, index: Any, replicas: int, smallest: int, *, shows_remainder: bool
+    mapped: MappedRows, largest: tf.Tensor, index: Any, replicas: int, smallest: int, *, shows_extent: bool
 ) -> ReplicaBatch:
     total, before = mapped.total, mapped.first
     first, end = piece_bounds(total, replicas, index)
@@ -148,9 +148,9 @@ def _of_rows(
     if smallest and smallest % replicas == 0:
         data = with_known_rows(data, smallest // replicas)
     # Those of a pipeline are all as large as the smallest, where that is known.
-    remainder = remainder_of(smallest or total, replicas) if shows_remainder else ()
+    extent = extent_of(smallest or total) if shows_extent or smallest else ()
     counting = () if smallest >= replicas else tf.minimum(total, replicas)
-    return ReplicaBatch(data, end - first, first, total, counting, largest, remainder)
+    return ReplicaBatch(data, end - first, first, total, counting, largest, extent)
 
 
 def _piece(batch: Any, start: tf.Tensor, end: tf.Tensor, is_shared: tf.Tensor | None) -> Any:
@@ -177,11 +177,11 @@ def _slices(
     replicas: int,
     shares_rows: bool | None,
     *,
-    shows_remainder: bool,
+    shows_extent: bool,
 ) -> tf.data.Dataset:
     spec = dataset.element_spec
     kind = str(tf.nest.map_structure(lambda leaf: 0, spec)), *tf.nest.flatten(spec)
-    functions = _functions_of(kind, smallest, tuple(ids), replicas, shares_rows, shows_remainder)
+    functions = _functions_of(kind, smallest, tuple(ids), replicas, shares_rows, shows_extent)
     nothing = _Seen(tf.constant(0, tf.int64), tf.constant(_UNKNOWN if shares_rows is None else int(shares_rows)))
     if len(ids) == 1:
         return dataset.scan(nothing, functions.of_only_one).prefetch(2)
@@ -209,7 +209,7 @@ def _functions_of(
     ids: Sequence[int],
     replicas: int,
     shares_rows: bool | None,
-    shows_remainder: bool,
+    shows_extent: bool,
 ) -> _Functions:
     """The functions for batches of a kind: a structure, and the specs of its tensors. They keep no data.
 
@@ -223,7 +223,7 @@ def _functions_of(
             index,
             replicas,
             smallest=smallest,
-            shows_remainder=shows_remainder,
+            shows_extent=shows_extent,
             is_shared=tf.equal(seen.shared, _YES) if not shares_rows and leaves_rows_open(batch) else None,
         )
 

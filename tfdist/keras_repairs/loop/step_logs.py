@@ -86,13 +86,16 @@ def part_of_metric(name: str, metric: str) -> UnsupportedError:
 
 def _number(name: str, value: Any, step: ReplicaStep) -> Any:
     """A number of Python's: where a step is traced every replica has the same, unless it is a size of the batch."""
+    if step.mode.on_global_batch:
+        return value
     if isinstance(value, BatchSize) and step.share.static_rows:
         return step.share.total * (int(value) // step.share.static_rows)
     if isinstance(value, float | np.floating):
         # TensorFlow makes it a float32 on one replica, too.
         return tf.cast(_mean(tf.constant(value, tf.float64), step), tf.float32) if tf.executing_eagerly() else value
     if tf.executing_eagerly() or value == step.share.static_rows:
-        raise _unknown(name, f"the number {value!r}, which may be that of a replica's own samples")
+        kind = UnsupportedError if tf.executing_eagerly() else UnclearSizeError
+        raise _unknown(name, f"the number {value!r}, which may be that of a replica's own samples", kind)
     return value
 
 

@@ -9,6 +9,7 @@ size that can be seen.
 from __future__ import annotations
 
 import contextlib
+import enum
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,41 +17,91 @@ import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.batch_rows import has_rows, static_rows
-from tfdist.keras_repairs.base.replica_step import TraceAgain
+from tfdist.keras_repairs.base.replica_step import TraceAgain, UnclearSizeError
+from tfdist.runtime.batches.replica_batches import ReplicaBatch
 from tfdist.runtime.transport.compiled_sums import CannotBeCompiled
 from tfdist.text import safe_str
 
 
+class Trace(enum.Enum):
+    """The trace of a step, each asked for where the one before it fails: `ANY_SIZE` to `ONE_SIZE` to `WHOLE`, or at
+    once to `WHOLE` where the pieces of the replicas differ in size."""
+
+    ANY_SIZE = enum.auto()
+    ONE_SIZE = enum.auto()
+    """For pieces of one size, which the step is told."""
+    WHOLE = enum.auto()
+    """For global batches of one size, which every replica takes whole."""
+
+
 class StepSizes:
-    """The choice whether the traces of one step know the size of its batches: they do where it needs that."""
+    """The choice whether the traces of one step know the size of its batches: they do where it needs that.
 
-    def __init__(self) -> None:
-        self._of_any_size = True
-        self._changes = False
+    Args:
+        replicas: How many replicas there are.
+        can_run_whole: Whether the step may run on the whole global batch.
+    """
 
-    def given(self, batch: Any) -> Any:
-        """The batch of the step, of any size in a trace for that."""
-        self._changes = static_rows(batch) is not None and not tf.executing_eagerly()
-        if not self._changes or not self._of_any_size:
-            return batch
-        return tf.nest.map_structure(_of_any_size, batch)
+    def __init__(self, replicas: int, *, can_run_whole: bool) -> None:
+        self._replicas = replicas
+        self._can_run_whole = can_run_whole
+        self._trace = Trace.ANY_SIZE
+        self._after: dict[Trace, Trace] = {}
+        self.runs_whole = False
+        """Whether every replica takes the whole global batch in the trace for the piece that was given last."""
+
+    def given(self, piece: ReplicaBatch) -> tuple[Any, int | None]:
+        """The data of a replica's step, of any size in a trace for that, and the size of the global batch in others."""
+        total = None if isinstance(piece.extent, tuple) else piece.extent.shape[0]
+        is_known = static_rows(piece.data) is not None
+        self._after = {} if tf.executing_eagerly() else self._traces(total, is_known=is_known)
+        self.runs_whole = self._trace is Trace.WHOLE and total is not None
+        if self._trace is Trace.ANY_SIZE and is_known and not tf.executing_eagerly():
+            return tf.nest.map_structure(_of_any_size, piece.data), None
+        return piece.data, None if self._trace is Trace.ANY_SIZE else total
+
+    def _traces(self, total: int | None, *, is_known: bool) -> dict[Trace, Trace]:
+        """The trace that is asked for after each."""
+        whole = Trace.WHOLE if total is not None and self._can_run_whole else None
+        # Replicas with pieces of other sizes could find other things in them.
+        is_even = total is None or total % self._replicas == 0
+        one_size = Trace.ONE_SIZE if is_known and (is_even or whole is None) else whole
+        after = {Trace.ANY_SIZE: one_size, Trace.ONE_SIZE: whole}
+        return {trace: other for trace, other in after.items() if other is not None}
+
+    def check(self, outputs: Any) -> None:
+        """Asks for another trace where a step returns a size that is not known in this one, such as `y.shape[0]`.
+
+        Raises:
+            TraceAgain: It is to be traced once more.
+        """
+        is_unknown = self._trace is Trace.ANY_SIZE and any(leaf is None for leaf in tf.nest.flatten(outputs))
+        if is_unknown and self._trace in self._after:
+            self._trace = self._after[self._trace]
+            raise TraceAgain
 
     @contextlib.contextmanager
     def retracing(self) -> Iterator[None]:
-        """Runs the step; asks for the other trace where it fails for batches of any size.
+        """Runs the step; asks for another trace where it fails for batches of any size, or where it cannot be told in
+        one for batches of one size what has that size.
 
         Raises:
             TraceAgain: It is to be traced once more.
         """
         try:
             yield
-        except (TraceAgain, UnsupportedError, CannotBeCompiled):
+        except (TraceAgain, CannotBeCompiled):
             raise
+        except UnsupportedError as error:
+            if self._trace not in self._after or not isinstance(error, UnclearSizeError):
+                raise
+            self._trace = self._after[self._trace]
+            raise TraceAgain from error
         except Exception as error:  # Whatever the user's code raises that expects a number.
             _explain(error)
-            if not self._of_any_size or not self._changes:
+            if self._trace is not Trace.ANY_SIZE or self._trace not in self._after:
                 raise
-            self._of_any_size = False
+            self._trace = self._after[self._trace]
             raise TraceAgain from error
 
 

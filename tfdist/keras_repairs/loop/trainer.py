@@ -129,8 +129,8 @@ def make_predict_function(original: Function, listener: FitListener) -> Function
             step = eager_predictions(self, step)
         step = rows_of_global_batch_where(lambda: sharing.on_global_batch, self.predict_step, step)
         step = predictions.of_samples(step, self.predict_step)
-        of_replica = _Step(self, step, sharing)
-        uncompiled = _Step(self, step, sharing, uncompiled=True)
+        of_replica = _Step(self, step, sharing, can_run_whole=False)
+        uncompiled = _Step(self, step, sharing, uncompiled=True, can_run_whole=False)
         checked = CheckedStep(self, self.predict_step, sharing, lambda: ())
         steps = PredictingSteps(self, of_replica, checked, uncompiled)
 
@@ -182,11 +182,12 @@ class _Step:
         users: bool = False,
         trains: bool = False,
         uncompiled: bool = False,
+        can_run_whole: bool = True,
     ) -> None:
         self._sharing = sharing
         self._model = model
         self._function = function
-        self._sizes = StepSizes()
+        self._sizes = StepSizes(model.distribute_strategy.num_replicas_in_sync, can_run_whole=can_run_whole)
         self._meter = settings_of(model.distribute_strategy).meter if trains and not uncompiled else None
         self._trains = trains
         self._strategy = model.distribute_strategy
@@ -229,10 +230,13 @@ class _Step:
                 "numbers of rows: exact, and no faster than one device. Where each sample has one element of every "
                 "tensor, such as a graph with its edges in a ragged tensor, replicas take parts of the samples."
             )
-        data = batch.data if has_all_rows else self._sizes.given(batch.data)
-        share = _share_of(batch, data, self._strategy.num_replicas_in_sync)
+        data, total = (batch.data, None) if has_all_rows else self._sizes.given(batch)
+        share = _share_of(batch, data, total, self._strategy.num_replicas_in_sync)
         trace = StepTrace(compiles, self._draws_by_xla)
-        step = ReplicaStep(share, self._users, Mode(on_global_batch=has_all_rows), trace, data=data)
+        if self._sizes.runs_whole:
+            _say_why_whole(self._model, total, self._strategy.num_replicas_in_sync)
+        mode = Mode(on_global_batch=has_all_rows or self._sizes.runs_whole)
+        step = ReplicaStep(share, self._users, mode, trace, data=data)
         if not tf.executing_eagerly():
             # Tables beside the samples are the same on all replicas.
             leaves = tf.nest.flatten(data)
@@ -255,6 +259,7 @@ class _Step:
                 if isinstance(settings_of(self._strategy).sums, CompiledSums):
                     raise CannotBeCompiled("TensorFlow would leave the replica in it") from error
                 raise meeting_in_a_branch(self._model) from error
+            self._sizes.check(outputs)
             check_results_are_used(step, outputs)
             check_seeds_are_used()
             if tf.executing_eagerly():
@@ -335,6 +340,16 @@ class _Step:
         return [*unbuilt_parts(self._model, with_metrics=self._users), *unbuilt]
 
 
+def _say_why_whole(model: keras.Model, total: int | None, replicas: int) -> None:
+    is_even = total is not None and total % replicas == 0
+    warn_once(
+        f"A step of {model.name!r} takes the size of its batches for a number (x.shape[0]), "
+        + ("and has others that may be that of a replica's part. " if is_even else "which has no equal parts. ")
+        + f"It runs whole on every replica, with all {total} samples: exact, and no faster than one device. Write "
+        "keras.ops.shape(x)[0]" + ("." if is_even else f", or choose a batch size that is a multiple of {replicas}.")
+    )
+
+
 def _is_first_here(strategy: tf.distribute.Strategy) -> bool:
     """Returns whether the replica being traced is the first of this worker's."""
     replica = tf.get_static_value(tf.distribute.get_replica_context().replica_id_in_sync_group)
@@ -352,7 +367,7 @@ def _replica_batch_of(whole: Any, replicas: int) -> ReplicaBatch:
     return replica_batch_of(whole, rows(whole), replica, replicas)
 
 
-def _share_of(batch: ReplicaBatch, data: Any, replicas: int) -> BatchShare:
+def _share_of(batch: ReplicaBatch, data: Any, static_total: int | None, replicas: int) -> BatchShare:
     """The share of a replica that works on `data`, which are those of `batch` or stand in for them."""
     counting = None if isinstance(batch.counting, tuple) else batch.counting
     capacity = None if isinstance(batch.largest, tuple) else -(-batch.largest // replicas)
@@ -363,7 +378,8 @@ def _share_of(batch: ReplicaBatch, data: Any, replicas: int) -> BatchShare:
     rows_known = int(held) if is_eager else static_rows(data)
     # In a graph, where what follows from them can be told from what is the same on all replicas.
     samples, first = (each if tf.executing_eagerly() else tf.identity(each) for each in (batch.samples, batch.first))
-    return BatchShare(samples, held, first, batch.total, counting, rows_known, capacity, has_all_rows=has_all_rows)
+    known = rows_known, static_total
+    return BatchShare(samples, held, first, batch.total, counting, *known, capacity, has_all_rows=has_all_rows)
 
 
 def _counted(batch: Any, replicas: int) -> ReplicaBatch:

@@ -19,12 +19,12 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.base.batch_rows import rows, share_rows
+from tfdist.keras_repairs.base.batch_rows import rows, share_rows, static_rows
 from tfdist.keras_repairs.base.warn_once import say_once
 from tfdist.keras_repairs.inputs.data_adapters import given, replica_batch_of
 from tfdist.keras_repairs.inputs.epoch_iterator import FetchedBatch
 from tfdist.keras_repairs.sharding_policies.shards import cuts_parameters
-from tfdist.runtime.batches.replica_batches import GlobalBatch, ReplicaBatch
+from tfdist.runtime.batches.replica_batches import GlobalBatch, ReplicaBatch, extent_of
 from tfdist.runtime.collectives.decisions import all_reduce
 from tfdist.runtime.strategy_settings import settings_of, shares_of
 from tfdist.runtime.transport.compiled_sums import CannotBeCompiled, CompiledSums
@@ -102,7 +102,9 @@ class XlaStep:
         data = tf.nest.map_structure(lambda leaf: None if leaf is None else next(rest), data)
         samples = rows(data)
         total = samples * self._workers
-        return ReplicaBatch(data, samples, samples * self._worker, total, (), total)
+        known = static_rows(data)
+        extent = () if known is None else extent_of(known * self._workers)
+        return ReplicaBatch(data, samples, samples * self._worker, total, (), total, extent)
 
     def refusal(self, batch: ReplicaBatch) -> str:
         """Returns why TensorFlow cannot translate the step, as it was traced last, for XLA; empty where it can.
@@ -178,7 +180,7 @@ class XlaSteps:
     def __call__(self, batch: Any) -> Any:
         """Runs one step with a batch, a `FetchedBatch` or a `GlobalBatch`."""
         piece = self._piece_of(batch)
-        if piece is None or not _is_even(piece):
+        if piece is None or not self._is_even(piece):
             return self.run_in_parts(batch)
         compiles = self.compiles(_spec_of(batch))
         if compiles is None:
@@ -217,6 +219,12 @@ class XlaSteps:
         )
         return not refused
 
+    def _is_even(self, piece: ReplicaBatch) -> bool:
+        """Returns whether it is known that all workers have as many samples of a batch, without a look at a GPU's
+        memory."""
+        workers = worker_count(self._model.distribute_strategy)
+        return not isinstance(piece.extent, tuple) and piece.extent.shape[0] % workers == 0
+
     def _piece_of(self, batch: Any) -> ReplicaBatch | None:
         """This worker's piece of a batch; None of one that a user has distributed."""
         strategy = self._model.distribute_strategy
@@ -225,7 +233,7 @@ class XlaSteps:
                 return None
             samples = rows(batch.data)
             return replica_batch_of(
-                batch.data, samples, worker_rank(strategy), worker_count(strategy), shows_remainder=True
+                batch.data, samples, worker_rank(strategy), worker_count(strategy), shows_extent=True
             )
         if not isinstance(batch, FetchedBatch):
             return None
@@ -254,12 +262,6 @@ def _reason_in(error: str) -> str:
     if missing:
         return f"XLA has no {', '.join(missing)}"
     return error.splitlines()[0].removeprefix("Failed getting HLO text: ").strip("'")
-
-
-def _is_even(piece: ReplicaBatch) -> bool:
-    """Returns whether it is known that all workers have as many samples of a batch, without a look at a GPU's
-    memory."""
-    return not isinstance(piece.remainder, tuple) and piece.remainder.shape[0] == 0
 
 
 def _leaves(batch: ReplicaBatch) -> list[Any]:

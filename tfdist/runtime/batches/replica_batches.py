@@ -179,8 +179,8 @@ class ReplicaBatch(NamedTuple):
             data that every replica has one, so that a step need not look.
         largest: Scalar int64 tensor, samples of which an even part is as large as any slice of the epoch so far; ()
             where that is not known.
-        remainder: Bools, as many as samples of the global batch are left over where all replicas have equally many:
-            that shows in a shape, which is known without a look at a GPU's memory; () where nobody asks.
+        extent: Bools [total, 0]: a shape that says how many samples the global batch has, which is known without a look
+            at a GPU's memory, and in a trace for batches of one size as a number; () where nobody asks.
         whole: A tensor where the data are the whole global batch, of which no replica can be given a slice: its tensors
             have different numbers of rows. () elsewhere.
     """
@@ -191,7 +191,7 @@ class ReplicaBatch(NamedTuple):
     total: tf.Tensor
     counting: tf.Tensor | tuple[()]
     largest: tf.Tensor | tuple[()]
-    remainder: tf.Tensor | tuple[()] = ()
+    extent: tf.Tensor | tuple[()] = ()
     whole: tf.Tensor | tuple[()] = ()
 
 
@@ -214,9 +214,9 @@ def are_of_samples(shapes: Sequence[tf.TensorShape | None]) -> list[bool]:
     return are_open if any(are_open) else have
 
 
-def remainder_of(total: tf.Tensor | int, replicas: int) -> tf.Tensor:
-    """The `ReplicaBatch.remainder` of a global batch of `total` samples."""
-    return tf.zeros([total % replicas], tf.bool)
+def extent_of(total: tf.Tensor | int) -> tf.Tensor:
+    """The `ReplicaBatch.extent` of a global batch of `total` samples."""
+    return tf.zeros([total, 0], tf.bool)
 
 
 def piece_bounds(samples: tf.Tensor, replicas: int, index: Any) -> tuple[tf.Tensor, tf.Tensor]:

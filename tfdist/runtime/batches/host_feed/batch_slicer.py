@@ -25,7 +25,7 @@ class BatchSlicer:
         ids: Those of this worker, in order.
         has_rows: Of each array of a batch, whether its first dimension is the samples.
         counts_replicas: Whether the slices say how many replicas have a sample.
-        shows_remainder: Whether they have a remainder.
+        shows_extent: Whether they have an extent.
         shares_rows: Whether the arrays of a batch have as many rows each; every replica gets whole batches otherwise.
             None: as those of the first batch.
         are_rows: Whether what comes are `MappedRows`, of which the last two arrays say where in the batch they belong.
@@ -35,7 +35,7 @@ class BatchSlicer:
     ids: Sequence[int]
     has_rows: tuple[bool, ...]
     counts_replicas: bool
-    shows_remainder: bool = False
+    shows_extent: bool = False
     shares_rows: bool | None = True
     are_rows: bool = False
 
@@ -61,7 +61,7 @@ class BatchSlicer:
         if self.shares_rows is None:
             self.shares_rows = share_rows(arrays, self.has_rows)
         counting = [min(total, self.replicas)] if self.counts_replicas else []
-        remainder = [np.zeros(total % self.replicas, bool)] if self.shows_remainder else []
+        extent = [np.zeros((total, 0), bool)] if self.shows_extent else []
         made = []
         for replica in self.ids:
             first, end = epoch_order.bounds(total, self.replicas, replica)
@@ -70,5 +70,5 @@ class BatchSlicer:
             parts = zip(arrays, self.has_rows, strict=True)
             data = [copy(array[start:stop] if has and self.shares_rows else array) for array, has in parts]
             numbers = [end - first, first, total, *counting, largest]
-            made.append([*data, *(np.array(number, np.int64) for number in numbers), *remainder])
+            made.append([*data, *(np.array(number, np.int64) for number in numbers), *extent])
         return made

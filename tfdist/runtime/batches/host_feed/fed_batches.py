@@ -65,7 +65,7 @@ class FedBatches:
             local_replicas(self.strategy),
             has_rows,
             self.spec.counting != (),
-            self.spec.remainder != (),
+            self.spec.extent != (),
             self.shares_rows,
             self.are_rows,
         )
