@@ -82,8 +82,7 @@ class StepSizes:
 
     @contextlib.contextmanager
     def retracing(self) -> Iterator[None]:
-        """Runs the step; asks for another trace where it fails for batches of any size, or where it cannot be told in
-        one for batches of one size what has that size.
+        """Runs the step; asks for another trace where it fails, or where it cannot be told what has the size of a piece.
 
         Raises:
             TraceAgain: It is to be traced once more.
@@ -92,14 +91,10 @@ class StepSizes:
             yield
         except (TraceAgain, CannotBeCompiled):
             raise
-        except UnsupportedError as error:
-            if self._trace not in self._after or not isinstance(error, UnclearSizeError):
-                raise
-            self._trace = self._after[self._trace]
-            raise TraceAgain from error
         except Exception as error:  # Whatever the user's code raises that expects a number.
             _explain(error)
-            if self._trace is not Trace.ANY_SIZE or self._trace not in self._after:
+            is_refusal = isinstance(error, UnsupportedError) and not isinstance(error, UnclearSizeError)
+            if is_refusal or self._trace not in self._after:
                 raise
             self._trace = self._after[self._trace]
             raise TraceAgain from error

@@ -233,8 +233,6 @@ class _Step:
         data, total = (batch.data, None) if has_all_rows else self._sizes.given(batch)
         share = _share_of(batch, data, total, self._strategy.num_replicas_in_sync)
         trace = StepTrace(compiles, self._draws_by_xla)
-        if self._sizes.runs_whole:
-            _say_why_whole(self._model, total, self._strategy.num_replicas_in_sync)
         mode = Mode(on_global_batch=has_all_rows or self._sizes.runs_whole)
         step = ReplicaStep(share, self._users, mode, trace, data=data)
         if not tf.executing_eagerly():
@@ -260,6 +258,8 @@ class _Step:
                     raise CannotBeCompiled("TensorFlow would leave the replica in it") from error
                 raise meeting_in_a_branch(self._model) from error
             self._sizes.check(outputs)
+            if self._sizes.runs_whole:
+                _say_why_whole(self._model, total, self._strategy.num_replicas_in_sync)
             check_results_are_used(step, outputs)
             check_seeds_are_used()
             if tf.executing_eagerly():
@@ -344,7 +344,7 @@ def _say_why_whole(model: keras.Model, total: int | None, replicas: int) -> None
     is_even = total is not None and total % replicas == 0
     warn_once(
         f"A step of {model.name!r} takes the size of its batches for a number (x.shape[0]), "
-        + ("and has others that may be that of a replica's part. " if is_even else "which has no equal parts. ")
+        + ("and needs that of the whole batch. " if is_even else "which has no equal parts. ")
         + f"It runs whole on every replica, with all {total} samples: exact, and no faster than one device. Write "
         "keras.ops.shape(x)[0]" + ("." if is_even else f", or choose a batch size that is a multiple of {replicas}.")
     )
