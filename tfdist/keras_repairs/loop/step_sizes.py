@@ -101,8 +101,8 @@ class StepSizes:
 
 
 _HINT = (
-    "Where that is the first size of a tensor, x.shape[0]: it is None in a step on several replicas, and in what is "
-    "called with the samples of all of them. Write keras.ops.shape(x)[0], which is right anywhere."
+    "Where that is the first size of a tensor, x.shape[0]: it is None in a step that is traced for batches of any size, "
+    "and on several replicas in predict_step. Write keras.ops.shape(x)[0], which is right anywhere."
 )
 
 
