@@ -18,12 +18,14 @@ from tests.devices.repair_removal import take_out
 from tests.exactness.comparison import assert_same
 from tests.exactness.guide_step_cases import experts_that_are_counted
 from tests.exactness.metric_cases import own_metrics_everywhere
+from tests.exactness.own_step_cases import ContrastInAMethod, StandardizingStep, of
 from tests.exactness.table import numbers
 from tests.helpers.marks import slow
 from tests.helpers.mirrored import mirrored, strictly
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.step_records import Mode
 from tfdist.keras_repairs.coupling import own_steps
+from tfdist.keras_repairs.coupling.trials.steps import step_methods
 from tfdist.keras_repairs.coupling.trials.steps.step_verdict import StepVerdict
 from tfdist.runtime.strategy_settings import settings_of
 
@@ -220,6 +222,15 @@ def test_steps_that_are_left_alone(kind: type[keras.Model]) -> None:
         model_of(kind).fit(*numbers(9), batch_size=4, verbose=0)
 
 
+@pytest.mark.parametrize("kind", [ContrastInAMethod, slow(StandardizingStep)])
+def test_methods_that_take_samples_together_are_gathered(kind: type[keras.Model]) -> None:
+    with mirrored(2).scope(), strictly(mirrored(2)):
+        model = of(kind)
+        model.compile("sgd", "sparse_categorical_crossentropy")
+        model.fit(*numbers(9), batch_size=4, verbose=0)
+    assert not {"contrast", "centered", "spread"} & set(vars(model))
+
+
 def test_a_model_that_is_tried_out_within_the_trial_of_its_step_draws_by_itself(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -248,13 +259,25 @@ WHOLE = [
 
 
 @pytest.mark.parametrize(("kind", "message"), WHOLE)
-def test_steps_that_strict_refuses(kind: type[keras.Model], message: str) -> None:
+def test_steps_that_strict_refuses(
+    kind: type[keras.Model], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As if the step computed all of it itself.
+    monkeypatch.setattr(step_methods, "_own_methods", lambda model: [])
     with mirrored(2).scope():
         model = model_of(kind)
     before = [np.asarray(variable.value).tolist() for variable in model.variables]
     with strictly(mirrored(2)), pytest.raises(UnsupportedError, match=f"{kind.__name__}.train_step.*{message}"):
         model.fit(*numbers(9), batch_size=4, verbose=0)
     assert [np.asarray(variable.value).tolist() for variable in model.variables] == before
+
+
+@pytest.mark.parametrize(
+    "kind", [LoggingMaximum, *map(slow, (Contrasting, SummingOnce, MaskedMean, ValidMean, TrackingMaximum))]
+)
+def test_steps_that_are_left_alone_but_for_a_method(kind: type[keras.Model]) -> None:
+    with mirrored(2).scope(), strictly(mirrored(2)):
+        model_of(kind).fit(*numbers(9), batch_size=4, verbose=0)
 
 
 @pytest.mark.parametrize("kind", [Contrasting, LoggingMaximum, TrackingMaximum, Centering, Clipping, slow(Strict)])

@@ -278,6 +278,48 @@ def own_step_with_a_gathered_contrast(samples: int) -> dict[str, Any]:
     return fitted(of(GatheredContrast), *numbers(samples))
 
 
+class ContrastInAMethod(OwnStep):
+    """A contrastive loss a sample in a method that updates a metric with its logits, as in Keras's SimCLR."""
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        with tf.GradientTape() as tape:
+            y_pred = self(x, training=True)
+            loss = self.contrast(y_pred, x[:, :3])
+        gradients = tape.gradient(loss, self.trainable_variables)
+        self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
+        self.loss_metric.update_state(loss)
+        return {metric.name: metric.result() for metric in self.metrics}
+
+    def contrast(self, rows: Any, others: Any) -> Any:
+        logits, matches = ops.matmul(rows, ops.transpose(others)), ops.arange(ops.shape(rows)[0])
+        self.error.update_state(matches, logits)
+        return keras.losses.sparse_categorical_crossentropy(matches, logits, True)
+
+
+@case("the same in a method that `train_step` calls, with a metric of its logits")
+def own_step_with_a_contrast_in_a_method(samples: int) -> dict[str, Any]:
+    return fitted(of(ContrastInAMethod), *numbers(samples))
+
+
+class StandardizingStep(OwnStep):
+    """Two methods that each take the samples together, one with rows and one with a scalar."""
+
+    def compute_loss(self, x: Any = None, y: Any = None, y_pred: Any = None, **options: Any) -> Any:
+        return self.spread(y_pred) + super().compute_loss(x=x, y=y, y_pred=ops.softmax(self.centered(y_pred)))
+
+    def centered(self, rows: Any) -> Any:
+        return rows - ops.mean(rows, axis=0)
+
+    def spread(self, rows: Any) -> Any:
+        return ops.mean(ops.relu(1 - ops.var(rows, axis=0)))
+
+
+@case("two methods of a step that each take the samples together")
+def own_step_with_two_methods_that_couple(samples: int) -> dict[str, Any]:
+    return fitted(of(StandardizingStep), *numbers(samples))
+
+
 class OwnTotals(OwnStep):
     """Metrics of the scalars of a step: a mean of losses, and a sum that counts the batches' losses."""
 

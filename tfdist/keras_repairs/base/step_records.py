@@ -70,12 +70,14 @@ class Mode:
         sums: Whether its losses are sums over the samples, and gradients are added up.
         stacks: Whether draws of several times the rows are of batches that it has put one after the other.
         sums_at_tape: Whether gradients by variables are summed over the replicas where a tape gives them.
+        gathered_methods: The model's methods that are called with the rows of all replicas.
         on_global_batch: Whether every replica runs the whole step, on the rows of all replicas: exact whatever it does.
     """
 
     sums: bool = False
     stacks: bool = False
     sums_at_tape: bool = False
+    gathered_methods: tuple[str, ...] = ()
     on_global_batch: bool = False
 
 

@@ -10,6 +10,7 @@ import keras
 import tensorflow as tf
 
 from tfdist.errors import UsageError
+from tfdist.keras_repairs.base.replica_copies import on_global_batch
 from tfdist.keras_repairs.base.replica_step import alone, current_step, is_one_of_several
 from tfdist.keras_repairs.coupling.call_scope import marked_as_mean
 from tfdist.keras_repairs.coupling.gathered_batch import gathered_for_rows
@@ -91,7 +92,7 @@ class DeclaredFunction:
 
         def call(values: Any) -> Any:
             args, kwargs = values
-            with alone():
+            with alone(), on_global_batch():
                 return function(*args, **kwargs)
 
         step = current_step()

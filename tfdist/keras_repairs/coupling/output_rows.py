@@ -13,6 +13,7 @@ from keras.src.backend.common.stateless_scope import get_stateless_scope
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.batch_rows import changed_axis, has_rows
 from tfdist.keras_repairs.base.replica_step import REPLICA_SCOPE
+from tfdist.keras_repairs.coupling.trials.steps.step_capture import without_readings
 
 Call = Callable[[Any], Any]
 
@@ -129,7 +130,7 @@ def traced_outputs(
         outputs.extend(tf.nest.flatten(call(tf.nest.pack_sequence_as(values, symbols))))
 
     try:
-        with _symbols_not_assigned(), _symbols_not_kept():
+        with _symbols_not_assigned(), _symbols_not_kept(), without_readings():
             specs = [_of_size(leaves[place], rows) for place in places]
             tf.function(trace, autograph=False).get_concrete_function(specs)
     except Exception:  # The user's code, which need not work in graphs.

@@ -22,10 +22,12 @@ from tfdist.keras_repairs.base.replica_step import (
 from tfdist.keras_repairs.base.step_records import KnownOfStep, Mode
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.coupling.batch_branches import WHICH_BRANCH, takes_branches, without_branches
+from tfdist.keras_repairs.coupling.declarations import Declared, DeclaredFunction
 from tfdist.keras_repairs.coupling.global_batch import call_with_all_rows
 from tfdist.keras_repairs.coupling.output_rows import traced_outputs
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.coupling.trials.steps.step_capture import capturing
+from tfdist.keras_repairs.coupling.trials.steps.step_methods import replaced_methods
 from tfdist.keras_repairs.coupling.trials.steps.step_trial import try_out, try_out_prediction
 from tfdist.keras_repairs.coupling.trials.steps.step_verdict import Cause, StepVerdict
 from tfdist.keras_repairs.model_checks.model_facts import has_unbuilt_trackers, unbuilt_parts
@@ -109,21 +111,29 @@ def tried_out(model: keras.Model, step_function: Step, step: Step) -> Step:
             verdicts[kind] = _of_a_branch(model, step_function, data, verdicts.get(kind))
 
         if kind not in verdicts and (not tf.executing_eagerly() or not unbuilt_parts(model, with_metrics=True)):
-            verdict = _looked_through(model, step_function, data, try_out(model, step_function, data))
+            verdict = _looked_through(model, step_function, data, try_out(model, step_function, data, _gathered))
             if verdict.cause is not Cause.FAILED or tf.executing_eagerly():
                 verdicts[kind] = verdict
         if kind in verdicts:
-            with replica_step(_shared_out(name, model, verdicts[kind])):
-                return without_branches(lambda: step(data), note_branch)
+            shared = _shared_out(name, model, verdicts[kind])
+            methods = shared.mode.gathered_methods
+            try:
+                with replica_step(shared), replaced_methods(model, methods, _gathered):
+                    return without_branches(lambda: step(data), note_branch)
+            except UnsupportedError as error:
+                if not methods or tf.executing_eagerly():
+                    raise
+                verdicts[kind] = StepVerdict(Cause.COUPLED, f"what its methods {', '.join(methods)} return")
+                raise TraceAgain from error
         try:
             outputs = without_branches(lambda: step(data), note_branch)
         except UnsupportedError as error:
             if tf.executing_eagerly() or isinstance(error, UnclearSizeError):
                 raise
             # What replicas cannot do with a part of the rows each, such as to shuffle their numbers, they can with all.
-            verdicts[kind] = try_out(model, step_function, data)
+            verdicts[kind] = try_out(model, step_function, data, _gathered)
             raise TraceAgain from None
-        verdict = try_out(model, step_function, data)
+        verdict = try_out(model, step_function, data, _gathered)
         if verdict.mode != Mode():
             traced_otherwise = "what its optimizers get as gradients"
         elif this_step().share.static_rows is not None and _has_vectors_of_batch(verdict):
@@ -163,12 +173,18 @@ class EagerBranches:
         return self._known[kind]
 
 
+def _gathered(_: str, method: Step) -> Step:
+    return DeclaredFunction(method, Declared.GATHERED)
+
+
 def _of_a_branch(model: keras.Model, step_function: Step, data: Any, before: StepVerdict | None) -> StepVerdict:
     """The verdict of a step in which the batch decides: by the gradients of all replicas each decides as one device
     does; where something else decides, every replica runs the whole step."""
     if before is not None and (before.cause is not Cause.EXACT or before.mode.sums_at_tape):
         return _BRANCHES
-    summed = try_out(model, step_function, data, summed_at_tape=True)
+    if before is not None and before.mode.gathered_methods:
+        return _BRANCHES
+    summed = try_out(model, step_function, data, _gathered, summed_at_tape=True)
     return summed if summed.cause is Cause.EXACT and summed.mode.sums_at_tape else _BRANCHES
 
 

@@ -82,7 +82,7 @@ class StepSizes:
 
     @contextlib.contextmanager
     def retracing(self) -> Iterator[None]:
-        """Runs the step; asks for another trace where it fails, or where it cannot be told what has the size of a piece.
+        """Runs the step; asks for another trace where it fails, or what has the size of a piece cannot be told.
 
         Raises:
             TraceAgain: It is to be traced once more.
@@ -101,8 +101,8 @@ class StepSizes:
 
 
 _HINT = (
-    "Where that is the first size of a tensor, x.shape[0]: it is None in a step that is traced for batches of any size, "
-    "and on several replicas in predict_step. Write keras.ops.shape(x)[0], which is right anywhere."
+    "Where that is the first size of a tensor, x.shape[0]: it is None in a step that is traced for batches of any size "
+    "and, on several replicas, in predict_step. Write keras.ops.shape(x)[0], which is right anywhere."
 )
 
 

@@ -27,7 +27,7 @@ def capturing(scale: float) -> Iterator[Capture]:
 
 
 def without_readings() -> contextlib.AbstractContextManager[None]:
-    """The code inside is that of a metric which is tried out by itself."""
+    """The code inside is that of a metric which is tried out by itself, or is traced besides."""
     return changing(TRIAL_SCOPE, captures_readings=False)
 
 

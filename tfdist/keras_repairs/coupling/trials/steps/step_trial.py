@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -37,6 +38,11 @@ from tfdist.keras_repairs.coupling.trials.steps.step_comparison import (
     compared,
     gradients_are_means,
     known_updates,
+)
+from tfdist.keras_repairs.coupling.trials.steps.step_methods import (
+    noting_methods,
+    replaced_methods,
+    ways_to_gather,
 )
 from tfdist.keras_repairs.coupling.trials.steps.step_verdict import Cause, StepVerdict, failed
 from tfdist.keras_repairs.coupling.trials.trial_notes import Update, Write, noting_writes, unshared_write
@@ -110,6 +116,7 @@ class LoopTrial:
 
 
 Step = Callable[[Any], Any]
+Gather = Callable[[str, Function], Function]
 
 
 @dataclass(frozen=True)
@@ -231,7 +238,7 @@ class _Draw:
 
 
 def try_out(
-    model: keras.Model, step: Callable[[Any], Any], data: Any, *, summed_at_tape: bool = False
+    model: keras.Model, step: Step, data: Any, gather: Gather, *, summed_at_tape: bool = False
 ) -> StepVerdict:
     """Runs a step on made-up rows as on one replica and as on two, and compares what it does.
 
@@ -241,6 +248,7 @@ def try_out(
         model: Compiled and built.
         step: Its `train_step` or `test_step`.
         data: The data that it is called with, of which structure, shapes and dtypes count.
+        gather: Makes of a method one that takes the rows of all replicas.
         summed_at_tape: Whether only ways count in which it gets the gradients of all replicas.
     """
     try:
@@ -255,10 +263,10 @@ def try_out(
 
     def verdict() -> StepVerdict:
         try:
-            return _of_modes(model, step, draws, UNEQUAL, summed_at_tape=summed_at_tape)
+            return _of_modes(_StepTrial(model, step, draws, gather, UNEQUAL), summed_at_tape=summed_at_tape)
         except _UnequalShares:
             # The step itself looks at the shares of every batch. What else is in it shows by equal ones.
-            return _of_modes(model, step, draws, EQUAL, summed_at_tape=summed_at_tape)
+            return _of_modes(_StepTrial(model, step, draws, gather, EQUAL), summed_at_tape=summed_at_tape)
 
     return in_trial(verdict)
 
@@ -267,28 +275,44 @@ class _UnequalShares(Exception):
     """A step takes gradients of gradients that replicas can compute from equal shares alone."""
 
 
-def _of_modes(
-    model: keras.Model, step: Callable[[Any], Any], draws: Sequence[_Draw], split: Split, *, summed_at_tape: bool
-) -> StepVerdict:
-    found = _verdict(model, step, draws, Mode(), split)
-    for mode in _OTHER_MODES if summed_at_tape or found.cause in _MAY_BE_OTHERWISE else ():
+@dataclass(frozen=True)
+class _StepTrial:
+    """A step, what it is tried out with, and how its rows are split."""
+
+    model: keras.Model
+    step: Step
+    draws: Sequence[_Draw]
+    gather: Gather
+    split: Split
+
+
+def _of_modes(trial: _StepTrial, *, summed_at_tape: bool) -> StepVerdict:
+    with noting_methods(trial.model) as methods:
+        found = _verdict(trial, Mode())
+    modes = list(_OTHER_MODES) if summed_at_tape or found.cause in _MAY_BE_OTHERWISE else []
+    if found.cause is Cause.COUPLED and not summed_at_tape:
+        modes.extend(_modes_that_gather(ways_to_gather(methods), stacks=found.draws_several))
+    for mode in modes:
         is_useless = mode.sums and not found.is_of_gradients and not mode.sums_at_tape
         if is_useless or (mode.stacks and not found.draws_several) or (summed_at_tape and not mode.sums_at_tape):
             continue
-        other = _verdict(model, step, draws, mode, split)
+        other = _verdict(trial, mode)
         if other.cause is Cause.EXACT:
             return replace(other, mode=mode)
     return found
 
 
-def _verdict(
-    model: keras.Model, step: Callable[[Any], Any], draws: Sequence[_Draw], mode: Mode, split: Split
-) -> StepVerdict:
+def _modes_that_gather(ways: Sequence[tuple[str, ...]], *, stacks: bool) -> list[Mode]:
+    return [Mode(sums=sums, stacks=stacks, gathered_methods=names) for names in ways for sums in (False, True)]
+
+
+def _verdict(trial: _StepTrial, mode: Mode) -> StepVerdict:
     failure, learned = failed(ValueError("its gradients are zero, or no numbers")), None
-    for draw in draws:
+    for draw in trial.draws:
         try:
-            results = _run(model, step, draw, mode, split)
-            verdict = compared(results, OF_NETWORKS * tolerance_of(model), split=split, mode=mode)
+            results = _run(trial, draw, mode)
+            tolerance = OF_NETWORKS * tolerance_of(trial.model)
+            verdict = compared(results, tolerance, split=trial.split, mode=mode)
         except Exception as error:  # Whatever the user's code raises on values that are not its own.
             if is_of_unequal_shares(error):
                 raise _UnequalShares from error
@@ -301,11 +325,10 @@ def _verdict(
     return learned or failure
 
 
-def _run(
-    model: keras.Model, step: Callable[[Any], Any], draw: _Draw, mode: Mode, split: Split
-) -> OneAndTwo[StepResults]:
-    kept = KeptState(model, step)
-    before = Before(model, kept)
+def _run(trial: _StepTrial, draw: _Draw, mode: Mode) -> OneAndTwo[StepResults]:
+    kept = KeptState(trial.model, trial.step)
+    before = Before(trial.model, kept)
+    methods = functools.partial(replaced_methods, trial.model, mode.gathered_methods, trial.gather)
 
     def results(part: slice, scope: Assignments) -> StepResults:
         # As far as the step is concerned: it may compute with their results, which two replicas add up.
@@ -314,13 +337,13 @@ def _run(
         before.leave_unscaled(scope)
         if draw.is_late:
             before.set_late(scope)
-        with capturing(draw.gradient_scale) as capture, noting_writes() as writes:
-            logs = step(draw.inputs.rows(part))
+        with capturing(draw.gradient_scale) as capture, noting_writes() as writes, methods():
+            logs = trial.step(draw.inputs.rows(part))
         replica = current_step()
         gathered = () if replica is None else tuple(replica.noted.gathered)
         return StepResults(capture.updates, capture.readings, _scalars(logs), before.assigned(scope), gathered, writes)
 
-    return on_one_and_two(results, kept, users=True, mode=mode, split=split)
+    return on_one_and_two(results, kept, users=True, mode=mode, split=trial.split)
 
 
 def _scalars(logs: Any) -> dict[str, NDArray]:
