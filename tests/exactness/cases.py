@@ -149,7 +149,7 @@ SLOW = {
     *("written_rows", "written_maximum", "written_mean_of_a_layer", "written_maxima_of_a_loss_and_a_metric"),
     *("activity_regularizers_under_xla", "gathered_loss_of_a_softmax_of_tensorflow", "more_rows_in_one_tensor"),
     *("states_of_a_built_model", "states_of_scaled_losses", "layer_that_the_loss_builds"),
-    *("strided_shortcut", "own_step_of_tokens_that_divides_by_a_size"),
+    *("strided_shortcut", "own_step_of_tokens_that_divides_by_a_size", "own_step_with_two_methods_that_couple"),
     # By default on workers, in `test_callbacks`.
     *("reduced_learning_rate", "scheduled_learning_rate", "early_stopping", "swapped_averages", "validation_data"),
     # By default on workers, over NCCL's paths or with a step that XLA compiles.
