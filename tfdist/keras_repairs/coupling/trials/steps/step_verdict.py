@@ -52,7 +52,10 @@ class StepVerdict:
 
 def failed(error: Exception) -> StepVerdict:
     """The verdict on a step that cannot be tried out."""
-    lines = [line.strip() for line in safe_str(error).strip().splitlines()] or [""]
+    text = safe_str(error).strip()
+    # Of an error in a layer's call Keras prints the reason in bold, between the layer's name and its arguments.
+    _, _, bold = text.partition("\x1b[1m")
+    lines = [line.strip() for line in (bold.partition("\x1b[0m")[0].strip() or text).splitlines()] or [""]
     # Where a graph was traced, TensorFlow puts the place first.
     text = lines[-1] if lines[0].startswith("in user code") else lines[0]
     return StepVerdict(Cause.FAILED, f"{type(error).__name__}: {text}")
