@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
+from keras.src.backend.common import global_state
 
 Method = Callable[..., Any]
 
@@ -18,7 +19,7 @@ _MOST = 6
 
 @contextlib.contextmanager
 def noting_methods(model: keras.Model) -> Iterator[list[str]]:
-    """Gives the names of those methods of the user's class that are called on the model meanwhile, in their order."""
+    """Gives the names of those methods of the user's class that steps call on the model meanwhile, in their order."""
     called: dict[str, None] = {}
 
     def noting(name: str, method: Method) -> Method:
@@ -39,7 +40,7 @@ def noting_methods(model: keras.Model) -> Iterator[list[str]]:
 def replaced_methods(
     model: keras.Model, names: Sequence[str], replacement: Callable[[str, Method], Method]
 ) -> Iterator[None]:
-    """Replaces methods of a model, as it itself and others call them, until the last one who asked for it has left.
+    """Replaces methods of a model, as its steps call them, until the last one who asked for it has left.
 
     Replicas of one process take turns within a step, each in a thread of its own.
 
@@ -51,7 +52,8 @@ def replaced_methods(
     held = model.__dict__
     for name in names:
         if name not in held:
-            held[name] = _Replaced(replacement(name, getattr(model, name)))
+            method = getattr(model, name)
+            held[name] = _Replaced(method, replacement(name, method))
         held[name].users += 1
     try:
         yield
@@ -63,14 +65,18 @@ def replaced_methods(
 
 
 class _Replaced:
-    """What is called instead of a method, and how many ask for it."""
+    """What a step calls instead of a method, and how many ask for it.
 
-    def __init__(self, method: Method) -> None:
-        self.method = method
+    The calls of layers and models are tried out by themselves, once for all steps, and call the method.
+    """
+
+    def __init__(self, method: Method, other: Method) -> None:
+        self._method, self._other = method, other
         self.users = 0
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.method(*args, **kwargs)
+        is_in_call = global_state.get_global_attribute("current_call_ctx") is not None
+        return (self._method if is_in_call else self._other)(*args, **kwargs)
 
 
 def ways_to_gather(called: Sequence[str]) -> list[tuple[str, ...]]:
