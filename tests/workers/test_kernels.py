@@ -9,6 +9,28 @@ import pytest
 from tests.helpers.cli_process import ROOT, tfdist
 from tfdist.config import load_config
 
+_NAN = """
+import keras, numpy as np
+keras.utils.set_random_seed(7)
+x = np.random.default_rng(0).random((32, 8), "float32")
+x[20, 2] = np.nan
+model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(5, "relu"), keras.layers.Dense(1)])
+model.compile("adam", "mse")
+stop = keras.callbacks.TerminateOnNaN()
+print(model.fit(x, np.ones((32, 1)), batch_size=16, epochs=2, shuffle=False, verbose=0, callbacks=[stop]).history)
+"""
+
+
+@pytest.mark.parametrize("kernels", ["onednn", pytest.param("tensorflow", marks=pytest.mark.slow)])
+def test_a_sample_that_is_no_number_ends_in_a_loss_that_is_none(tmp_path: Path, kernels: str) -> None:
+    script = tmp_path / "nan.py"
+    script.write_text(_NAN)
+    options = ("--logical-devices", 2, "--kernels", kernels, "--run-dir", tmp_path / "run")
+    # Workers that begin warm fuse nothing.
+    done = tfdist("train", *options, script, are_warm=False)
+    assert done.returncode == 0, done.stderr
+    assert "{'loss': [nan]}" in done.stdout
+
 
 @pytest.mark.slow
 @pytest.mark.bound(100)

@@ -74,6 +74,17 @@ def replica_kernels() -> Literal["tensorflow", "onednn", ""]:
     return "onednn" if uses_onednn() else "tensorflow"
 
 
+def keep_nan() -> None:
+    """Keeps oneDNN's kernels from making numbers of NaN, in graphs that this process runs from now on.
+
+    Grappler fuses a product or a convolution with the `relu` behind it, and oneDNN's kernel of both takes 0 for the
+    larger one of 0 and NaN: a loss that is NaN by TensorFlow's own kernels goes on as a number. Each by itself, the
+    operations keep NaN. Call it once the devices are chosen.
+    """
+    if replica_kernels() == "onednn":
+        tf.config.optimizer.set_experimental_options({"remapping": False})
+
+
 @dataclass(frozen=True)
 class DeviceRequest:
     """The devices that a worker asks for.

@@ -175,6 +175,7 @@ class _Base:
 def _make_strategy(context: WorkerContext, request: devices.DeviceRequest, link: LauncherLink | None) -> _Base:
     """Configures the devices, makes the strategy, with several workers once all have joined, and installs it."""
     names = devices.apply(request, workers=context.num_workers)
+    devices.keep_nan()
     which = f"{len(names)} devices in one worker: {', '.join(names)}"
     options = context.options
     check_devices(options.shard, len(names), which, options.shard_embeddings, options.offload)

@@ -126,10 +126,11 @@ def _own_loop_error_in(error: BaseException) -> TfdistError | None:
     """The error for a gradient that a script takes outside of the replicas, where TensorFlow has no variable for it."""
     if isinstance(error, ValueError) and "DistributedVariable.handle is not available outside" in safe_str(error):
         return UnsupportedError(
-            "A loop of the script's own computes gradients outside of the replicas, where every replica would train on "
-            "all data and none would take work off another. Expected fit(), train_on_batch(), or a step that "
-            "tfdist.strategy().run(...) starts for each batch of experimental_distribute_dataset(...). Use one of "
-            f"these, or train on one device. Received: a gradient of a model's variables, {user_place_of(error)}"
+            "A loop of the script's own, or a callback, computes gradients outside of the replicas. In a loop every "
+            "replica would train on all data, and none would take work off another: use fit(), train_on_batch(), or a "
+            "step that tfdist.strategy().run(...) starts for each batch of experimental_distribute_dataset(...). In a "
+            "callback, put the tape into a function and call tfdist.strategy().run(function). Or train on one device. "
+            f"Received: a gradient of a model's variables, {user_place_of(error)}"
         )
     return None
 
