@@ -79,7 +79,7 @@ def keep_nan() -> None:
 
     Grappler fuses a product or a convolution with the `relu` behind it, and oneDNN's kernel of both takes 0 for the
     larger one of 0 and NaN: a loss that is NaN by TensorFlow's own kernels goes on as a number. Each by itself, the
-    operations keep NaN. Call it once the devices are chosen.
+    operations keep NaN. Call it once the strategy is made, which must be before TensorFlow begins to compute.
     """
     if replica_kernels() == "onednn":
         tf.config.optimizer.set_experimental_options({"remapping": False})

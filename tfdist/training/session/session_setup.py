@@ -175,7 +175,6 @@ class _Base:
 def _make_strategy(context: WorkerContext, request: devices.DeviceRequest, link: LauncherLink | None) -> _Base:
     """Configures the devices, makes the strategy, with several workers once all have joined, and installs it."""
     names = devices.apply(request, workers=context.num_workers)
-    devices.keep_nan()
     which = f"{len(names)} devices in one worker: {', '.join(names)}"
     options = context.options
     check_devices(options.shard, len(names), which, options.shard_embeddings, options.offload)
@@ -200,6 +199,7 @@ def _make_strategy(context: WorkerContext, request: devices.DeviceRequest, link:
         strategy, choice = strategies.make(
             choice, names, addresses=context.addresses, index=context.index, links=context.links
         )
+    devices.keep_nan()
     _log.info("strategy %s, collectives %s: %s", choice.kind, choice.communication, choice.reason)
     if context.feed_sockets:
         settings_of(strategy).feed = HostFeed(context.index, context.host_workers, context.feed_sockets)
