@@ -231,6 +231,27 @@ def test_methods_that_take_samples_together_are_gathered(kind: type[keras.Model]
     assert not {"contrast", "centered", "spread"} & set(vars(model))
 
 
+def test_a_step_runs_whole_whose_methods_cannot_be_gathered_in_a_graph(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gather = own_steps._gathered
+
+    def failing_in_graphs(name: str, method: Any) -> Any:
+        def gathered(*args: Any) -> Any:
+            if tf.inside_function():
+                raise UnsupportedError("in a graph")
+            return gather(name, method)(*args)
+
+        return gathered
+
+    monkeypatch.setattr(own_steps, "_gathered", failing_in_graphs)
+    with mirrored(2).scope(), caplog.at_level(logging.INFO, "tfdist"):
+        model = of(ContrastInAMethod)
+        model.compile("sgd", "sparse_categorical_crossentropy")
+        model.fit(*numbers(9), batch_size=4, verbose=0)
+    assert "runs whole" in caplog.text and "what its methods contrast return" in caplog.text
+
+
 def test_a_model_that_is_tried_out_within_the_trial_of_its_step_draws_by_itself(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
