@@ -16,6 +16,7 @@ from tests.exactness.table import numbers
 from tests.helpers.marks import slow
 from tests.helpers.mirrored import mirrored, strictly
 from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.coupling.trials.steps import step_methods
 
 pytestmark = pytest.mark.usefixtures("repaired", "float64")
 
@@ -59,10 +60,10 @@ class Critic(keras.Model):
         return {"total": loss}
 
 
-def trained(couples: str, samples: int) -> dict[str, Any]:
+def trained(couples: str, samples: int, kind: type[Critic] = Critic) -> dict[str, Any]:
     keras.utils.set_random_seed(11)
     x, y = numbers(samples)
-    model = Critic(couples)
+    model = kind(couples)
     model.compile(keras.optimizers.SGD(0.05))
     history = model.fit(x, y, batch_size=32, epochs=2, shuffle=False, verbose=0).history
     return {"history": history, "weights": [weight.tolist() for weight in model.get_weights()]}
@@ -95,13 +96,17 @@ class Balancing(Critic):
         return super().penalty(x) + ops.square(ops.mean(self(x, training=True)))
 
 
-def test_what_else_couples_the_samples_is_seen() -> None:
-    keras.utils.set_random_seed(11)
+def test_what_else_couples_the_samples_in_its_method_is_gathered() -> None:
+    expected = trained("function", 64, Balancing)
+    with mirrored(2).scope(), strictly(mirrored(2)):
+        assert_same(expected, trained("function", 64, Balancing))
+
+
+def test_what_else_couples_the_samples_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step_methods, "_own_methods", lambda model: [])
     refused = pytest.raises(UnsupportedError, match="gets as gradients.*neither a mean nor a sum")
     with mirrored(2).scope(), strictly(mirrored(2)), refused:
-        model = Balancing("function")
-        model.compile(keras.optimizers.SGD(0.05))
-        model.fit(*numbers(64), batch_size=32, verbose=0)
+        trained("function", 64, Balancing)
 
 
 class PenaltyOfLoss(keras.Model):
