@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -116,14 +116,11 @@ def tried_out(model: keras.Model, step_function: Step, step: Step) -> Step:
                 verdicts[kind] = verdict
         if kind in verdicts:
             shared = _shared_out(name, model, verdicts[kind])
-            methods = shared.mode.gathered_methods
             try:
-                with replica_step(shared), replaced_methods(model, methods, _gathered):
+                with replica_step(shared), replaced_methods(model, shared.mode.gathered_methods, _gathered):
                     return without_branches(lambda: step(data), note_branch)
             except UnsupportedError as error:
-                if not methods or tf.executing_eagerly():
-                    raise
-                verdicts[kind] = StepVerdict(Cause.COUPLED, f"what its methods {', '.join(methods)} return")
+                verdicts[kind] = _not_gathered(shared.mode.gathered_methods, error)
                 raise TraceAgain from error
         try:
             outputs = without_branches(lambda: step(data), note_branch)
@@ -134,17 +131,11 @@ def tried_out(model: keras.Model, step_function: Step, step: Step) -> Step:
             verdicts[kind] = try_out(model, step_function, data, _gathered)
             raise TraceAgain from None
         verdict = try_out(model, step_function, data, _gathered)
-        if verdict.mode != Mode():
-            traced_otherwise = "what its optimizers get as gradients"
-        elif this_step().share.static_rows is not None and _has_vectors_of_batch(verdict):
-            traced_otherwise = "what its metrics are updated with"
-        else:
-            traced_otherwise = "" if _mode_of(verdict) == Mode() else verdict.what
-        verdicts[kind] = verdict
-        if not traced_otherwise:
+        verdicts[kind], differing = verdict, _differs_from_trace(verdict)
+        if not differing:
             return outputs
         if tf.executing_eagerly():
-            raise refusal(name, model, StepVerdict(Cause.UNBUILT, traced_otherwise))
+            raise refusal(name, model, StepVerdict(Cause.UNBUILT, differing))
         raise TraceAgain
 
     return repaired
@@ -177,12 +168,32 @@ def _gathered(_: str, method: Step) -> Step:
     return DeclaredFunction(method, Declared.GATHERED)
 
 
+def _not_gathered(methods: Sequence[str], error: UnsupportedError) -> StepVerdict:
+    """The verdict of a step of which replicas cannot gather methods where it is traced.
+
+    Raises:
+        UnsupportedError: The one that is given: there are none, or the step runs eagerly.
+    """
+    if not methods or tf.executing_eagerly():
+        raise error
+    return StepVerdict(Cause.COUPLED, f"what its methods {', '.join(methods)} return")
+
+
+def _differs_from_trace(verdict: StepVerdict) -> str:
+    """What of a step was traced as if it were counted by samples and is to be otherwise; empty where nothing is."""
+    if verdict.mode != Mode():
+        return "what its optimizers get as gradients"
+    if this_step().share.static_rows is not None and _has_vectors_of_batch(verdict):
+        return "what its metrics are updated with"
+    return "" if _mode_of(verdict) == Mode() else verdict.what
+
+
 def _of_a_branch(model: keras.Model, step_function: Step, data: Any, before: StepVerdict | None) -> StepVerdict:
     """The verdict of a step in which the batch decides: by the gradients of all replicas each decides as one device
     does; where something else decides, every replica runs the whole step."""
-    if before is not None and (before.cause is not Cause.EXACT or before.mode.sums_at_tape):
-        return _BRANCHES
-    if before is not None and before.mode.gathered_methods:
+    if before is not None and (
+        before.cause is not Cause.EXACT or before.mode.sums_at_tape or before.mode.gathered_methods
+    ):
         return _BRANCHES
     summed = try_out(model, step_function, data, _gathered, summed_at_tape=True)
     return summed if summed.cause is Cause.EXACT and summed.mode.sums_at_tape else _BRANCHES

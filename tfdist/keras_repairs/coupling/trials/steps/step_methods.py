@@ -13,8 +13,8 @@ from keras.src.backend.common import global_state
 
 Method = Callable[..., Any]
 
-_MOST = 6
-"""So many methods of a step are tried out one by one."""
+_MOST_ALONE = 6
+"""At most so many methods of a step are tried out one by one."""
 
 
 @contextlib.contextmanager
@@ -81,7 +81,7 @@ class _Replaced:
 
 def ways_to_gather(called: Sequence[str]) -> list[tuple[str, ...]]:
     """The methods to gather, from cheap to dear: each by itself, and all of them."""
-    alone: list[tuple[str, ...]] = [(name,) for name in called[:_MOST]]
+    alone: list[tuple[str, ...]] = [(name,) for name in called[:_MOST_ALONE]]
     return [*alone, tuple(called)] if len(called) > 1 else alone
 
 
@@ -91,10 +91,7 @@ def _own_methods(model: keras.Model) -> list[str]:
     One that stands in the model's own attributes is left alone.
     """
     classes = [kind for kind in type(model).__mro__ if not kind.__module__.startswith("keras.")]
-    names = {name: None for kind in classes for name, value in vars(kind).items() if _is_method(value)}
+    functions = types.FunctionType | staticmethod
+    names = {name: None for kind in classes for name, value in vars(kind).items() if isinstance(value, functions)}
     of_keras = set(dir(keras.Model)) - {"compute_loss"}
     return [name for name in names if name not in of_keras and name not in model.__dict__]
-
-
-def _is_method(value: Any) -> bool:
-    return isinstance(value, types.FunctionType | staticmethod)
