@@ -231,6 +231,27 @@ def test_methods_that_take_samples_together_are_gathered(kind: type[keras.Model]
     assert not {"contrast", "centered", "spread"} & set(vars(model))
 
 
+class CountingInAMethod(ContrastInAMethod):
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.seen = keras.metrics.Sum(name="seen")
+
+    @property
+    def metrics(self) -> list[keras.metrics.Metric]:
+        return [*super().metrics, self.seen]
+
+    def contrast(self, rows: Any, others: Any) -> Any:
+        self.seen.update_state(ops.ones_like(rows[:, 0]))
+        return super().contrast(rows, others)
+
+
+def test_what_a_gathered_method_adds_up_counts_once() -> None:
+    with mirrored(2).scope(), strictly(mirrored(2)):
+        model = of(CountingInAMethod)
+        model.compile("sgd", "sparse_categorical_crossentropy")
+        assert model.fit(*numbers(9), batch_size=4, verbose=0).history["seen"] == [9.0]
+
+
 def test_a_step_runs_whole_whose_methods_cannot_be_gathered_in_a_graph(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
