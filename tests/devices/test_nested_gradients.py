@@ -17,6 +17,7 @@ from tests.helpers.marks import slow
 from tests.helpers.mirrored import mirrored, strictly
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.coupling.trials.steps import step_methods
+from tfdist.runtime.strategy_settings import settings_of
 
 pytestmark = pytest.mark.usefixtures("repaired", "float64")
 
@@ -69,18 +70,68 @@ def trained(couples: str, samples: int, kind: type[Critic] = Critic) -> dict[str
     return {"history": history, "weights": [weight.tolist() for weight in model.get_weights()]}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("couples", ["statistics", "function"])
-def test_with_equal_shares(couples: str) -> None:
+@pytest.mark.parametrize("couples", ["statistics", slow("function")])
+def test_equal_shares_need_not_be_gathered(couples: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step_methods, "_own_methods", lambda model: [])
     expected = trained(couples, 64)
-    with mirrored(2).scope():
+    with mirrored(2).scope(), strictly(mirrored(2)):
         assert_same(expected, trained(couples, 64))
 
 
+@pytest.mark.parametrize(("couples", "samples"), [("statistics", 65), slow("function", 65), slow("function", 64)])
+def test_its_method_is_gathered_where_shares_differ(couples: str, samples: int) -> None:
+    expected = trained(couples, samples)
+    with mirrored(3).scope(), strictly(mirrored(3)):
+        assert_same(expected, trained(couples, samples))
+
+
+def test_without_a_trial_other_shares_are_refused() -> None:
+    settings_of(mirrored(3)).gather = False
+    try:
+        with mirrored(3).scope(), pytest.raises(tf.errors.InvalidArgumentError, match="gradient of a gradient"):
+            trained("statistics", 65)
+    finally:
+        settings_of(mirrored(3)).gather = True
+
+
+class InStep(Critic):
+    """Takes the penalty in the step itself."""
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, _ = data
+        with tf.GradientTape() as tape:
+            with tf.GradientTape() as inner:
+                inner.watch(x)
+                score = self(x, training=True)
+            loss = ops.mean(score) + ops.mean(ops.sum(ops.square(inner.gradient(score, x)), axis=1))
+        gradients = tape.gradient(loss, self.trainable_variables)
+        self.optimizer.apply(gradients, self.trainable_variables)
+        return {"total": loss}
+
+
 @pytest.mark.parametrize("couples", [slow("statistics"), "function"])
-def test_with_other_shares_it_is_refused(couples: str) -> None:
-    with mirrored(3).scope(), pytest.raises(tf.errors.InvalidArgumentError, match="gradient of a gradient"):
-        trained(couples, 65)
+def test_a_step_of_one_piece_runs_whole_where_shares_differ(couples: str) -> None:
+    expected = trained(couples, 65, InStep)
+    with mirrored(2).scope():
+        assert_same(expected, trained(couples, 65, InStep))
+    with mirrored(2).scope(), strictly(mirrored(2)), pytest.raises(UnsupportedError, match="as many samples"):
+        trained(couples, 65, InStep)
+
+
+@pytest.mark.parametrize("eagerly", [False, slow(True)])
+def test_batches_of_both_kinds_in_one_training(eagerly: bool) -> None:
+    """Two fits of one model: of batches that divide, and of those that do not."""
+
+    def trained_twice() -> Any:
+        keras.utils.set_random_seed(11)
+        model = Critic("statistics")
+        model.compile(keras.optimizers.SGD(0.05), run_eagerly=eagerly)
+        losses = [model.fit(*numbers(count), batch_size=32, shuffle=False, verbose=0).history for count in (64, 65, 64)]
+        return {"history": losses, "weights": [weight.tolist() for weight in model.get_weights()]}
+
+    expected = trained_twice()
+    with mirrored(2).scope():
+        assert_same(expected, trained_twice())
 
 
 def test_the_remedy() -> None:

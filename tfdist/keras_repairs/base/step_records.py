@@ -27,6 +27,7 @@ class BatchShare:
         static_total: `total` in a trace for batches of one size, else None.
         capacity: Scalar int64 tensor, the most rows that a replica got of a batch so far, where it is known.
         has_all_rows: Whether the replica is given the whole global batch, of which it cannot be given a piece.
+        is_equal: Whether all replicas are known to have as many samples, in any batch that the step is traced for.
     """
 
     samples: tf.Tensor
@@ -38,6 +39,7 @@ class BatchShare:
     static_total: int | None = None
     capacity: tf.Tensor | None = None
     has_all_rows: bool = False
+    is_equal: bool = False
 
     def may_be_of_samples(self, shape: tf.TensorShape) -> bool:
         """Returns whether the first dimension of `shape` may be that of the samples, which a fixed one is not among

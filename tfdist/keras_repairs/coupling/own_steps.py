@@ -55,6 +55,12 @@ _MENDING = {
         "computes and writes it into a function and call tfdist.gathered(function)(tensors), which has the rows of all "
         "replicas and writes once."
     ),
+    Cause.UNEQUAL: (
+        "It takes the gradient of a gradient through BatchNormalization or tfdist.gathered(...), which replicas can "
+        "share out if all have as many samples. Compute the penalty in a method of its own that is called outside of "
+        "the model's call, which is gathered then, or in tfdist.gathered(penalty)(x); or give batches that are known "
+        "to divide by the replicas (arrays whose length does, drop_remainder=True)."
+    ),
     Cause.UNBUILT: (
         "It would be exact where that is known before the first step, for which parts of the model are to be built by "
         "then: give them a keras.Input, or call build() of each."
@@ -106,12 +112,14 @@ def tried_out(model: keras.Model, step_function: Step, step: Step) -> Step:
         if this_step().trace.builds or this_step().mode.on_global_batch:
             return step(data)
         kind = kind_of(data)
+        if kind in verdicts and verdicts[kind].needs_equal_shares and not this_step().share.is_equal:
+            kind += _OF_ANY_SHARES
 
         def note_branch() -> None:
             verdicts[kind] = _of_a_branch(model, step_function, data, verdicts.get(kind))
 
         if kind not in verdicts and (not tf.executing_eagerly() or not unbuilt_parts(model, with_metrics=True)):
-            verdict = _looked_through(model, step_function, data, try_out(model, step_function, data, _gathered))
+            verdict = _looked_through(model, step_function, data, _trial(model, step_function, data))
             if verdict.cause is not Cause.FAILED or tf.executing_eagerly():
                 verdicts[kind] = verdict
         if kind in verdicts:
@@ -128,9 +136,9 @@ def tried_out(model: keras.Model, step_function: Step, step: Step) -> Step:
             if tf.executing_eagerly() or isinstance(error, UnclearSizeError):
                 raise
             # What replicas cannot do with a part of the rows each, such as to shuffle their numbers, they can with all.
-            verdicts[kind] = try_out(model, step_function, data, _gathered)
+            verdicts[kind] = _trial(model, step_function, data)
             raise TraceAgain from None
-        verdict = try_out(model, step_function, data, _gathered)
+        verdict = _trial(model, step_function, data)
         verdicts[kind], differing = verdict, _differs_from_trace(verdict)
         if not differing:
             return outputs
@@ -164,6 +172,14 @@ class EagerBranches:
         return self._known[kind]
 
 
+_OF_ANY_SHARES = ", of shares that may differ"
+
+
+def _trial(model: keras.Model, step_function: Step, data: Any, *, summed_at_tape: bool = False) -> StepVerdict:
+    are_equal = this_step().share.is_equal
+    return try_out(model, step_function, data, _gathered, are_equal=are_equal, summed_at_tape=summed_at_tape)
+
+
 def _gathered(_: str, method: Step) -> Step:
     return DeclaredFunction(method, Declared.GATHERED)
 
@@ -195,7 +211,7 @@ def _of_a_branch(model: keras.Model, step_function: Step, data: Any, before: Ste
         before.cause is not Cause.EXACT or before.mode.sums_at_tape or before.mode.gathered_methods
     ):
         return _BRANCHES
-    summed = try_out(model, step_function, data, _gathered, summed_at_tape=True)
+    summed = _trial(model, step_function, data, summed_at_tape=True)
     return summed if summed.cause is Cause.EXACT and summed.mode.sums_at_tape else _BRANCHES
 
 

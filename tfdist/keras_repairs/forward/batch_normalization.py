@@ -14,6 +14,7 @@ import tensorflow as tf
 from keras.src.backend.tensorflow import nn
 
 from tfdist.keras_repairs.base.keras_differences import DIFFERENCES
+from tfdist.keras_repairs.base.nested_gradients import is_nested, where_shares_are_equal
 from tfdist.keras_repairs.base.replica_step import MeetingInXla, current_step, is_alone, is_one_of_several
 from tfdist.keras_repairs.coupling.trials.replica_trial import is_in_replica_trial
 from tfdist.keras_repairs.forward.batch_moments import has_samples, of_global_batch
@@ -30,7 +31,7 @@ def moments(original: Function) -> Function:
 
     def repaired(self: Any, inputs: Any, mask: Any) -> tuple[tf.Tensor, tf.Tensor]:
         if is_in_replica_trial():
-            return tuple(tf.cast(variable, inputs.dtype) for variable in (self.moving_mean, self.moving_variance))
+            return _of_trial(self, inputs)
         if not is_one_of_several():
             return original(self, inputs, mask)
         if not is_synchronized(self):
@@ -48,6 +49,25 @@ def moments(original: Function) -> Function:
             raise refusals.statistics_in_a_loop(self) from error
 
     return repaired
+
+
+def _of_trial(layer: Any, inputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """The statistics that the layer has. A gradient of a gradient is seen as it is through those of a batch."""
+    kept = tuple(tf.cast(variable, inputs.dtype) for variable in (layer.moving_mean, layer.moving_variance))
+    step = current_step()
+    if step is None or not is_one_of_several() or not is_synchronized(layer):
+        return kept
+
+    @tf.custom_gradient
+    def moments(inputs: tf.Tensor) -> tuple[tuple[tf.Tensor, ...], object]:
+        def gradient(*_: tf.Tensor) -> tf.Tensor:
+            zeros = tf.zeros_like(inputs)
+            return where_shares_are_equal(zeros, step) if is_nested() else zeros
+
+        return kept, gradient
+
+    found: tuple[tf.Tensor, tf.Tensor] = moments(inputs)
+    return found
 
 
 def compute_moments_sync(original: Function) -> Function:

@@ -378,8 +378,16 @@ def _share_of(batch: ReplicaBatch, data: Any, static_total: int | None, replicas
     rows_known = int(held) if is_eager else static_rows(data)
     # In a graph, where what follows from them can be told from what is the same on all replicas.
     samples, first = (each if tf.executing_eagerly() else tf.identity(each) for each in (batch.samples, batch.first))
-    known = rows_known, static_total
-    return BatchShare(samples, held, first, batch.total, counting, *known, capacity, has_all_rows=has_all_rows)
+    known = rows_known, static_total, capacity, has_all_rows, _are_equal(batch, replicas)
+    return BatchShare(samples, held, first, batch.total, counting, *known)
+
+
+def _are_equal(batch: ReplicaBatch, replicas: int) -> bool:
+    """Returns whether all replicas are known to have as many samples of a batch."""
+    total = None if isinstance(batch.extent, tuple) else batch.extent.shape[0]
+    if total is None and tf.executing_eagerly():
+        total = int(batch.total)
+    return total is not None and total % replicas == 0
 
 
 def _counted(batch: Any, replicas: int) -> ReplicaBatch:

@@ -217,6 +217,11 @@ _OTHER_MODES = (
 )
 """From cheap to dear."""
 
+_UNEQUAL_SHARES = StepVerdict(
+    Cause.UNEQUAL, "what it computes with a gradient", is_of_gradients=True, draws_several=True
+)
+"""It ends in the gradient, and what it draws until then is not known."""
+
 _MAY_BE_OTHERWISE = (Cause.SUM, Cause.COUPLED, Cause.ASSIGNED)
 
 
@@ -238,7 +243,7 @@ class _Draw:
 
 
 def try_out(
-    model: keras.Model, step: Step, data: Any, gather: Gather, *, summed_at_tape: bool = False
+    model: keras.Model, step: Step, data: Any, gather: Gather, *, are_equal: bool, summed_at_tape: bool = False
 ) -> StepVerdict:
     """Runs a step on made-up rows as on one replica and as on two, and compares what it does.
 
@@ -249,6 +254,7 @@ def try_out(
         step: Its `train_step` or `test_step`.
         data: The data that it is called with, of which structure, shapes and dtypes count.
         gather: Makes of a method one that takes the rows of all replicas.
+        are_equal: Whether all replicas are known to have as many samples.
         summed_at_tape: Whether only ways count in which it gets the gradients of all replicas.
     """
     try:
@@ -261,18 +267,9 @@ def try_out(
     except ValueError as error:
         return failed(error)
 
-    def verdict() -> StepVerdict:
-        try:
-            return _of_modes(_StepTrial(model, step, draws, gather, UNEQUAL), summed_at_tape=summed_at_tape)
-        except _UnequalShares:
-            # The step itself looks at the shares of every batch. What else is in it shows by equal ones.
-            return _of_modes(_StepTrial(model, step, draws, gather, EQUAL), summed_at_tape=summed_at_tape)
+    trial = _StepTrial(model, step, draws, gather)
 
-    return in_trial(verdict)
-
-
-class _UnequalShares(Exception):
-    """A step takes gradients of gradients that replicas can compute from equal shares alone."""
+    return in_trial(lambda: _of_modes(trial, are_equal=are_equal, summed_at_tape=summed_at_tape))
 
 
 @dataclass(frozen=True)
@@ -283,15 +280,18 @@ class _StepTrial:
     step: Step
     draws: Sequence[_Draw]
     gather: Gather
-    split: Split
+    split: Split = UNEQUAL
 
 
-def _of_modes(trial: _StepTrial, *, summed_at_tape: bool) -> StepVerdict:
+def _of_modes(trial: _StepTrial, *, are_equal: bool, summed_at_tape: bool) -> StepVerdict:
     with noting_methods(trial.model) as methods:
         found = _verdict(trial, Mode())
+    if found.cause is Cause.UNEQUAL and are_equal:
+        found = _of_modes(replace(trial, split=EQUAL), are_equal=False, summed_at_tape=summed_at_tape)
+        return replace(found, needs_equal_shares=True)
     modes = list(_OTHER_MODES) if summed_at_tape or found.cause in _MAY_BE_OTHERWISE else []
-    if found.cause is Cause.COUPLED and not summed_at_tape:
-        modes.extend(_modes_that_gather(ways_to_gather(methods), stacks=found.draws_several))
+    if found.cause in (Cause.COUPLED, Cause.UNEQUAL) and not summed_at_tape:
+        modes.extend(_modes_that_gather(methods, found))
     for mode in modes:
         is_useless = mode.sums and not found.is_of_gradients and not mode.sums_at_tape
         if is_useless or (mode.stacks and not found.draws_several) or (summed_at_tape and not mode.sums_at_tape):
@@ -302,8 +302,14 @@ def _of_modes(trial: _StepTrial, *, summed_at_tape: bool) -> StepVerdict:
     return found
 
 
-def _modes_that_gather(ways: Sequence[tuple[str, ...]], *, stacks: bool) -> list[Mode]:
-    return [Mode(sums=sums, stacks=stacks, gathered_methods=names) for names in ways for sums in (False, True)]
+def _modes_that_gather(methods: Sequence[str], found: StepVerdict) -> list[Mode]:
+    all_stacks = (False, True) if found.cause is Cause.UNEQUAL else (found.draws_several,)
+    return [
+        Mode(sums=sums, stacks=stacks, gathered_methods=names)
+        for names in ways_to_gather(methods)
+        for stacks in all_stacks
+        for sums in (False, True)
+    ]
 
 
 def _verdict(trial: _StepTrial, mode: Mode) -> StepVerdict:
@@ -315,7 +321,7 @@ def _verdict(trial: _StepTrial, mode: Mode) -> StepVerdict:
             verdict = compared(results, tolerance, split=trial.split, mode=mode)
         except Exception as error:  # Whatever the user's code raises on values that are not its own.
             if is_of_unequal_shares(error):
-                raise _UnequalShares from error
+                return _UNEQUAL_SHARES
             failure = failed(error) if draw.must_run else failure
             continue
         if verdict is not None and verdict.cause is not Cause.EXACT:

@@ -19,6 +19,7 @@ class Cause(enum.Enum):
     ASSIGNED = "depends on the samples"
     SHARED = "one variable for all replicas"
     ADDED_UP = "a variable that adds up what replicas assign"
+    UNEQUAL = "right with equal shares alone"
     BRANCH = "chooses by the samples"
     WRITTEN = "written of a part of the batch"
     UNBUILT = "found out too late"
@@ -38,6 +39,7 @@ class StepVerdict:
         updates: What it has shown of the updates of means and sums of metrics, by the metric's id, in their order.
         gathered: What replicas gather in it; see `ReplicaStep`.
         has_constants: Whether it returns a tensor that is the same for any samples.
+        needs_equal_shares: Whether all of this is so only while all replicas have as many samples.
     """
 
     cause: Cause = Cause.EXACT
@@ -48,6 +50,7 @@ class StepVerdict:
     updates: Mapping[int, Sequence[KnownUpdate]] = field(default_factory=dict)
     gathered: Sequence[tuple[bool, ...]] = ()
     has_constants: bool = False
+    needs_equal_shares: bool = False
 
 
 def failed(error: Exception) -> StepVerdict:
