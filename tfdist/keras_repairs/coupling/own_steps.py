@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -111,9 +111,7 @@ def tried_out(model: keras.Model, step_function: Step, step: Step) -> Step:
             return step(data)
         if this_step().trace.builds or this_step().mode.on_global_batch:
             return step(data)
-        kind = kind_of(data)
-        if kind in verdicts and verdicts[kind].needs_equal_shares and not this_step().share.is_equal:
-            kind += _OF_ANY_SHARES
+        kind = _kind_in(verdicts, data)
 
         def note_branch() -> None:
             verdicts[kind] = _of_a_branch(model, step_function, data, verdicts.get(kind))
@@ -172,7 +170,11 @@ class EagerBranches:
         return self._known[kind]
 
 
-_OF_ANY_SHARES = ", of shares that may differ"
+def _kind_in(verdicts: Mapping[str, StepVerdict], data: Any) -> str:
+    """The kind of data, and another one for shares that may differ, where what was found holds for equal ones alone."""
+    kind = kind_of(data)
+    holds = kind not in verdicts or not verdicts[kind].needs_equal_shares or this_step().share.is_equal
+    return kind if holds else f"{kind}, of shares that may differ"
 
 
 def _trial(model: keras.Model, step_function: Step, data: Any, *, summed_at_tape: bool = False) -> StepVerdict:
