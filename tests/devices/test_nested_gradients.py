@@ -118,6 +118,19 @@ def test_a_step_of_one_piece_runs_whole_where_shares_differ(couples: str) -> Non
         trained(couples, 65, InStep)
 
 
+def test_batches_of_a_dataset_without_remainder_are_known_to_divide() -> None:
+    def of_dataset() -> Any:
+        keras.utils.set_random_seed(11)
+        model = InStep("function")
+        model.compile(keras.optimizers.SGD(0.05))
+        data = tf.data.Dataset.from_tensor_slices(numbers(65)).batch(32, drop_remainder=True)
+        return model.fit(data, epochs=2, verbose=0).history
+
+    expected = of_dataset()
+    with mirrored(2).scope(), strictly(mirrored(2)):
+        assert_same(expected, of_dataset())
+
+
 @pytest.mark.parametrize("eagerly", [False, slow(True)])
 def test_batches_of_both_kinds_in_one_training(eagerly: bool) -> None:
     """Two fits of one model: of batches that divide, and of those that do not."""
