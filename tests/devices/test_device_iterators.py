@@ -12,6 +12,7 @@ from tensorflow.python.framework import func_graph
 
 from tests.helpers.marks import slow
 from tests.helpers.mirrored import mirrored
+from tfdist import keras_repairs
 from tfdist.keras_repairs.inputs import data_adapters
 from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator
 from tfdist.runtime.batches.replica_batches import per_replica
@@ -158,3 +159,33 @@ def test_epochs_of_arrays_make_one_iterator_each(
         data = {"x": x, "y": x, "batch_size": 4} if is_of_arrays else {"x": tf.data.Dataset.from_tensors((x, x))}
         model.fit(**data, epochs=3, verbose=0)
     assert len(made) == count
+
+
+@pytest.mark.parametrize("replicas", [2, 3])
+def test_nothing_is_read_that_one_device_would_not_read(replicas: int) -> None:
+    """Of data that go on, by epochs, evaluations and predictions of some steps; one device reads two batches more, and
+    one that shows Keras what to build."""
+    keras_repairs.install()
+    read: list[int] = []
+
+    def note(number: tf.Tensor) -> tf.Tensor:
+        read.append(int(number))
+        return number
+
+    def noted(number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        row = tf.ensure_shape(tf.numpy_function(note, [number], tf.int64), [])
+        return tf.cast([row], tf.float32), tf.constant(0.0)
+
+    data = tf.data.Dataset.range(10**6).map(noted).batch(2 * replicas)
+    with mirrored(replicas).scope():
+        model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+    calls: list[tuple[int, Any]] = [
+        (6, lambda: model.fit(data, steps_per_epoch=3, epochs=2, verbose=0)),
+        (2, lambda: model.evaluate(data, steps=2, verbose=0)),
+        (2, lambda: model.predict(data, steps=2, verbose=0)),
+    ]
+    for steps, call in calls:
+        read.clear()
+        call()
+        assert steps <= len(read) // (2 * replicas) <= steps + 3

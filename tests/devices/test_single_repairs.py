@@ -79,6 +79,28 @@ def test_a_cleared_session_forgets_the_strategy() -> None:
     assert done.stdout.split() == ["True", "False"]
 
 
+FIRST_CALL = """
+import keras, numpy as np, tensorflow as tf
+import tfdist
+
+class Asking(keras.callbacks.Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        print(tfdist.is_chief(), flush=True)
+
+model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+data = tf.data.Dataset.from_tensor_slices((np.ones((5, 1)), np.ones(5))).batch(2)
+model.fit(data, validation_data=data, epochs=2, verbose=0, callbacks=[Asking()])
+model.fit(data.repeat(), steps_per_epoch=2, epochs=2, verbose=0, callbacks=[Asking()])
+"""
+
+
+def test_a_script_calls_tfdist_for_the_first_time_while_it_trains() -> None:
+    """Its iterator is one that was made before the repairs were installed, and serves the epochs that follow."""
+    done = subprocess.run([sys.executable, "-c", FIRST_CALL], capture_output=True, text=True, timeout=150)
+    assert done.stdout.split() == 4 * ["True"], done.stderr
+
+
 class Unfit(keras.layers.Layer):
     """Calls what XLA cannot compile."""
 

@@ -52,6 +52,16 @@ def dataset_that_repeats(samples: int) -> dict[str, Any]:
     return fitted_on(classifier(), data.repeat(), data, steps_per_epoch=5)
 
 
+@case("`tf.data` that shuffles, of which an epoch takes a part, and after that all")
+def dataset_that_shuffles_and_goes_on(samples: int) -> dict[str, Any]:
+    ordered = tf.data.Dataset.from_tensor_slices(numbers(samples))
+    data, model = ordered.shuffle(50).batch(4), classifier()
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    # One device reads some batches more than it takes, and does not come to the next pass.
+    model.fit(data.repeat(), steps_per_epoch=len(data) - 3, verbose=0)
+    return fitted_on(model, data, ordered.batch(BATCH))
+
+
 class Batches(keras.utils.PyDataset):
     def __init__(self, samples: int, **options: Any) -> None:
         super().__init__(**options)

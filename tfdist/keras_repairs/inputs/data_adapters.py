@@ -47,6 +47,7 @@ def distribute(
     *,
     once: bool = False,
     shares_rows: bool | None = True,
+    part: Callable[[tf.data.Dataset], tf.data.Dataset] = lambda dataset: dataset,
 ) -> Any:
     """Cuts every global batch of `dataset` into the replicas' slices; what is distributed already stays as it is.
 
@@ -58,6 +59,7 @@ def distribute(
             slices, as it would be without; those that are drawn once come from its description's `fed`.
         shares_rows: Whether all tensors of a batch have as many rows each, where shapes leave that open; None: as many
             as they have in the first batch of an iterator. Each replica gets whole batches where they have not.
+        part: Returns the batches, or what is drawn of them, that are cut.
     """
     if isinstance(dataset, tf.distribute.DistributedDataset):
         make_replica_batches = description_of(dataset).replica_batches
@@ -75,7 +77,7 @@ def distribute(
         smallest = max(smallest, maps.size if maps.drops_remainder else 0)
 
     def make(ids: Sequence[int]) -> tf.data.Dataset:
-        own = dataset if once else needed
+        own = dataset if once else part(needed)
         slices = _slices(own, smallest, ids, replicas, shares_rows, shows_extent=shows_extent)
         specs.append(slices.element_spec)
         return slices
@@ -83,7 +85,7 @@ def distribute(
     distributed = per_replica(make, strategy)
     feed = settings_of(strategy).feed
     if once and feed is not None and specs and isinstance(specs[0].whole, tuple):
-        fed = FedBatches(feed, needed, specs[0], strategy, shares_rows, are_rows=maps is not None)
+        fed = FedBatches(feed, needed, specs[0], strategy, shares_rows, are_rows=maps is not None, part=part)
         description_of(distributed).fed = fed
     return distributed
 

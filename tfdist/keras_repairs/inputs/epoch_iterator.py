@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,7 @@ from tfdist.keras_repairs.base.batch_rows import rows
 from tfdist.keras_repairs.inputs.data_adapters import distribute, leaves_rows_open, smallest_batch
 from tfdist.keras_repairs.inputs.host_drawing import is_drawn_once, warn_of_whole_reading
 from tfdist.keras_repairs.inputs.own_shares import OwnShares, are_own_shares
+from tfdist.runtime.batches.continued_batches import ContinuedBatches
 from tfdist.runtime.batches.dataset_description import (
     Even,
     PartialEpoch,
@@ -43,6 +45,7 @@ class _EpochSource:
         is_cut_so: Whether its batches are cut for what is known of that.
         shares: What the workers' own shares are to each other; None where all workers have the same data.
         is_open: Whether the epoch that runs has its iterator.
+        parts: Those of the last iterator over a part of the data for each epoch.
     """
 
     whole: Any
@@ -53,6 +56,7 @@ class _EpochSource:
     is_cut_so: bool = True
     shares: OwnShares | None = None
     is_open: bool = False
+    parts: _PartsByEpoch | None = None
 
 
 _SOURCE: AttachedValue[_EpochSource] = AttachedValue("epoch_source")
@@ -85,7 +89,8 @@ def epoch_iterator_init(original: Function) -> Function:
 
 def whole_batches(iterator: Any) -> Any:
     """The dataset of a `TFEpochIterator` before it was cut for the replicas; mostly one of global batches."""
-    return _source_of(iterator).whole
+    source = _SOURCE.get(iterator)
+    return iterator._distributed_dataset if source is None else source.whole
 
 
 def start_partial_epoch(iterator: Any, done: int, batches: Any) -> None:
@@ -105,7 +110,9 @@ def epoch_iterator_source(original: Function) -> Function:
     """
 
     def repaired(self: Any) -> Any:
-        source = _source_of(self)
+        source = _SOURCE.get(self)
+        if source is None:  # It was made before the repairs were installed: plain Keras goes on with it to its end.
+            return original(self)
         if source.is_open and self.steps_per_epoch is None and isinstance(self.data_adapter, ArrayDataAdapter):
             return ()
         source.is_open = True
@@ -114,16 +121,24 @@ def epoch_iterator_source(original: Function) -> Function:
         if not source.is_cut_so and source.shares_rows is not None:
             source.is_cut_so = True
             self._distributed_dataset = _distributed(self, source.whole)
-        dataset = original(self) if rest is None else _distributed(self, rest.batches())
+            source.parts = None
+        batches = source.whole if rest is None else rest.batches()
+        is_cut = self._distribute_strategy.num_replicas_in_sync > 1
+        goes_on = is_cut and self.steps_per_epoch is not None and isinstance(batches, tf.data.Dataset)
+        if goes_on and not isinstance(self.data_adapter, ArrayDataAdapter):
+            dataset = batches
+            parts: _Parts = _parts_by_epoch(self, source, batches, done)
+        else:
+            dataset = original(self) if rest is None else _distributed(self, batches)
+            parts = _Parts(dataset)
         steps = _steps(self.data_adapter, dataset, done) if source.shares is None else None
         # Of several steps in one execution Keras already looks for the end before each.
         overruns = steps is None and self.steps_per_execution == 1
-        is_cut = self._distribute_strategy.num_replicas_in_sync > 1
         if not is_cut and not overruns:
             return dataset
         noticed = overruns and self.steps_per_epoch is None and not _is_of_tfdist(source.whole) and not source.shares
         even = _even(self, source.whole) if is_cut and source.shares is None else "none"
-        return EpochBatches(dataset, steps, self.steps_per_epoch, done, noticed, is_cut, even, source)
+        return EpochBatches(parts, steps, self.steps_per_epoch, done, noticed, is_cut, even, source)
 
     return repaired
 
@@ -135,7 +150,9 @@ def epoch_steps(original: Function) -> Function:
     """
 
     def repaired(self: Any) -> Iterator[tuple[int, int, Any]]:
-        source = _source_of(self)
+        source = _SOURCE.get(self)
+        if source is None:
+            return iter(original(self))
         if source.shares is not None:
             self._num_batches = source.shares.steps
         rest = source.next or take_partial_epoch(source.whole)
@@ -155,16 +172,86 @@ def _source_of(iterator: Any) -> _EpochSource:
     return source
 
 
+def _parts_by_epoch(iterator: Any, source: _EpochSource, batches: tf.data.Dataset, done: int) -> _PartsByEpoch:
+    """Those of a new iterator: of the last one, begun anew, where that is possible, as to make them takes longer."""
+    if batches is not source.whole or done:
+        return _PartsByEpoch(iterator, batches, done)
+    if source.parts is None or not source.parts.restart():
+        source.parts = _PartsByEpoch(iterator, batches, done)
+    return source.parts
+
+
 def _distributed(iterator: Any, batches: Any) -> Any:
     """Global batches of the data of a `TFEpochIterator`, cut for the replicas."""
-    strategy = iterator._distribute_strategy
-    if strategy.num_replicas_in_sync == 1:
-        return batches
-    source = _source_of(iterator)
-    if source.shares is not None:
-        return source.shares.of(batches)
+    return _cutter(iterator)(batches, lambda dataset: dataset)
+
+
+def _cutter(iterator: Any) -> Callable[[Any, Callable[[tf.data.Dataset], tf.data.Dataset]], Any]:
+    """A function of batches and of what returns those that are drawn of them, which cuts these for the replicas.
+
+    It does not keep the `TFEpochIterator`.
+    """
+    strategy, source = iterator._distribute_strategy, _source_of(iterator)
     smallest = smallest_batch(iterator.data_adapter)
-    return distribute(batches, strategy, smallest, once=source.once, shares_rows=source.shares_rows)
+
+    def cut(batches: Any, part: Callable[[tf.data.Dataset], tf.data.Dataset]) -> Any:
+        if strategy.num_replicas_in_sync == 1:
+            return batches
+        if source.shares is not None:
+            return source.shares.of(part(batches))
+        return distribute(batches, strategy, smallest, once=source.once, shares_rows=source.shares_rows, part=part)
+
+    return cut
+
+
+class _Parts:
+    """The datasets of replicas' batches that an iterator goes through.
+
+    Args:
+        dataset: The only one.
+
+    Attributes:
+        left: Steps whose batches are not drawn yet from the one that is open.
+    """
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+        self.left = 0.0
+
+    def next(self) -> Any:
+        """The one of the next steps."""
+        self.left = float("inf")
+        return self._dataset
+
+
+class _PartsByEpoch(_Parts):
+    """A part for each epoch, so that none reads beyond what plain Keras takes.
+
+    Args:
+        iterator: A `TFEpochIterator`, which is not kept.
+        batches: Its global batches.
+        done: How many steps of the first epoch are done.
+    """
+
+    def __init__(self, iterator: Any, batches: tf.data.Dataset, done: int) -> None:
+        at_once = iterator.steps_per_execution
+        self._each = -(-iterator.steps_per_epoch // at_once) * at_once
+        self._done = done
+        self._continued = ContinuedBatches(batches)
+        cut, continued = _cutter(iterator), self._continued
+        self._of = functools.cache(lambda steps: cut(batches, lambda dataset: continued.part(dataset, steps)))
+        self.left = 0.0
+
+    def next(self) -> Any:
+        steps, self._done = self._each - self._done, 0
+        self.left = steps
+        return self._of(steps)
+
+    def restart(self) -> bool:
+        """Begins anew, if all that was to be read of what is open is; returns whether it does."""
+        if self.left == 0:
+            self._continued.restart()
+        return self.left == 0
 
 
 @dataclass(frozen=True)
@@ -186,7 +273,7 @@ class EpochBatches:
     """The batches of which Keras takes an iterator for every epoch.
 
     Attributes:
-        dataset: The batches.
+        parts: The batches.
         steps: How many there are; infinite without an end, None where that is unknown before the end.
         steps_per_epoch: Steps of an epoch, where one iterator serves all epochs.
         done: Steps of the first epoch that are done.
@@ -197,7 +284,7 @@ class EpochBatches:
         source: Whose they are, which learns by a first batch whether the tensors of one have as many rows each.
     """
 
-    dataset: Any
+    parts: _Parts
     steps: float | None
     steps_per_epoch: int | None
     done: int
@@ -214,7 +301,7 @@ class BatchIterator(Iterator[Any]):
     """TensorFlow's iterator and the number of its steps. Under several replicas it gives `FetchedBatch`es.
 
     Attributes:
-        iterator: TensorFlow's.
+        iterator: TensorFlow's, of the part that is open.
         left: Steps until it ends; None where that is unknown before the end.
         calls: Functions compiled for the iterator and bound to its tensors, by the object that compiled them.
         meter: Counts the time that fetching a batch here takes; None: nobody counts it.
@@ -227,12 +314,6 @@ class BatchIterator(Iterator[Any]):
 
     def __init__(self, batches: EpochBatches) -> None:
         self._channel: FeedChannel | None = None
-        dataset = batches.dataset
-        fed = description_of(dataset).fed if batches.is_cut else None
-        if fed is not None:
-            dataset, self._channel = fed.open()
-        of_only_replica = description_of(dataset).of_only_replica if batches.is_cut else None
-        self.iterator = iter(dataset if of_only_replica is None else of_only_replica)
         self.left = batches.steps
         self.calls: dict[object, Function] = {}
         self.meter: StepMeter | None = None
@@ -243,10 +324,31 @@ class BatchIterator(Iterator[Any]):
         self.is_checked = False
         self._source = batches.source
         self._even = batches.even
+        self._parts = batches.parts
+        self._is_cut = batches.is_cut
+        self._open()
+
+    def _open(self) -> None:
+        """Opens the next part."""
+        if self._channel is not None:
+            self._channel.close()
+        self.calls.clear()
+        dataset = self._parts.next()
+        fed = description_of(dataset).fed if self._is_cut else None
+        if fed is not None:
+            dataset, self._channel = fed.open()
+        of_only_replica = description_of(dataset).of_only_replica if self._is_cut else None
+        self.iterator = iter(dataset if of_only_replica is None else of_only_replica)
         is_distributed = of_only_replica is not None or isinstance(self.iterator, tf.distribute.DistributedIterator)
-        self._is_of_replicas = batches.is_cut and is_distributed
-        if batches.source.shares is not None:
-            self.iterator = batches.source.shares.joined(self.iterator)
+        self._is_of_replicas = self._is_cut and is_distributed
+        if self._source.shares is not None:
+            self.iterator = self._source.shares.joined(self.iterator)
+
+    def draw(self, steps: int) -> None:
+        """Notes that a caller is about to draw the batches of so many steps, of one epoch, from `iterator` itself."""
+        if self._parts.left <= 0:
+            self._open()
+        self._parts.left -= steps
 
     def __next__(self) -> Any:
         """Ends as TensorFlow's iterators do inside a compiled step, which is what Keras's loops wait for."""
@@ -301,6 +403,7 @@ class BatchIterator(Iterator[Any]):
         if self._peeked is not None:
             (batch,), self._peeked = self._peeked, None
             return batch
+        self.draw(1)
         try:
             with contextlib.nullcontext() if self.meter is None else self.meter.fetching():
                 return next(self.iterator)

@@ -213,9 +213,9 @@ def _steps_by(one_step: Function, step: StepFunction, *, by_batch: bool) -> Call
             if not steps:
                 return outputs
         if steps > 1 and step.can_loop:
-            return from_several(batches, tf.constant(steps))
+            return from_several(batches, steps, tf.constant(steps))
         for _ in range(steps):
-            outputs = from_one(batches)
+            outputs = from_one(batches, 1)
         return outputs
 
     return run
@@ -237,7 +237,8 @@ class _FromIterator:
         self._function = function
         self._compiled: dict[Any, Function] = {}
 
-    def __call__(self, batches: BatchIterator, *tensors: tf.Tensor) -> Any:
+    def __call__(self, batches: BatchIterator, steps: int, *tensors: tf.Tensor) -> Any:
+        batches.draw(steps)
         call = batches.calls.get(self)
         if call is None:
             call = batches.calls[self] = self._for(batches.iterator)

@@ -9,13 +9,14 @@ for it.
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import tensorflow as tf
-from tensorflow.python.data.ops import dataset_ops, multi_device_iterator_ops
+from tensorflow.python.data.ops import dataset_ops, debug_mode, multi_device_iterator_ops
 from tensorflow.python.eager import context
 from tensorflow.python.framework import type_utils
 from tensorflow.python.ops import functional_ops, gen_dataset_ops
@@ -40,6 +41,18 @@ def no_autotune_options() -> tf.data.Options:
     options.autotune.enabled = False
     options.deterministic = True
     return options
+
+
+@contextlib.contextmanager
+def no_debug_mode() -> Iterator[None]:
+    """Inside, tf.data's debug mode is off, which runs functions of pipelines in Python: those that cut batches capture
+    tensors of a graph. A user's own pipeline was made before, and is debugged."""
+    before = debug_mode.DEBUG_MODE
+    debug_mode.toggle_debug_mode(False)
+    try:
+        yield
+    finally:
+        debug_mode.toggle_debug_mode(before)
 
 
 @functools.cache
@@ -248,7 +261,8 @@ def per_replica(
     made = []
 
     def dataset_of_worker(context: tf.distribute.InputContext) -> tf.data.Dataset:
-        made.append(make(local_replicas(strategy)).with_options(no_autotune_options()))
+        with no_debug_mode():
+            made.append(make(local_replicas(strategy)).with_options(no_autotune_options()))
         return made[-1]
 
     make_lasting()

@@ -129,7 +129,8 @@ def _own_loop_error_in(error: BaseException) -> TfdistError | None:
             "A loop of the script's own, or a callback, computes gradients outside of the replicas. In a loop every "
             "replica would train on all data, and none would take work off another: use fit(), train_on_batch(), or a "
             "step that tfdist.strategy().run(...) starts for each batch of experimental_distribute_dataset(...). In a "
-            "callback, put the tape into a function and call tfdist.strategy().run(function). Or train on one device. "
+            "callback, put the tape into a function and call tfdist.strategy().run(function): of what it returns, "
+            "tfdist.strategy().experimental_local_results(returned)[0] is one replica's. Or train on one device. "
             f"Received: a gradient of a model's variables, {user_place_of(error)}"
         )
     return None
@@ -142,6 +143,11 @@ _NO_TERMINAL = (
     "input() has nothing to read: this worker does not have the terminal. --debug-worker I gives it to worker I, such "
     "as --debug-worker 0; ask under `if tfdist.worker_index() == 0:`, and hand the answer on with "
     "tfdist.broadcast_object"
+)
+
+_MADE_ALREADY = (
+    "Every worker runs the script, and another one may have made it: use os.makedirs(..., exist_ok=True), or make it "
+    "under `if tfdist.is_chief():`"
 )
 
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
@@ -191,6 +197,8 @@ def _explained(error: BaseException, assignment: Assignment) -> TfdistError | No
 
 def _advice(error: BaseException, assignment: Assignment) -> str:
     """Returns what follows the text of an exception of Python's that does not say the remedy; mostly nothing."""
+    if isinstance(error, FileExistsError) and assignment.num_workers > 1:
+        return f". {_MADE_ALREADY}"
     is_of_input = isinstance(error, EOFError) and error.args == (_NOTHING_TO_READ,)
     return f". {_NO_TERMINAL}" if is_of_input and not assignment.reads_input else ""
 

@@ -44,6 +44,7 @@ class FedBatches:
         strategy: The strategy in force.
         shares_rows: Whether all arrays of samples have as many rows; None: as many as in the first batch.
         are_rows: Whether what is drawn are `MappedRows` of the batches.
+        part: Returns those of `batches` that an iterator draws.
     """
 
     feed: HostFeed
@@ -52,6 +53,7 @@ class FedBatches:
     strategy: tf.distribute.Strategy
     shares_rows: bool | None = True
     are_rows: bool = False
+    part: Callable[[tf.data.Dataset], tf.data.Dataset] = lambda batches: batches
 
     def open(self) -> tuple[tf.distribute.DistributedDataset, FeedChannel]:
         """The slices for one iterator, and the channel that they come from, which lives as long as its user keeps it.
@@ -76,9 +78,8 @@ class FedBatches:
         def make_drawing(readers: Sequence[Any]) -> Drawing:
             # Now, and not in the thread: each iterator over a dataset draws seeds of its own.
             try:
-                drawn = _arrays_of(
-                    iter(self.batches.with_options(no_autotune_options())), drawn_rows, self.shares_rows
-                )
+                batches = iter(self.part(self.batches).with_options(no_autotune_options()))
+                drawn = _arrays_of(batches, drawn_rows, self.shares_rows)
             except tf.errors.OpError as error:
                 # The others wait for this channel, and are to raise the same.
                 drawn = _raising(error)
