@@ -19,7 +19,7 @@ from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 from tests.helpers.mirrored import mirrored
 from tfdist.keras_repairs.inputs import data_adapters, host_drawing
 from tfdist.keras_repairs.inputs.data_adapters import distribute
-from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator, EpochBatches
+from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator, EpochBatches, Parts
 from tfdist.runtime.batches.dataset_description import description_of
 from tfdist.runtime.batches.host_feed.host_feed import HostFeed
 from tfdist.runtime.batches.mapped_rows import sample_maps
@@ -61,7 +61,7 @@ def lengths(rows: int) -> tf.data.Dataset:
 
 
 def all_of(dataset: Any) -> tuple[Any, list[Any]]:
-    iterator: BatchIterator = iter(EpochBatches(dataset, None, None, 0, plain_keras_overruns=False, is_cut=True))
+    iterator: BatchIterator = iter(EpochBatches(Parts(dataset), None, None, 0, plain_keras_overruns=False, is_cut=True))
     spec, values = None, []
     try:
         while True:
@@ -115,7 +115,7 @@ def iterator_over(batches: Any) -> BatchIterator:
     described = description_of(fed)
     assert described.fed is not None
     described.fed = dataclasses.replace(described.fed, batches=batches)
-    return iter(EpochBatches(fed, None, None, 0, plain_keras_overruns=False, is_cut=True))
+    return iter(EpochBatches(Parts(fed), None, None, 0, plain_keras_overruns=False, is_cut=True))
 
 
 def test_an_error_of_the_data_is_raised_where_its_batch_was_due(feed: HostFeed) -> None:

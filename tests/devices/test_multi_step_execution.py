@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator, EpochBatches
+from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator, EpochBatches, Parts
 from tfdist.keras_repairs.loop import multi_step_execution
 from tfdist.keras_repairs.loop.multi_step_execution import (
     CALL,
@@ -23,7 +23,7 @@ from tfdist.keras_repairs.loop.multi_step_execution import (
 
 def batches(steps: float | None = math.inf, steps_per_epoch: int | None = None, done: int = 0) -> BatchIterator:
     given = range(0 if steps is None or steps == math.inf else int(steps))
-    return iter(EpochBatches(given, steps, steps_per_epoch, done, plain_keras_overruns=False, is_cut=False))
+    return iter(EpochBatches(Parts(given), steps, steps_per_epoch, done, plain_keras_overruns=False, is_cut=False))
 
 
 def test_taking_stops_at_the_end() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 import tensorflow as tf
 
-from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator, EpochBatches, FetchedBatch
+from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator, EpochBatches, FetchedBatch, Parts
 from tfdist.runtime.batches.dataset_description import description_of
 from tfdist.runtime.batches.replica_batches import per_replica
 
@@ -25,7 +25,7 @@ def batches_for(devices: Sequence[str]) -> tf.distribute.DistributedDataset:
 
 
 def iterator_over(distributed: tf.distribute.DistributedDataset) -> BatchIterator:
-    return iter(EpochBatches(distributed, 3, None, 0, plain_keras_overruns=False, is_cut=True))
+    return iter(EpochBatches(Parts(distributed), 3, None, 0, plain_keras_overruns=False, is_cut=True))
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,31 @@ def metrics_of_ones_own(samples: int) -> dict[str, Any]:
     return fitted(classifier(), x, keras.utils.to_categorical(y, 3), settings)
 
 
+class LossesAddedUp(keras.metrics.Metric):
+    """What a loss gives a batch, times the rows of the batch where that is a mean, divided by all samples."""
+
+    def __init__(self, reduction: str, *, of_rows: bool) -> None:
+        super().__init__(name=reduction)
+        self.loss = keras.losses.SparseCategoricalCrossentropy(reduction=reduction)
+        self.of_rows = of_rows
+        self.total = keras.metrics.Sum()
+        self.samples = self.add_variable((), "zeros", name="samples")
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        rows = keras.ops.cast(keras.ops.shape(y_true)[0], self.dtype)
+        self.total.update_state(self.loss(y_true, y_pred) * (rows if self.of_rows else 1.0))
+        self.samples.assign_add(rows)
+
+    def result(self) -> Any:
+        return self.total.result() / self.samples
+
+
+@case("metrics of one's own that add up what losses give")
+def metrics_that_add_up_losses(samples: int) -> dict[str, Any]:
+    chosen = [LossesAddedUp("sum", of_rows=False), LossesAddedUp("sum_over_batch_size", of_rows=True)]
+    return fitted(classifier(), *numbers(samples), {"metrics": chosen})
+
+
 @case("accuracy and crossentropy, weighted and not")
 def metrics_of_classes(samples: int) -> dict[str, Any]:
     x, y = numbers(samples)

@@ -48,6 +48,7 @@ from tfdist.keras_repairs.coupling.call_scope import is_mean
 from tfdist.keras_repairs.coupling.declarations import DeclaredLoss, declared_of, summed
 from tfdist.keras_repairs.coupling.gathered_batch import gathered_for_rows, gathered_for_scalar
 from tfdist.keras_repairs.coupling.loss_treatment import is_of_keras, note_branch, treatment_of
+from tfdist.keras_repairs.forward.metric_scope import METRIC_SCOPE
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport import replica_sums
 
@@ -65,6 +66,10 @@ def call(original: Function) -> Function:
     def repaired(self: Any, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         if not is_one_of_several():
             with contextlib.nullcontext() if is_of_keras(self) else looked_at_apart():
+                return original(self, y_true, y_pred, sample_weight)
+        if METRIC_SCOPE.get().is_known:
+            # As where the metric was tried out, which knows how it adds up what this replica's samples give.
+            with alone():
                 return original(self, y_true, y_pred, sample_weight)
         # A loss of one's own may be called with a number: whether the samples are real ones, say.
         y_true, y_pred = keras.tree.map_structure(

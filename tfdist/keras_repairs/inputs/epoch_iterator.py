@@ -56,7 +56,7 @@ class _EpochSource:
     is_cut_so: bool = True
     shares: OwnShares | None = None
     is_open: bool = False
-    parts: _PartsByEpoch | None = None
+    parts: PartsByEpoch | None = None
 
 
 _SOURCE: AttachedValue[_EpochSource] = AttachedValue("epoch_source")
@@ -127,10 +127,10 @@ def epoch_iterator_source(original: Function) -> Function:
         goes_on = is_cut and self.steps_per_epoch is not None and isinstance(batches, tf.data.Dataset)
         if goes_on and not isinstance(self.data_adapter, ArrayDataAdapter):
             dataset = batches
-            parts: _Parts = _parts_by_epoch(self, source, batches, done)
+            parts: Parts = _parts_by_epoch(self, source, batches, done)
         else:
             dataset = original(self) if rest is None else _distributed(self, batches)
-            parts = _Parts(dataset)
+            parts = Parts(dataset)
         steps = _steps(self.data_adapter, dataset, done) if source.shares is None else None
         # Of several steps in one execution Keras already looks for the end before each.
         overruns = steps is None and self.steps_per_execution == 1
@@ -172,12 +172,12 @@ def _source_of(iterator: Any) -> _EpochSource:
     return source
 
 
-def _parts_by_epoch(iterator: Any, source: _EpochSource, batches: tf.data.Dataset, done: int) -> _PartsByEpoch:
+def _parts_by_epoch(iterator: Any, source: _EpochSource, batches: tf.data.Dataset, done: int) -> PartsByEpoch:
     """Those of a new iterator: of the last one, begun anew, where that is possible, as to make them takes longer."""
     if batches is not source.whole or done:
-        return _PartsByEpoch(iterator, batches, done)
+        return PartsByEpoch(iterator, batches, done)
     if source.parts is None or not source.parts.restart():
-        source.parts = _PartsByEpoch(iterator, batches, done)
+        source.parts = PartsByEpoch(iterator, batches, done)
     return source.parts
 
 
@@ -204,7 +204,7 @@ def _cutter(iterator: Any) -> Callable[[Any, Callable[[tf.data.Dataset], tf.data
     return cut
 
 
-class _Parts:
+class Parts:
     """The datasets of replicas' batches that an iterator goes through.
 
     Args:
@@ -224,7 +224,7 @@ class _Parts:
         return self._dataset
 
 
-class _PartsByEpoch(_Parts):
+class PartsByEpoch(Parts):
     """A part for each epoch, so that none reads beyond what plain Keras takes.
 
     Args:
@@ -284,7 +284,7 @@ class EpochBatches:
         source: Whose they are, which learns by a first batch whether the tensors of one have as many rows each.
     """
 
-    parts: _Parts
+    parts: Parts
     steps: float | None
     steps_per_epoch: int | None
     done: int
