@@ -304,6 +304,29 @@ def test_what_trials_overlook_is_found_in_fit_evaluate_and_predict(
         assert f"Sequential.{step}" in caplog.text
 
 
+@pytest.mark.parametrize("on_batch", [False, True])
+def test_a_batch_with_no_row_for_some_replica_leaves_the_step_to_be_checked(
+    on_batch: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row alone is its own mean, on one device as on several."""
+
+    def trained() -> list[Any]:
+        keras.utils.set_random_seed(4)
+        model = keras.Sequential([keras.Input((6,)), layers.Dense(4), Centered(), layers.Dense(1)])
+        model.compile(keras.optimizers.SGD(0.1), "mse")
+        x, y = numbers(17)
+        if on_batch:
+            return [model.train_on_batch(x[:rows], y[:rows]) for rows in (1, 2, 17, 1)]
+        return [
+            model.fit(x[:rows], y[:rows], batch_size=16, verbose=0).history["loss"][0] for rows in (1, 2, 17)
+        ] + [model.evaluate(x[:rows], y[:rows], batch_size=16, verbose=0) for rows in (1, 17)]
+
+    expected = trained()
+    monkeypatch.setattr(layer_calls, "try_out_layer", lambda *args, **kwargs: CallVerdict())
+    with mirrored(3).scope(), checking(mirrored(3)):
+        assert_close(expected, trained())
+
+
 def test_what_overflows_where_a_graph_is_not_optimized_stops_nothing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -134,6 +134,8 @@ class CheckedStep:
         self._strategy = model.distribute_strategy
         self._name = f"{type(model).__qualname__}.{step_function.__name__} of {model.name!r}"
         self._known: list[Any] = []
+        self._known_of_few: list[tuple[Any, int]] = []
+        """The kinds of batches that were checked with fewer rows than there are replicas, and with how many."""
         self._says_distributed = False
         self._refusal: UnsupportedError | None = None
 
@@ -164,7 +166,11 @@ class CheckedStep:
                 self._says_distributed = True
                 self._say_unchecked("the script has distributed its batches itself")
             return False
-        return _kind_of(batch) not in self._known
+        kind = _kind_of(batch)
+        if kind in self._known:
+            return False
+        seen = [rows for known, rows in self._known_of_few if known == kind]
+        return not seen or _rows_of(batch, self._strategy) > max(seen)
 
     def is_shared_anew(self, batch: Any, step: TracedStep) -> bool:
         """Checks the step; returns whether it is to be traced once more, as it is shared out in another way.
@@ -206,7 +212,12 @@ class CheckedStep:
             self._refusal, self._sharing.on_global_batch = refusal, True
             return True
         if finding is None:
-            self._known.append(_kind_of(batch))
+            rows = _rows_of(batch, self._strategy)
+            if rows < self._strategy.num_replicas_in_sync:
+                # With no row for some replica much is right that is not with more: it is checked again with those.
+                self._known_of_few.append((_kind_of(batch), rows))
+            else:
+                self._known.append(_kind_of(batch))
             _log.info("%s: checked on its first batch, it is what one device computes", self._name)
             return False
         self._climb(finding)
@@ -365,6 +376,15 @@ def _has_no_rows(batch: Any) -> bool:
     """Returns whether a single batch is known to be empty: one device computes NaN of it, too."""
     leaves = [] if isinstance(batch, FetchedBatch) else [leaf for leaf in tf.nest.flatten(batch) if leaf is not None]
     return bool(leaves) and all(leaf.shape.rank and leaf.shape[0] == 0 for leaf in leaves)
+
+
+def _rows_of(batch: Any, strategy: tf.distribute.Strategy) -> int:
+    """The rows of a global batch; as many as there are replicas where nobody says."""
+    if isinstance(batch, FetchedBatch):
+        piece = strategy.experimental_local_results(batch.values)[0]
+        return int(piece.total) if isinstance(piece, ReplicaBatch) else strategy.num_replicas_in_sync
+    counts = [leaf.shape[0] for leaf in tf.nest.flatten(batch) if leaf is not None and leaf.shape.rank]
+    return max(counts, default=strategy.num_replicas_in_sync)
 
 
 def _kind_of(batch: Any) -> Any:

@@ -30,7 +30,7 @@ from keras.src.losses import loss as loss_module
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.keras_differences import DIFFERENCES
-from tfdist.keras_repairs.base.loss_scope import LOSS_SCOPE, Kind, Treatment
+from tfdist.keras_repairs.base.loss_scope import LOSS_SCOPE, Kind, LossScope, Treatment
 from tfdist.keras_repairs.base.replica_step import (
     alone,
     current_step,
@@ -67,19 +67,16 @@ def call(original: Function) -> Function:
         if not is_one_of_several():
             with contextlib.nullcontext() if is_of_keras(self) else looked_at_apart():
                 return original(self, y_true, y_pred, sample_weight)
-        if METRIC_SCOPE.get().is_known:
-            # As where the metric was tried out, which knows how it adds up what this replica's samples give.
-            with alone():
-                return original(self, y_true, y_pred, sample_weight)
         # A loss of one's own may be called with a number: whether the samples are real ones, say.
         y_true, y_pred = keras.tree.map_structure(
             lambda leaf: leaf if hasattr(leaf, "shape") else ops.convert_to_tensor(leaf, dtype=self.dtype),
             (y_true, y_pred),
         )
-        step, depth, treatment = current_step(), LOSS_SCOPE.get().depth, treatment_of(self, y_true, y_pred)
+        step, scope, treatment = current_step(), LOSS_SCOPE.get(), treatment_of(self, y_true, y_pred)
         counts = step is not None and not step.users and is_of_keras(self)
-        depth = None if depth is None else depth + 1
-        with changing(LOSS_SCOPE, depth=depth, treatment=treatment, per_sample=counts):
+        depth = None if scope.depth is None else scope.depth + 1
+        is_part = _is_part_of_what_is_tried_out(scope)
+        with changing(LOSS_SCOPE, depth=depth, treatment=treatment, per_sample=counts, is_part=is_part):
             if not treatment.gathers:
                 run = functools.partial(original, self, y_true, y_pred, sample_weight)
                 if declared_of(self) is not None:
@@ -91,6 +88,14 @@ def call(original: Function) -> Function:
             return _of_global_batch(compute, self, y_true, y_pred, sample_weight)
 
     return repaired
+
+
+def _is_part_of_what_is_tried_out(scope: LossScope) -> bool:
+    """Returns whether a loss, a metric, or a layer in a step of Keras's calls the loss: what they make of the sum over
+    some samples has been tried out."""
+    step = current_step()
+    is_of_layer = step is not None and not step.users and scope.depth is None
+    return scope.treatment is not None or METRIC_SCOPE.get().is_known or is_of_layer
 
 
 def _of_global_batch(compute: Function, loss: Any, y_true: Any, y_pred: Any, sample_weight: Any) -> tf.Tensor:
@@ -136,14 +141,15 @@ def reduce_weighted_values(original: Function) -> Function:
                 else _summand(values, sample_weight, mask, reduction)
             )
         treatment = LOSS_SCOPE.get().treatment or Treatment()
+        is_sum = treatment.kind is Kind.SUM
         if is_scalar:
             summand = _summand_of_scalar(values, sample_weight, mask, reduction)
         elif treatment.kind is Kind.ROWS if treatment.is_known else step.share.may_be_of_samples(values.shape):
-            summand = _summand(values, sample_weight, mask, reduction)
+            summand, is_sum = _summand(values, sample_weight, mask, reduction), reduction == "sum"
         else:
             # One value a column, say.
             summand = _summand_as(treatment.kind, original(values, sample_weight, mask, reduction, dtype))
-        return step.worth(summand, is_term=is_term)
+        return summand if is_sum and LOSS_SCOPE.get().is_part else step.worth(summand, is_term=is_term)
 
     return repaired
 
