@@ -189,17 +189,18 @@ def _distributed(iterator: Any, batches: Any) -> Any:
 def _cutter(iterator: Any) -> Callable[[Any, Callable[[tf.data.Dataset], tf.data.Dataset]], Any]:
     """A function of batches and of what returns those that are drawn of them, which cuts these for the replicas.
 
-    It does not keep the `TFEpochIterator`.
+    It keeps neither the `TFEpochIterator` nor its source, which may keep the function.
     """
     strategy, source = iterator._distribute_strategy, _source_of(iterator)
+    shares, once, shares_rows = source.shares, source.once, source.shares_rows
     smallest = smallest_batch(iterator.data_adapter)
 
     def cut(batches: Any, part: Callable[[tf.data.Dataset], tf.data.Dataset]) -> Any:
         if strategy.num_replicas_in_sync == 1:
             return batches
-        if source.shares is not None:
-            return source.shares.of(part(batches))
-        return distribute(batches, strategy, smallest, once=source.once, shares_rows=source.shares_rows, part=part)
+        if shares is not None:
+            return shares.of(part(batches))
+        return distribute(batches, strategy, smallest, once=once, shares_rows=shares_rows, part=part)
 
     return cut
 
