@@ -93,6 +93,20 @@ def own_step_with_nested_logs(samples: int) -> dict[str, Any]:
     return fitted(of(GuideStep), *numbers(samples), settings, validation_data=numbers(33, seed=6))
 
 
+class UntrackedStep(GuideStep):
+    """Logs the loss of the batch under the name of a metric that it does not update."""
+
+    def measured(self, y: Any, y_pred: Any, loss: Any) -> dict[str, Any]:
+        (of_compile,) = (metric for metric in self.metrics if metric.name != "loss")
+        of_compile.update_state(y, y_pred)
+        return {"loss": loss, of_compile.name: of_compile.result()}
+
+
+@case("`train_step` and `test_step` that log a loss of their own under the name of Keras's, and logs in logs")
+def own_step_that_logs_its_own_loss(samples: int) -> dict[str, Any]:
+    return fitted(of(UntrackedStep), *numbers(samples), {"metrics": ["accuracy"]}, validation_data=numbers(33, seed=6))
+
+
 class OwnTracker(OwnStep):
     """Logs the results of its metrics under other names, as the guide on variational autoencoders does."""
 

@@ -26,6 +26,7 @@ class FitState:
         logs_before: The logs of the last step of an epoch of which this process has only the end to do.
         logged_results: Reads over all replicas what the steps just executed log of the results of metrics, by name of
             the log; None where the steps are Keras's own.
+        logs_are_nested: Whether these steps return logs in logs.
         trace_step: Traces the training step for batches of an element spec: builds what it needs, and runs nothing.
         unreported_steps: Counts the training steps that were executed and that callbacks have not been called for yet.
     """
@@ -40,6 +41,7 @@ class FitState:
     saves_together: bool = False
     logs_before: Mapping[str, Any] = field(default_factory=dict)
     logged_results: Mapping[str, Callable[[], Any]] | None = None
+    logs_are_nested: bool = False
     trace_step: Callable[[Any], None] | None = None
     unreported_steps: Callable[[], int] = lambda: 0
     _iterator: Any = None

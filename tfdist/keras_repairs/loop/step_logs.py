@@ -189,6 +189,8 @@ class StepLogs:
         self._sums_results = False
         self.results: dict[str, Callable[[], Any]] = {}
         """Reads the results of metrics that are logged, over all replicas, by name of the log."""
+        self.are_nested = False
+        """Whether the step returns logs in logs, which lie flat from then on."""
 
     def of_step(self, step_function: Function) -> Function:
         """The step, with logs that lie flat, as Keras has them in the end, such as the results of `compile`'s metrics.
@@ -211,7 +213,7 @@ class StepLogs:
                 raise TraceAgain
             if not isinstance(logs, dict):
                 return logs
-            flat = _flat(logs)
+            flat, self.are_nested = _flat(logs), _is_nested(logs)
             self._check_reads(flat, replica)
             return {name: self._log(name, value, data) for name, value in flat.items()}
 
@@ -240,7 +242,8 @@ def noting_logs(function: Function, model: keras.Model, logs: StepLogs | None) -
 
     def execute(iterator: Any) -> Any:
         outputs = function(iterator)
-        fit_state(model).logged_results = None if logs is None else logs.results
+        state = fit_state(model)
+        state.logged_results, state.logs_are_nested = (None, False) if logs is None else (logs.results, logs.are_nested)
         return outputs
 
     return execute
@@ -272,7 +275,8 @@ def metrics_result_or_logs(original: Function) -> Function:
             before = dict(fit_state(self).take_logs_before())
             # Without any batch nothing is built. On one device Keras traces a step all the same, which builds it.
             return original(self, before) if before or _is_built(self) else before
-        result = original(self, logs)
+        # Logs in logs have other names than the metrics, by which Keras knows that it may take these in their place.
+        result = logs if fit_state(self).logs_are_nested else original(self, logs)
         results = fit_state(self).logged_results
         if result is logs and results and isinstance(logs, dict):
             result = _read(results, logs)
