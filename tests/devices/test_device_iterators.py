@@ -189,3 +189,31 @@ def test_nothing_is_read_that_one_device_would_not_read(replicas: int) -> None:
         read.clear()
         call()
         assert steps <= len(read) // (2 * replicas) <= steps + 3
+
+
+def test_an_epoch_of_some_steps_goes_on_with_whole_batches_as_the_first_batch_was() -> None:
+    """Where the tensors of a batch have other numbers of rows each, replicas get whole batches; in all epochs."""
+    keras_repairs.install()
+
+    def batches() -> Any:
+        for number in range(8):
+            yield np.full((4, 1), number, "float32"), np.full((4 if number % 2 else 6, 1), number + 1.0, "float32")
+
+    class OfBoth(keras.Model):
+        def train_step(self, data: Any) -> dict[str, Any]:
+            with tf.GradientTape() as tape:
+                loss = tf.add_n([tf.reduce_sum(self(part)) for part in data])
+            self.optimizer.apply(tape.gradient(loss, self.trainable_variables), self.trainable_variables)
+            return {"loss": loss}
+
+    def trained() -> np.ndarray:
+        inputs = keras.Input((1,))
+        model = OfBoth(inputs, keras.layers.Dense(1, kernel_initializer="ones")(inputs))
+        model.compile(keras.optimizers.SGD(1e-3))
+        data = tf.data.Dataset.from_generator(batches, output_signature=2 * (tf.TensorSpec([None, 1]),))
+        model.fit(data, steps_per_epoch=1, epochs=4, verbose=0)
+        return np.concatenate([weight.ravel() for weight in model.get_weights()])
+
+    expected = trained()
+    with mirrored(2).scope():
+        np.testing.assert_allclose(trained(), expected, rtol=1e-6)

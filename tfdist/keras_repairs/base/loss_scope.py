@@ -40,14 +40,14 @@ class LossScope:
         depth: How many losses are called within one another, from those given to `compile` on; None outside of them.
         treatment: How the values of the loss being called count; None outside of a call.
         per_sample: Whether they are counted by the samples of the global batch.
-        is_part: Whether other code that is tried out takes the loss: a sum is that of this replica's own samples then.
+        sums_own: Whether a sum is that of this replica's own samples: a metric or another loss takes it.
         teacher: What a teacher gives for the batch, by output; None where the model learns from none.
     """
 
     depth: int | None = None
     treatment: Treatment | None = None
     per_sample: bool = False
-    is_part: bool = False
+    sums_own: bool = False
     teacher: Mapping[str, Any] | None = None
 
 

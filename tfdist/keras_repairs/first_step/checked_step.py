@@ -214,7 +214,7 @@ class CheckedStep:
         if finding is None:
             rows = _rows_of(batch, self._strategy)
             if rows < self._strategy.num_replicas_in_sync:
-                # With no row for some replica much is right that is not with more: it is checked again with those.
+                # A replica without a row hides faults: the step is checked again with more rows.
                 self._known_of_few.append((_kind_of(batch), rows))
             else:
                 self._known.append(_kind_of(batch))

@@ -30,7 +30,7 @@ from keras.src.losses import loss as loss_module
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.keras_differences import DIFFERENCES
-from tfdist.keras_repairs.base.loss_scope import LOSS_SCOPE, Kind, LossScope, Treatment
+from tfdist.keras_repairs.base.loss_scope import LOSS_SCOPE, Kind, Treatment
 from tfdist.keras_repairs.base.replica_step import (
     alone,
     current_step,
@@ -75,8 +75,9 @@ def call(original: Function) -> Function:
         step, scope, treatment = current_step(), LOSS_SCOPE.get(), treatment_of(self, y_true, y_pred)
         counts = step is not None and not step.users and is_of_keras(self)
         depth = None if scope.depth is None else scope.depth + 1
-        is_part = _is_part_of_what_is_tried_out(scope)
-        with changing(LOSS_SCOPE, depth=depth, treatment=treatment, per_sample=counts, is_part=is_part):
+        # Both have been tried out: with a sum over some samples as it is.
+        sums_own = scope.treatment is not None or METRIC_SCOPE.get().is_known
+        with changing(LOSS_SCOPE, depth=depth, treatment=treatment, per_sample=counts, sums_own=sums_own):
             if not treatment.gathers:
                 run = functools.partial(original, self, y_true, y_pred, sample_weight)
                 if declared_of(self) is not None:
@@ -88,14 +89,6 @@ def call(original: Function) -> Function:
             return _of_global_batch(compute, self, y_true, y_pred, sample_weight)
 
     return repaired
-
-
-def _is_part_of_what_is_tried_out(scope: LossScope) -> bool:
-    """Returns whether a loss, a metric, or a layer in a step of Keras's calls the loss: what they make of the sum over
-    some samples has been tried out."""
-    step = current_step()
-    is_of_layer = step is not None and not step.users and scope.depth is None
-    return scope.treatment is not None or METRIC_SCOPE.get().is_known or is_of_layer
 
 
 def _of_global_batch(compute: Function, loss: Any, y_true: Any, y_pred: Any, sample_weight: Any) -> tf.Tensor:
@@ -149,7 +142,7 @@ def reduce_weighted_values(original: Function) -> Function:
         else:
             # One value a column, say.
             summand = _summand_as(treatment.kind, original(values, sample_weight, mask, reduction, dtype))
-        return summand if is_sum and LOSS_SCOPE.get().is_part else step.worth(summand, is_term=is_term)
+        return summand if is_sum and LOSS_SCOPE.get().sums_own else step.worth(summand, is_term=is_term)
 
     return repaired
 

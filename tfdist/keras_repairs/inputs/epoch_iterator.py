@@ -121,11 +121,10 @@ def epoch_iterator_source(original: Function) -> Function:
         if not source.is_cut_so and source.shares_rows is not None:
             source.is_cut_so = True
             self._distributed_dataset = _distributed(self, source.whole)
-            source.parts = None
         batches = source.whole if rest is None else rest.batches()
         is_cut = self._distribute_strategy.num_replicas_in_sync > 1
         goes_on = is_cut and self.steps_per_epoch is not None and isinstance(batches, tf.data.Dataset)
-        if goes_on and not isinstance(self.data_adapter, ArrayDataAdapter):
+        if goes_on and source.shares is None and not isinstance(self.data_adapter, ArrayDataAdapter):
             dataset = batches
             parts: Parts = _parts_by_epoch(self, source, batches, done)
         else:
@@ -183,50 +182,42 @@ def _parts_by_epoch(iterator: Any, source: _EpochSource, batches: tf.data.Datase
 
 def _distributed(iterator: Any, batches: Any) -> Any:
     """Global batches of the data of a `TFEpochIterator`, cut for the replicas."""
-    return _cutter(iterator)(batches, lambda dataset: dataset)
-
-
-def _cutter(iterator: Any) -> Callable[[Any, Callable[[tf.data.Dataset], tf.data.Dataset]], Any]:
-    """A function of batches and of what returns those that are drawn of them, which cuts these for the replicas.
-
-    It keeps neither the `TFEpochIterator` nor its source, which may keep the function.
-    """
-    strategy, source = iterator._distribute_strategy, _source_of(iterator)
-    shares, once, shares_rows = source.shares, source.once, source.shares_rows
+    strategy = iterator._distribute_strategy
+    if strategy.num_replicas_in_sync == 1:
+        return batches
+    source = _source_of(iterator)
+    if source.shares is not None:
+        return source.shares.of(batches)
     smallest = smallest_batch(iterator.data_adapter)
-
-    def cut(batches: Any, part: Callable[[tf.data.Dataset], tf.data.Dataset]) -> Any:
-        if strategy.num_replicas_in_sync == 1:
-            return batches
-        if shares is not None:
-            return shares.of(part(batches))
-        return distribute(batches, strategy, smallest, once=once, shares_rows=shares_rows, part=part)
-
-    return cut
+    return distribute(batches, strategy, smallest, once=source.once, shares_rows=source.shares_rows)
 
 
 class Parts:
-    """The datasets of replicas' batches that an iterator goes through.
+    """The datasets of replicas' batches that an iterator goes through: this one has them all.
 
     Args:
         dataset: The only one.
 
     Attributes:
-        left: Steps whose batches are not drawn yet from the one that is open.
+        undrawn: Steps whose batches are not drawn yet from the one that is open.
     """
 
-    def __init__(self, dataset: Any) -> None:
+    def __init__(self, dataset: Any = None) -> None:
         self._dataset = dataset
-        self.left = 0.0
+        self.undrawn = 0.0
 
-    def next(self) -> Any:
-        """The one of the next steps."""
-        self.left = float("inf")
+    def next(self, shares_rows: bool | None) -> Any:
+        """The one of the next steps.
+
+        Args:
+            shares_rows: As in `distribute`, as far as it is known by now.
+        """
+        self.undrawn = float("inf")
         return self._dataset
 
 
 class PartsByEpoch(Parts):
-    """A part for each epoch, so that none reads beyond what plain Keras takes.
+    """A part for each epoch, so that little is read beyond it.
 
     Args:
         iterator: A `TFEpochIterator`, which is not kept.
@@ -235,24 +226,31 @@ class PartsByEpoch(Parts):
     """
 
     def __init__(self, iterator: Any, batches: tf.data.Dataset, done: int) -> None:
+        super().__init__()
         at_once = iterator.steps_per_execution
         self._each = -(-iterator.steps_per_epoch // at_once) * at_once
         self._done = done
-        self._continued = ContinuedBatches(batches)
-        cut, continued = _cutter(iterator), self._continued
-        self._of = functools.cache(lambda steps: cut(batches, lambda dataset: continued.part(dataset, steps)))
-        self.left = 0.0
+        self._continued = continued = ContinuedBatches(batches)
+        strategy, once = iterator._distribute_strategy, _source_of(iterator).once
+        smallest = smallest_batch(iterator.data_adapter)
 
-    def next(self) -> Any:
+        @functools.cache
+        def of(steps: int, shares_rows: bool | None) -> Any:
+            part = functools.partial(continued.part, steps=steps)
+            return distribute(batches, strategy, smallest, once=once, shares_rows=shares_rows, part=part)
+
+        self._of = of
+
+    def next(self, shares_rows: bool | None) -> Any:
         steps, self._done = self._each - self._done, 0
-        self.left = steps
-        return self._of(steps)
+        self.undrawn = steps
+        return self._of(steps, shares_rows)
 
     def restart(self) -> bool:
         """Begins anew, if all that was to be read of what is open is; returns whether it does."""
-        if self.left == 0:
+        if self.undrawn == 0:
             self._continued.restart()
-        return self.left == 0
+        return self.undrawn == 0
 
 
 @dataclass(frozen=True)
@@ -330,11 +328,11 @@ class BatchIterator(Iterator[Any]):
         self._open()
 
     def _open(self) -> None:
-        """Opens the next part."""
+        """Opens the next part, in which batches have rows as those before it."""
         if self._channel is not None:
             self._channel.close()
         self.calls.clear()
-        dataset = self._parts.next()
+        dataset = self._parts.next(self._source.shares_rows)
         fed = description_of(dataset).fed if self._is_cut else None
         if fed is not None:
             dataset, self._channel = fed.open()
@@ -346,10 +344,11 @@ class BatchIterator(Iterator[Any]):
             self.iterator = self._source.shares.joined(self.iterator)
 
     def draw(self, steps: int) -> None:
-        """Notes that a caller is about to draw the batches of so many steps, of one epoch, from `iterator` itself."""
-        if self._parts.left <= 0:
+        """Tells that a caller draws the batches of so many steps of one epoch next, from `iterator` itself: that is the
+        one of the part that they are in."""
+        if self._parts.undrawn <= 0:
             self._open()
-        self._parts.left -= steps
+        self._parts.undrawn -= steps
 
     def __next__(self) -> Any:
         """Ends as TensorFlow's iterators do inside a compiled step, which is what Keras's loops wait for."""

@@ -18,8 +18,8 @@ class ContinuedBatches:
 
     TensorFlow's iterators over several replicas read ahead. Where an epoch takes some batches of data that goes on,
     what is read beyond them is lost, and may begin a pass over a shuffled dataset too early: all iterators over that
-    share its seeds, and the next one shuffles otherwise. Beyond a part as many are read as one device reads beyond
-    what it takes: the next two, of most datasets.
+    share its seeds, and the next one shuffles otherwise. Beyond a part about as many are read as one device
+    reads beyond what it takes.
 
     Args:
         whole: The dataset as one device iterates over it.

@@ -146,8 +146,8 @@ _NO_TERMINAL = (
 )
 
 _MADE_ALREADY = (
-    "Every worker runs the script, and another one may have made it: use os.makedirs(..., exist_ok=True), or make it "
-    "under `if tfdist.is_chief():`"
+    "Every worker runs the script, and another one may have made this file or folder: make it under "
+    "`if tfdist.is_chief():`, or a folder by os.makedirs(..., exist_ok=True)"
 )
 
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
