@@ -285,13 +285,18 @@ class Centered(layers.Layer):
         return x - ops.mean(x, axis=0, keepdims=True)
 
 
+def centered_model() -> keras.Model:
+    keras.utils.set_random_seed(4)
+    model = keras.Sequential([keras.Input((6,)), layers.Dense(4), Centered(), layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(0.1), "mse")
+    return model
+
+
 def test_what_trials_overlook_is_found_in_fit_evaluate_and_predict(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def trained() -> list[Any]:
-        keras.utils.set_random_seed(4)
-        model = keras.Sequential([keras.Input((6,)), layers.Dense(4), Centered(), layers.Dense(1)])
-        model.compile(keras.optimizers.SGD(0.1), "mse")
+        model = centered_model()
         x, y = numbers(33)
         made = fitted(model)
         return [*made, model.evaluate(x, y, batch_size=16, verbose=0), model.predict(x, batch_size=16, verbose=0)]
@@ -311,9 +316,7 @@ def test_a_batch_with_no_row_for_some_replica_leaves_the_step_to_be_checked(
     """A row alone is its own mean, on one device as on several."""
 
     def trained() -> list[Any]:
-        keras.utils.set_random_seed(4)
-        model = keras.Sequential([keras.Input((6,)), layers.Dense(4), Centered(), layers.Dense(1)])
-        model.compile(keras.optimizers.SGD(0.1), "mse")
+        model = centered_model()
         x, y = numbers(17)
         if on_batch:
             return [model.train_on_batch(x[:rows], y[:rows]) for rows in (1, 2, 17, 1)]
