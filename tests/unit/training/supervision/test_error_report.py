@@ -170,6 +170,15 @@ def test_an_error_says_at_which_step(assignment: Assignment) -> None:
     assert (record.epoch, record.step) == (state.epoch, state.step) == (1, 14)
 
 
+def test_a_folder_that_another_worker_may_have_made(assignment: Assignment) -> None:
+    error, advice = FileExistsError(17, "File exists", "results"), "os.makedirs(..., exist_ok=True)"
+    assert advice not in left_of(error, assignment)[1].message
+    several = dataclasses.replace(assignment, num_workers=2, cluster="a:1,b:1")
+    report(error, several)
+    record = Failure.read(RunDir(assignment.run_dir).error_file(0, 0))
+    assert record is not None and advice in record.message
+
+
 class Unprintable(Exception):
     """One whose texts raise, as those of a class do that looks at an attribute which it does not have."""
 
