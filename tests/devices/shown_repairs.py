@@ -9,7 +9,7 @@ TAKEN_OUT = [
     # Keras reduces a batch over the replicas to learn its shape, of whatever kind it is.
     (f"{TRAINER}._maybe_symbolic_build", ["plain", "strings", "dict_inputs_and_outputs", "ragged_inputs"]),
     ("TFDatasetAdapter.__init__", ["class_weight_of_a_distributed_dataset"]),
-    ("TFEpochIterator.__init__", ["sparse_inputs"]),
+    ("TFEpochIterator.__init__", ["sparse_arrays", "table_beside_samples"]),
     (f"{TRAINER}._make_function", ["plain", "steps_per_execution", "xla", "own_step_with_means"]),
     ("Trainer._get_metrics_result_or_logs", ["own_step_with_means"]),
     ("Layer.add_loss", ["regularizers"]),

@@ -218,7 +218,7 @@ SAME_NUMBERS = {
 """What changes no number of Keras's own, and why it is there."""
 
 
-QUICK = ["plain", "sparse_inputs", "own_step_with_a_total", "clipnorm"]
+QUICK = ["plain", "sparse_arrays", "own_step_with_a_total", "clipnorm"]
 QUICK += ["batch_norm_of_masked_inputs"]
 QUICK += ["clipvalue", "gradient_accumulation", "moving_average_that_overwrites", "terminate_on_nan"]
 QUICK += ["metrics_that_begin_with_samples"]
