@@ -96,10 +96,29 @@ def test_a_metric_keeps_its_signature() -> None:
     assert inspect.signature(Hits().update_state) == inspect.signature(functools.partial(Hits.update_state, None))
 
 
+class LossOfRows(keras.metrics.Metric):
+    """The mean over the samples of a loss of Keras's: of its sum, or of its mean over a batch times the samples."""
+
+    def __init__(self, reduction: str) -> None:
+        super().__init__(name=f"loss_of_{reduction}")
+        self.loss = keras.losses.MeanSquaredError(reduction=reduction)
+        self.total = self.add_variable((), "zeros", name="total")
+        self.samples = self.add_variable((), "zeros", name="samples")
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        samples = ops.cast(ops.shape(y_true)[0], self.dtype)
+        self.total.assign_add(self.loss(y_true, y_pred) * (1.0 if self.loss.reduction == "sum" else samples))
+        self.samples.assign_add(samples)
+
+    def result(self) -> Any:
+        return self.total / self.samples
+
+
 def numbers_of_a_loop(strategy: tf.distribute.Strategy | None) -> list[float]:
     """Two epochs of a loop by hand, whose global batches have 5 rows."""
     data = np.random.default_rng(4).normal(size=(10, 3))
     metrics = [MostHits(), MeanOfBatches(), PeakRatioOfBatches(), Least(), Hits()]
+    metrics += [LossOfRows(reduction) for reduction in ("sum", "sum_over_batch_size")]
 
     def step(rows: tf.Tensor) -> None:
         for metric in metrics:

@@ -64,7 +64,7 @@ def call(original: Function) -> Function:
     """Repairs `keras.losses.Loss.__call__`: finds out how replicas can share the loss out, or else gathers."""
 
     def repaired(self: Any, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
-        if not is_one_of_several():
+        if _is_of_own_rows():
             with contextlib.nullcontext() if is_of_keras(self) else looked_at_apart():
                 return original(self, y_true, y_pred, sample_weight)
         # A loss of one's own may be called with a number: whether the samples are real ones, say.
@@ -89,6 +89,12 @@ def call(original: Function) -> Function:
             return _of_global_batch(compute, self, y_true, y_pred, sample_weight)
 
     return repaired
+
+
+def _is_of_own_rows() -> bool:
+    """Returns whether a loss is that of the rows it is given: of one device, or in a metric that a loop of one's own
+    updates, of which a trial has shown that it adds up what each replica makes of its rows."""
+    return not is_one_of_several() or (current_step() is None and METRIC_SCOPE.get().is_known)
 
 
 def _of_global_batch(compute: Function, loss: Any, y_true: Any, y_pred: Any, sample_weight: Any) -> tf.Tensor:
@@ -116,7 +122,7 @@ def reduce_weighted_values(original: Function) -> Function:
         reduction: str | None = "sum_over_batch_size",
         dtype: Any = None,
     ) -> tf.Tensor:
-        if not is_one_of_several():
+        if _is_of_own_rows():
             return original(values, sample_weight, mask, reduction, dtype)
         step = current_step()
         # A loss within another is made a scalar of the user's by it, and counted there.
@@ -269,7 +275,7 @@ def undivided_loss(original: Function) -> Function:
     """
 
     def repaired(value: Any) -> Any:
-        return original(value) if is_one_of_several() and current_step() is None else value
+        return original(value) if current_step() is None and not _is_of_own_rows() else value
 
     return repaired
 
