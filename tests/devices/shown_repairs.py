@@ -14,6 +14,7 @@ TAKEN_OUT = [
     ("Trainer._get_metrics_result_or_logs", ["own_step_with_means"]),
     ("Layer.add_loss", ["regularizers"]),
     ("Layer._get_own_losses", ["regularizers"]),
+    ("Layer._get_regularization_losses", ["regularizers_that_call_losses"]),
     ("Trainer.compute_loss", ["regularizers", "distillation_of_a_config"]),
     # Without it the gradient of a term of the loss is not that of the replica's summand.
     ("Loss.__call__", ["regularizers", "circle_loss", "distillation_of_a_config_with_weights"]),

@@ -22,6 +22,16 @@ def regularizers(samples: int) -> dict[str, Any]:
     return fitted(model, *numbers(samples))
 
 
+@case("regularizers of weights that call a loss of Keras's")
+def regularizers_that_call_losses(samples: int) -> dict[str, Any]:
+    mean, total = (keras.losses.MeanSquaredError(reduction=kind) for kind in ("sum_over_batch_size", "sum"))
+    model = classifier(
+        kernel_regularizer=lambda kernel: mean(ops.ones_like(kernel), kernel),
+        bias_regularizer=lambda bias: total(ops.ones_like(bias), bias),
+    )
+    return fitted(model, *numbers(samples))
+
+
 @case("masks: `mask_zero` through an LSTM")
 def mask_of_an_embedding(samples: int) -> dict[str, Any]:
     ids = tokens(samples)

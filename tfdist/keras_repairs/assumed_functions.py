@@ -169,7 +169,7 @@ def _for_losses() -> tuple[Reliance, ...]:
     return (
         *_of(loss_reduction, loss_module, "apply_mask", "reduce_values"),
         *_of(loss_reduction, compile_utils.CompileLoss, "__call__", "call"),
-        *_of(loss_reduction, layer_module.Layer, "losses", "_get_regularization_losses"),
+        *_of(loss_reduction, layer_module.Layer, "losses"),
         *_of(loss_treatment, losses_module.LossFunctionWrapper, "call"),
         *_of(loss_treatment, losses_module, "dice", "tversky"),
         *_of(tensor_attributes, nn, "_get_logits"),

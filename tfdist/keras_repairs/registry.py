@@ -191,6 +191,7 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
         Repair(layer_module.Layer, "add_loss", added_losses.add_loss),
         Repair(layer_module.Layer, "_get_own_losses", added_losses.get_own_losses),
         Repair(layer_module.Layer, "_clear_losses", added_losses.clear_losses),
+        Repair(layer_module.Layer, "_get_regularization_losses", loss_reduction.regularization_losses),
         Repair(base_trainer.Trainer, "compute_loss", loss_reduction.compute_loss),
         Repair(loss_module.Loss, "__call__", loss_reduction.call),
         Repair(loss_module, "reduce_weighted_values", loss_reduction.reduce_weighted_values),

@@ -41,6 +41,7 @@ class LossScope:
         treatment: How the values of the loss being called count; None outside of a call.
         per_sample: Whether they are counted by the samples of the global batch.
         sums_own: Whether a sum is that of this replica's own samples: a metric or another loss takes it.
+        of_weights: Whether the losses that are called are taken of weights, which all replicas have in common.
         teacher: What a teacher gives for the batch, by output; None where the model learns from none.
     """
 
@@ -48,6 +49,7 @@ class LossScope:
     treatment: Treatment | None = None
     per_sample: bool = False
     sums_own: bool = False
+    of_weights: bool = False
     teacher: Mapping[str, Any] | None = None
 
 

@@ -92,9 +92,11 @@ def call(original: Function) -> Function:
 
 
 def _is_of_own_rows() -> bool:
-    """Returns whether a loss is that of the rows it is given: of one device, or in a metric that a loop of one's own
-    updates, of which a trial has shown that it adds up what each replica makes of its rows."""
-    return not is_one_of_several() or (current_step() is None and METRIC_SCOPE.get().is_known)
+    """Returns whether a loss is that of the rows it is given: of one device, of weights, or in a metric that a loop of
+    one's own updates, of which a trial has shown that it adds up what each replica makes of its rows."""
+    if not is_one_of_several() or LOSS_SCOPE.get().of_weights:
+        return True
+    return current_step() is None and METRIC_SCOPE.get().is_known
 
 
 def _of_global_batch(compute: Function, loss: Any, y_true: Any, y_pred: Any, sample_weight: Any) -> tf.Tensor:
@@ -263,6 +265,16 @@ def compute_loss(original: Function) -> Function:
         if not terms:
             return original(self, x, y, y_pred, sample_weight, training)
         return ops.sum(terms) if len(terms) > 1 else terms[0]
+
+    return repaired
+
+
+def regularization_losses(original: Function) -> Function:
+    """Repairs `Layer._get_regularization_losses`: a loss that a regularizer calls is no mean or sum over samples."""
+
+    def repaired(self: Any) -> list[Any]:
+        with changing(LOSS_SCOPE, of_weights=True):
+            return original(self)
 
     return repaired
 
