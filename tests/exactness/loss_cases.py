@@ -104,6 +104,32 @@ def losses_that_are_sums_inside_of_others(samples: int) -> dict[str, Any]:
     return fitted(classifier(), *numbers(samples), {"loss": divided, "metrics": [averaged]})
 
 
+@keras.saving.register_keras_serializable("tfdist.tests")
+class Shrunk(layers.Layer):
+    """Adds a sum of Keras's over its inputs, and keeps the mean of it."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.squares = keras.losses.MeanSquaredError(reduction="sum")
+        self.tracker = keras.metrics.Mean(name="squares")
+
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
+        squares = self.squares(ops.zeros_like(inputs), inputs)
+        self.add_loss(0.01 * squares)
+        self.tracker.update_state(squares)
+        return inputs
+
+
+@case('losses with `reduction="sum"` that layers add and keep, and that regularize activities')
+def losses_that_are_sums_inside_of_layers(samples: int) -> dict[str, Any]:
+    squares = keras.losses.MeanSquaredError(reduction="sum")
+    regularized = layers.Dense(
+        8, activation="tanh", activity_regularizer=lambda rows: 0.1 * squares(ops.ones_like(rows), rows)
+    )
+    model = keras.Sequential([keras.Input((6,)), regularized, Shrunk(), layers.Dense(3, activation="softmax")])
+    return fitted(model, *numbers(samples))
+
+
 @case("a loss function that returns a scalar")
 def scalar_loss_function(samples: int) -> dict[str, Any]:
     def mean_squared(y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:

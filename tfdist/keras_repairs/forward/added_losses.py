@@ -17,8 +17,9 @@ import tensorflow as tf
 from keras import ops
 
 from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.keras_differences import DIFFERENCES
-from tfdist.keras_repairs.base.loss_scope import Kind
+from tfdist.keras_repairs.base.loss_scope import LOSS_SCOPE, Kind
 from tfdist.keras_repairs.base.replica_step import alone, current_step, sum_over_replicas, this_step
 from tfdist.keras_repairs.base.warn_once import say_once, warn_once
 from tfdist.keras_repairs.coupling import call_scope
@@ -100,7 +101,9 @@ class _OfActivity(keras.losses.Loss):
         self.regularizer = regularizer
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
-        return self.regularizer(y_pred)
+        # In a step, the sum of a loss that it calls counts as a mean, as any that a layer calls.
+        with changing(LOSS_SCOPE, sums_own=False):
+            return self.regularizer(y_pred)
 
 
 def call(original: Function) -> Function:

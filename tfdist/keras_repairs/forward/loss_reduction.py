@@ -48,6 +48,7 @@ from tfdist.keras_repairs.coupling.call_scope import is_mean
 from tfdist.keras_repairs.coupling.declarations import DeclaredLoss, declared_of, summed
 from tfdist.keras_repairs.coupling.gathered_batch import gathered_for_rows, gathered_for_scalar
 from tfdist.keras_repairs.coupling.loss_treatment import is_of_keras, note_branch, treatment_of
+from tfdist.keras_repairs.coupling.trials.trial_scope import share_on_trial
 from tfdist.keras_repairs.forward.metric_scope import METRIC_SCOPE
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport import replica_sums
@@ -125,7 +126,10 @@ def reduce_weighted_values(original: Function) -> Function:
         dtype: Any = None,
     ) -> tf.Tensor:
         if _is_of_own_rows():
-            return original(values, sample_weight, mask, reduction, dtype)
+            value = original(values, sample_weight, mask, reduction, dtype)
+            # In a layer that is tried out a sum counts as a mean, as it does below in the step of a replica.
+            is_own = reduction != "sum" or LOSS_SCOPE.get().sums_own or LOSS_SCOPE.get().of_weights
+            return value if is_own else value / tf.cast(share_on_trial(), value.dtype)
         step = current_step()
         # A loss within another is made a scalar of the user's by it, and counted there.
         is_term = LOSS_SCOPE.get().depth == 1

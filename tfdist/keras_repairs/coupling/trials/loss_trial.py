@@ -10,7 +10,8 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from tfdist.keras_repairs.base.loss_scope import Kind
+from tfdist.keras_repairs.base.context_variables import changing
+from tfdist.keras_repairs.base.loss_scope import LOSS_SCOPE, Kind
 from tfdist.keras_repairs.coupling.trials import made_up_inputs
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState, value_of
 from tfdist.keras_repairs.coupling.trials.split_comparison import (
@@ -127,7 +128,7 @@ def _computed(loss: keras.losses.Loss, kept: KeptState, true: Any, pred: Any, ro
     sources = [each for each in keras.tree.flatten(y_pred) if each.shape.rank] or keras.tree.flatten(y_true)
     with kept.restored(), keras.StatelessScope() as scope, tf.GradientTape() as tape, on_part(rows):
         tape.watch(sources)
-        with noting_writes() as writes:
+        with noting_writes() as writes, changing(LOSS_SCOPE, sums_own=True):
             value = keras.ops.convert_to_tensor(loss.call(y_true, y_pred), dtype=loss.dtype)
         total = tf.reduce_sum(value)
         state = [*map(np.asarray, scope.state_mapping.values()), *map(value_of, kept.variables)]
