@@ -309,16 +309,20 @@ def test_what_trials_overlook_is_found_in_fit_evaluate_and_predict(
         assert f"Sequential.{step}" in caplog.text
 
 
-@pytest.mark.parametrize("on_batch", [False, True])
+@pytest.mark.parametrize("batches", ["on_batch", "of_fits", "of_a_dataset"])
 def test_a_batch_with_no_row_for_some_replica_leaves_the_step_to_be_checked(
-    on_batch: bool, monkeypatch: pytest.MonkeyPatch
+    batches: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A row alone is its own mean, on one device as on several."""
 
     def trained() -> list[Any]:
         model = centered_model()
         x, y = numbers(17)
-        if on_batch:
+        if batches == "of_a_dataset":
+            data = tf.data.Dataset.from_tensor_slices((x, y))
+            data = data.take(1).batch(1).concatenate(data.batch(16))
+            return [model.fit(data, verbose=0).history["loss"][0], model.evaluate(data, verbose=0)]
+        if batches == "on_batch":
             return [model.train_on_batch(x[:rows], y[:rows]) for rows in (1, 2, 17, 1)]
         return [
             model.fit(x[:rows], y[:rows], batch_size=16, verbose=0).history["loss"][0] for rows in (1, 2, 17)

@@ -157,6 +157,10 @@ class CheckedStep:
         """Returns whether a step with batches of an iterator with this spec is checked already, or is not to be."""
         return self.is_off or spec in self._known
 
+    def needs_more_rows(self, spec: Any) -> bool:
+        """Returns whether a step with batches of an iterator with this spec is checked with too few rows alone."""
+        return not self.knows(spec) and any(known == spec for known, _ in self._known_of_few)
+
     def is_due(self, batch: Any) -> bool:
         """Returns whether a step with such a batch has not been checked yet, and is to be."""
         if self.is_off or _has_no_rows(batch):
@@ -212,16 +216,20 @@ class CheckedStep:
             self._refusal, self._sharing.on_global_batch = refusal, True
             return True
         if finding is None:
-            rows = _rows_of(batch, self._strategy)
-            if rows < self._strategy.num_replicas_in_sync:
-                # A replica without a row hides faults: the step is checked again with more rows.
-                self._known_of_few.append((_kind_of(batch), rows))
-            else:
-                self._known.append(_kind_of(batch))
-            _log.info("%s: checked on its first batch, it is what one device computes", self._name)
+            self._note_checked(batch)
             return False
         self._climb(finding)
         return True
+
+    def _note_checked(self, batch: Any) -> None:
+        rows = _rows_of(batch, self._strategy)
+        if rows >= self._strategy.num_replicas_in_sync:
+            self._known.append(_kind_of(batch))
+            _log.info("%s: checked on its first batch, it is what one device computes", self._name)
+            return
+        # A replica without a row hides faults.
+        self._known_of_few.append((_kind_of(batch), rows))
+        _log.info("%s: checked on a batch with fewer rows than replicas, and again with one with more", self._name)
 
     def _refused(self, batch: Any, step: TracedStep) -> tuple[UnsupportedError | None, Any]:
         """Returns why replicas cannot share the step out, as its trace has said, and the function that was traced.

@@ -68,9 +68,9 @@ def execution(
 
     def run(batches: BatchIterator, steps: int) -> Any:
         if not batches.is_checked:
-            batches.is_checked = True
             if not checked.knows(batches.spec):
                 steps_of_model.check(batches.peeked)
+            batches.is_checked = not checked.needs_more_rows(batches.spec)
         outputs = run_notifying(listener, call, steps, lambda: steps_of_model.run(batches, steps))
         steps_of_model.run_one.return_memory()
         return outputs
