@@ -32,6 +32,7 @@ TAKEN_OUT = [
     ("tensorflow.python.ops.nn_impl_distribute.scale_regularization_loss", ["own_step_with_average_losses"]),
     ("StrategyBase.num_replicas_in_sync", ["own_step_that_counts_replicas"]),
     ("ReplicaContextBase.num_replicas_in_sync", ["own_step_that_counts_replicas"]),
+    ("Equalization._custom_histogram_fixed_width", ["images_equalized_by_their_batch"]),
     ("BatchNormalization._moments", ["batch_norm_of_masked_inputs", "synchronized_statistics_of_masked_inputs"]),
     ("Function.__call__", ["decorated_steps"]),
     ("_MirroredReplicaContext._merge_call", ["own_step_that_remembers", "layer_that_collects_what_it_skips"]),

@@ -190,3 +190,24 @@ def _augmented(samples: int, *augmentations: layers.Layer) -> dict[str, Any]:
         [keras.Input((8, 8, 3)), *augmentations, layers.Flatten(), layers.Dense(3, activation="softmax")]
     )
     return fitted(model, x, y)
+
+
+@keras.saving.register_keras_serializable("tfdist.tests")
+class Equalized(layers.Layer):
+    """Equalizes images: Keras leaves `Equalization` out of models that it builds of calls of layers."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.equalize = layers.Equalization(value_range=(0.0, 1.0))
+
+    def call(self, images: tf.Tensor, training: bool = False) -> tf.Tensor:
+        return self.equalize(images, training=training)
+
+
+@case("`Equalization`, by the pixels of all images of a batch", FLOAT32)
+def images_equalized_by_their_batch(samples: int) -> dict[str, Any]:
+    x, y = numbers(samples, features=48)
+    # The images become brighter from the first to the last.
+    x = np.linspace(0.2, 1.0, samples)[:, None] * (np.tanh(x) + 1) / 2
+    flat = [layers.Flatten(), layers.Dense(3, activation="softmax")]
+    return fitted(keras.Sequential([keras.Input((4, 4, 3)), Equalized(), *flat]), x.reshape(-1, 4, 4, 3), y)

@@ -69,6 +69,7 @@ FINGERPRINTS: dict[str, dict[str, str]] = {
     "Embedding.build": {"671151ff4f14aadf": "3.13 3.14 3.15", "e812233158597020": "3.12"},
     "Embedding.call": {"1f010bb030f0cf03": "3.12 3.13 3.14 3.15"},
     "EpochIterator.__init__": {"0c220ae28381002f": "3.12 3.13 3.14 3.15"},
+    "Equalization._custom_histogram_fixed_width": {"a48cd16332fcbfc3": "3.12 3.13 3.14 3.15"},
     "ExportArchive.write_out": {"d188d043a61dba51": "3.12 3.13"},
     "FBetaScore.update_state": {"abf8374f3115d088": "3.12 3.13 3.14 3.15"},
     "Ftrl.build": {"9e0b67243e2415d7": "3.12 3.13 3.14 3.15"},

@@ -62,6 +62,7 @@ from tfdist.keras_repairs.coupling.trials.steps import step_capture
 from tfdist.keras_repairs.files import checkpoint_objects, downloads, model_saving
 from tfdist.keras_repairs.forward import (
     added_losses,
+    batch_histograms,
     batch_normalization,
     global_batch_metrics,
     loss_reduction,
@@ -221,6 +222,7 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
         Repair(keras.layers.Embedding, "build", embedding_layers.build),
         Repair(keras.layers.Embedding, "call", embedding_layers.call),
         Repair(keras.layers.BatchNormalization, "_moments", batch_normalization.moments),
+        Repair(keras.layers.Equalization, "_custom_histogram_fixed_width", batch_histograms.histogram),
         Repair(FuncGraph, "_create_op_internal", _created, is_checked=False),
         Repair(FuncGraph, "control_dependencies", created_operations.control_dependencies, is_checked=False),
         Repair(backprop.GradientTape, "watch", created_operations.watch, is_checked=False),

@@ -1,6 +1,7 @@
 """Layers, losses and metrics on a replica's slice of the global batch.
 
 - `batch_normalization`, over `batch_moments`, of slices `sliced_moments`: statistics of the global batch
+- `batch_histograms`: of images, by which `Equalization` changes them
 - `xla`: the forward and backward pass compiled with XLA
 - `strided_convolutions`: a gradient with which oneDNN overwrites memory where rows are odd
 - `added_losses`, of activity regularizers, too, and `loss_reduction`, also by the functions by which loops written by
