@@ -24,7 +24,7 @@ def trained(strategy: tf.distribute.Strategy, samples: int, **size: int) -> Numb
     keras.utils.set_random_seed(3)
     data = tf.data.Dataset.from_tensor_slices(numbers(samples)).batch(BATCH)
     with strategy.scope():
-        model, optimizer = classifier(kernel_regularizer="l2"), keras.optimizers.SGD(0.5)
+        model, optimizer = classifier(kernel_regularizer="l2", activity_regularizer="l2"), keras.optimizers.SGD(0.5)
         entropy = keras.losses.SparseCategoricalCrossentropy(reduction=None)
 
     def step(batch: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
