@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 from tests.helpers.mirrored import mirrored
+from tfdist.errors import UnsupportedError
 
 pytestmark = pytest.mark.usefixtures("repaired")
 
@@ -124,3 +125,39 @@ def test_every_copy_takes_a_gradient_from_outside_of_the_replicas() -> None:
         optimizer.apply([np.array([0.5, 1.0]), None])
     np.testing.assert_array_equal(values_of_copies(variable), [[0.5, 1.0]] * 3)
     np.testing.assert_array_equal(values_of_copies(left), [[3.0]] * 3)
+
+
+def losses_while_a_scale_grows(strategy: tf.distribute.Strategy, *, in_a_loop: bool = False) -> list[float]:
+    """Of steps that are traced before the optimizer is built."""
+    with strategy.scope():
+        weight = keras.Variable([2.0, -1.0])
+        optimizer = keras.optimizers.LossScaleOptimizer(
+            keras.optimizers.SGD(0.1), initial_scale=16.0, dynamic_growth_steps=2
+        )
+
+    def on_replica() -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.square(weight)) / tf.distribute.get_strategy().num_replicas_in_sync
+            scaled = optimizer.scale_loss(loss)
+        optimizer.apply_gradients([(tape.gradient(scaled, weight.value), weight)])
+        return loss
+
+    @tf.function
+    def step() -> tf.Tensor:
+        total = tf.constant(0.0)
+        for _ in tf.range(1) if in_a_loop else range(1):
+            total = strategy.reduce("SUM", strategy.run(on_replica), axis=None)
+        return total
+
+    return [float(step()) for _ in range(7)]
+
+
+@pytest.mark.parametrize("replicas", [2, 3])
+def test_a_loss_scale_grows_in_a_step_that_was_traced_before_its_optimizer_was_built(replicas: int) -> None:
+    expected = losses_while_a_scale_grows(tf.distribute.OneDeviceStrategy("/cpu:0"))
+    np.testing.assert_allclose(losses_while_a_scale_grows(mirrored(replicas)), expected, rtol=1e-6)
+
+
+def test_a_loss_scale_that_a_loop_would_not_see_grow_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match=r"optimizer\.build\(model\.trainable_variables\)"):
+        losses_while_a_scale_grows(mirrored(2), in_a_loop=True)

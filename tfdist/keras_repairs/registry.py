@@ -312,6 +312,7 @@ def _of_gradients(hooks: RepairHooks) -> tuple[Repair, ...]:
         Repair(keras.callbacks.SwapEMAWeights, "_tf_finalize_ema_values", averages.finalize_all),
         Repair(base, "apply", apply),
         Repair(scaler, "apply", apply),
+        Repair(scaler, "scale_loss", gradient_reduction.scale_loss),
         Repair(scaler, "_tf_apply", variable_updates.scaled_apply),
         Repair(scaler, "check_finite", gradient_accumulation.check_finite),
         Repair(core.Variable, "_deferred_initialize", cut_variable.deferred_initialize, is_checked=False),

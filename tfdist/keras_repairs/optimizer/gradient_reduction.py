@@ -16,8 +16,10 @@ from typing import Any, TypeAlias
 
 import keras
 import tensorflow as tf
+from keras import ops
 from keras.src import backend
 from tensorflow.python.distribute.values import PerReplica
+from tensorflow.python.ops.control_flow_v2_func_graphs import ControlFlowFuncGraph
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base import replica_copies
@@ -331,6 +333,37 @@ def build_optimizer(optimizer: Any, variables: Sequence[Any] | None) -> None:
 
     outside_of_replicas(outside)
     optimizer.built = True
+
+
+def scale_loss(original: Function) -> Function:
+    """Repairs `LossScaleOptimizer.scale_loss`: a loop of the user's that is traced before the optimizer is built scales
+    by the variable, too.
+
+    On one device `tf.function` traces such a function twice, as it makes the variables of the optimizer: first by the
+    initial scale, and then by the variable. Here they are made outside of the function, which is traced once.
+
+    Raises:
+        UnsupportedError: In a loop of the function, which reads no variable that is not there yet.
+    """
+
+    def repaired(self: Any, loss: tf.Tensor) -> tf.Tensor:
+        if self.built or current_step() is not None or tf.executing_eagerly() or not is_one_of_several():
+            return original(self, loss)
+
+        def scale() -> tf.Tensor:
+            value = self.dynamic_scale if self.built else self.initial_scale
+            return tf.convert_to_tensor(value, tf.float32)
+
+        graph = tf.compat.v1.get_default_graph()
+        if isinstance(graph, ControlFlowFuncGraph):
+            raise UnsupportedError(
+                "scale_loss of a LossScaleOptimizer that is not built was called in a loop or a branch of a "
+                "tf.function, where it cannot scale by the variable yet. Expected a built optimizer. Call "
+                "optimizer.build(model.trainable_variables) before the loop, under `with strategy.scope():`."
+            )
+        return ops.multiply(loss, graph.capture_call_time_value(scale, tf.TensorSpec((), tf.float32)))
+
+    return repaired
 
 
 def _check_compression(optimizer: Any) -> None:
