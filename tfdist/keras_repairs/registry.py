@@ -64,6 +64,7 @@ from tfdist.keras_repairs.forward import (
     added_losses,
     batch_histograms,
     batch_normalization,
+    empty_batches,
     global_batch_metrics,
     loss_reduction,
     metrics,
@@ -239,6 +240,10 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
         Repair(nn, "categorical_crossentropy", vocabulary_rules.categorical_crossentropy),
         Repair(nn, "_compute_moments_sync", batch_normalization.compute_moments_sync),
         Repair(gen_nn_ops, "conv2d_backprop_filter", strided_convolutions.filter_gradient, is_checked=False),
+        *(
+            Repair(gen_nn_ops, name, empty_batches.of_any_rows, is_checked=False)
+            for name in ("conv2d", "conv3d", "max_pool", "max_pool3d")
+        ),
     )
 
 

@@ -3,7 +3,8 @@
 - `batch_normalization`, over `batch_moments`, of slices `sliced_moments`: statistics of the global batch
 - `batch_histograms`: of images, by which `Equalization` changes them
 - `xla`: the forward and backward pass compiled with XLA
-- `strided_convolutions`: a gradient with which oneDNN overwrites memory where rows are odd
+- `strided_convolutions`: a gradient with which oneDNN overwrites memory where rows are odd; `empty_batches`: what
+  it cannot compute of no row
 - `added_losses`, of activity regularizers, too, and `loss_reduction`, also by the functions by which loops written by
   hand divide their losses: each replica's summand of the loss of the global batch
 - `metrics`, `metric_additivity`, `metric_draws`: metrics that are sums over samples, and how that is found out;

@@ -1,0 +1,40 @@
+"""Convolutions and poolings of replicas without a row, in loops of the user's.
+
+There a replica may get no row of the last batch, as the script counts rows itself; in steps of models it gets a row of
+zeros. Of no row oneDNN's convolutions have the wrong shape or fail in their gradients, and its gradients of max pooling
+end the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from tfdist.keras_repairs.base.replica_step import current_step, is_one_of_several
+
+Function = Callable[..., Any]
+
+
+def of_any_rows(original: Function) -> Function:
+    """Repairs an operation of `gen_nn_ops` on an `input` of rows: where there is none it is that of a row of zeros, of
+    whose result nothing is taken."""
+
+    def repaired(input: Any, *args: Any, **options: Any) -> Any:
+        if current_step() is not None or not is_one_of_several() or not _may_be_empty(input):
+            return original(input, *args, **options)
+        has_rows = tf.shape(input)[0] > 0
+        some = tf.cond(has_rows, lambda: input, lambda: tf.zeros([1, *tf.unstack(tf.shape(input)[1:])], input.dtype))
+        some = tf.ensure_shape(some, [None, *input.shape[1:]])
+        result = original(some, *args, **options)
+        return tf.cond(has_rows, lambda: result, lambda: result[:0])
+
+    return repaired
+
+
+def _may_be_empty(rows: Any) -> bool:
+    """Returns whether a tensor may have no row, and is not computed with on a GPU."""
+    if not isinstance(rows, tf.Tensor) or rows.shape.rank is None or rows.shape[0] not in (None, 0):
+        return False
+    return tf.DeviceSpec.from_string(rows.device).device_type != "GPU"
