@@ -19,7 +19,7 @@ layers = keras.layers
 
 
 def networks() -> dict[tuple[int, ...], list[layers.Layer]]:
-    """Layers by the shape of their inputs."""
+    """New layers by the shape of their inputs."""
     return {
         (8, 2): [layers.Conv1D(3, 3), layers.MaxPooling1D()],
         (8, 8, 2): [layers.Conv2D(3, 3, strides=2), layers.Conv2D(3, 2, activation="relu"), layers.MaxPooling2D()],
@@ -27,17 +27,24 @@ def networks() -> dict[tuple[int, ...], list[layers.Layer]]:
     }
 
 
-def losses(strategy: tf.distribute.Strategy, shape: tuple[int, ...], stack: Sequence[layers.Layer]) -> list[float]:
+def losses(
+    strategy: tf.distribute.Strategy, shape: tuple[int, ...], stack: Sequence[layers.Layer], *, compiled: bool
+) -> list[float]:
     x = np.random.default_rng(1).normal(size=(5, *shape)).astype("float32")
     with strategy.scope():
         model = keras.Sequential([keras.Input(shape), *stack, layers.Flatten(), layers.Dense(1)])
         optimizer = keras.optimizers.SGD(0.01)
 
-    def on_replica(rows: tf.Tensor) -> tf.Tensor:
+    @tf.function(jit_compile=compiled)
+    def gradients_of(rows: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
         with tf.GradientTape() as tape:
-            loss = tf.nn.compute_average_loss(tf.square(model(rows, training=True)[:, 0] - 1.0))
-        variables = model.trainable_variables
-        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+            each = tf.square(model(rows, training=True)[:, 0] - 1.0)
+            loss = tf.nn.compute_average_loss(each, global_batch_size=4)
+        return loss, tape.gradient(loss, model.trainable_variables)
+
+    def on_replica(rows: tf.Tensor) -> tf.Tensor:
+        loss, gradients = gradients_of(rows)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
         return loss
 
     @tf.function
@@ -54,7 +61,9 @@ def main() -> None:
     keras_repairs.install()
     for strategy in (tf.distribute.OneDeviceStrategy("/cpu:0"), mirrored(2)):
         keras.utils.set_random_seed(1)
-        print(json.dumps([losses(strategy, shape, stack) for shape, stack in networks().items()]))
+        by_kernels = [losses(strategy, shape, stack, compiled=False) for shape, stack in networks().items()]
+        shape, stack = next(iter(networks().items()))
+        print(json.dumps([by_kernels, [losses(strategy, shape, stack, compiled=True)]]))
 
 
 if __name__ == "__main__":

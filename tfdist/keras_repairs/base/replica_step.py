@@ -115,6 +115,7 @@ class ReplicaScope:
         alone_draws_by_xla: Whether a single replica would compile the step that `alone` is in.
         is_tried_out: See `tried_out`.
         is_of_own_loop: See `of_own_loop`.
+        is_compiled_function: Whether it is in a function of the user's that XLA compiles.
         kept: What the user's objects keep of the step of this replica, which other replicas may replace.
         assigns_own_copy: Whether assignments go to the replica's copies of variables alone.
         counts_once: Whether what is summed over the replicas counts once, as all compute the same.
@@ -132,6 +133,7 @@ class ReplicaScope:
     alone_draws_by_xla: bool = False
     is_tried_out: bool = False
     is_of_own_loop: bool = False
+    is_compiled_function: bool = False
     kept: OwnState | None = None
     assigns_own_copy: bool = False
     counts_once: bool = False

@@ -12,7 +12,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfdist.keras_repairs.base.replica_step import current_step, is_one_of_several
+from tfdist.keras_repairs.base.replica_step import REPLICA_SCOPE, current_step, is_one_of_several
+from tfdist.runtime.strategy_settings import settings_of
 
 Function = Callable[..., Any]
 
@@ -22,7 +23,7 @@ def of_any_rows(original: Function) -> Function:
     whose result nothing is taken."""
 
     def repaired(input: Any, *args: Any, **options: Any) -> Any:
-        if current_step() is not None or not is_one_of_several() or not _may_be_empty(input):
+        if current_step() is not None or not is_one_of_several() or not _may_be_empty(input) or not _is_of_onednn():
             return original(input, *args, **options)
         has_rows = tf.shape(input)[0] > 0
         some = tf.cond(has_rows, lambda: input, lambda: tf.zeros([1, *tf.unstack(tf.shape(input)[1:])], input.dtype))
@@ -34,7 +35,9 @@ def of_any_rows(original: Function) -> Function:
 
 
 def _may_be_empty(rows: Any) -> bool:
-    """Returns whether a tensor may have no row, and is not computed with on a GPU."""
-    if not isinstance(rows, tf.Tensor) or rows.shape.rank is None or rows.shape[0] not in (None, 0):
-        return False
-    return tf.DeviceSpec.from_string(rows.device).device_type != "GPU"
+    return isinstance(rows, tf.Tensor) and rows.shape.rank is not None and rows.shape[0] in (None, 0)
+
+
+def _is_of_onednn() -> bool:
+    """Returns whether oneDNN may compute: not on GPUs, and not in a function that XLA compiles, which takes no row."""
+    return not REPLICA_SCOPE.get().is_compiled_function and not settings_of(tf.distribute.get_strategy()).on_gpus

@@ -7,6 +7,7 @@ by AutoGraph as it would be. The numbers are the same; what XLA was to compile i
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,8 @@ from tensorflow.python.autograph.core import ag_ctx, converter
 from tensorflow.python.autograph.impl import api
 from tensorflow.python.util import tf_decorator
 
-from tfdist.keras_repairs.base.replica_step import current_step, is_alone
+from tfdist.keras_repairs.base.context_variables import changing
+from tfdist.keras_repairs.base.replica_step import REPLICA_SCOPE, current_step, is_alone
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.runtime.transport.emulated_replicas import emulated_replica
 
@@ -29,7 +31,8 @@ def call(original: Function) -> Function:
 
     def repaired(self: Any, *args: Any, **kwargs: Any) -> Any:
         if not _is_of_replica() or not _is_of_user(self.python_function):
-            return original(self, *args, **kwargs)
+            with changing(REPLICA_SCOPE, is_compiled_function=True) if self._jit_compile else contextlib.nullcontext():
+                return original(self, *args, **kwargs)
         if self._jit_compile:
             warn_once(
                 f"{getattr(self.python_function, '__qualname__', 'a function')}, which is decorated with "
