@@ -22,13 +22,19 @@ def regularizers(samples: int) -> dict[str, Any]:
     return fitted(model, *numbers(samples))
 
 
+class FromOnes(keras.regularizers.Regularizer):
+    """A loss of Keras's of weights that were to be ones."""
+
+    def __init__(self, reduction: str) -> None:
+        self.loss = keras.losses.MeanSquaredError(reduction=reduction)
+
+    def __call__(self, weights: Any) -> Any:
+        return self.loss(ops.ones_like(weights), weights)
+
+
 @case("regularizers of weights that call a loss of Keras's")
 def regularizers_that_call_losses(samples: int) -> dict[str, Any]:
-    mean, total = (keras.losses.MeanSquaredError(reduction=kind) for kind in ("sum_over_batch_size", "sum"))
-    model = classifier(
-        kernel_regularizer=lambda kernel: mean(ops.ones_like(kernel), kernel),
-        bias_regularizer=lambda bias: total(ops.ones_like(bias), bias),
-    )
+    model = classifier(kernel_regularizer=FromOnes("sum_over_batch_size"), bias_regularizer=FromOnes("sum"))
     return fitted(model, *numbers(samples))
 
 
@@ -122,10 +128,7 @@ class Shrunk(layers.Layer):
 
 @case('losses with `reduction="sum"` that layers add and keep, and that regularize activities')
 def losses_that_are_sums_inside_of_layers(samples: int) -> dict[str, Any]:
-    squares = keras.losses.MeanSquaredError(reduction="sum")
-    regularized = layers.Dense(
-        8, activation="tanh", activity_regularizer=lambda rows: 0.1 * squares(ops.ones_like(rows), rows)
-    )
+    regularized = layers.Dense(8, activation="tanh", activity_regularizer=FromOnes("sum"))
     model = keras.Sequential([keras.Input((6,)), regularized, Shrunk(), layers.Dense(3, activation="softmax")])
     return fitted(model, *numbers(samples))
 

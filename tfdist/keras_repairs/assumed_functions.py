@@ -275,7 +275,6 @@ def _for_loss_scaling() -> tuple[Reliance, ...]:
     scaler = keras.optimizers.LossScaleOptimizer
     return (
         *_of(variable_updates, scaler, "_common_apply"),
-        *_of(gradient_accumulation, scaler, "scale_loss"),
         *_of(gradient_accumulation, scaler, "_stateful_handle_finite_grads", "_stateful_handle_non_finite_grads"),
     )
 
