@@ -28,31 +28,37 @@ def networks() -> dict[tuple[int, ...], list[layers.Layer]]:
 
 
 def losses(
-    strategy: tf.distribute.Strategy, shape: tuple[int, ...], stack: Sequence[layers.Layer], *, compiled: bool
+    strategy: tf.distribute.Strategy,
+    shape: tuple[int, ...],
+    stack: Sequence[layers.Layer],
+    *,
+    compiled: bool = False,
+    eagerly: bool = False,
 ) -> list[float]:
     x = np.random.default_rng(1).normal(size=(5, *shape)).astype("float32")
     with strategy.scope():
         model = keras.Sequential([keras.Input(shape), *stack, layers.Flatten(), layers.Dense(1)])
         optimizer = keras.optimizers.SGD(0.01)
 
-    @tf.function(jit_compile=compiled)
     def gradients_of(rows: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
         with tf.GradientTape() as tape:
             each = tf.square(model(rows, training=True)[:, 0] - 1.0)
             loss = tf.nn.compute_average_loss(each, global_batch_size=4)
         return loss, tape.gradient(loss, model.trainable_variables)
 
+    of_batch = gradients_of if eagerly else tf.function(gradients_of, jit_compile=compiled)
+
     def on_replica(rows: tf.Tensor) -> tf.Tensor:
-        loss, gradients = gradients_of(rows)
+        loss, gradients = of_batch(rows)
         optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
         return loss
 
-    @tf.function
     def step(rows: tf.Tensor) -> tf.Tensor:
         return strategy.reduce("SUM", strategy.run(on_replica, args=(rows,)), axis=None)
 
+    made = step if eagerly else tf.function(step)
     data = strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensor_slices(x).batch(4))
-    return [float(step(rows)) for _ in range(2) for rows in data]
+    return [float(made(rows)) for _ in range(2) for rows in data]
 
 
 def main() -> None:
@@ -61,9 +67,10 @@ def main() -> None:
     keras_repairs.install()
     for strategy in (tf.distribute.OneDeviceStrategy("/cpu:0"), mirrored(2)):
         keras.utils.set_random_seed(1)
-        by_kernels = [losses(strategy, shape, stack, compiled=False) for shape, stack in networks().items()]
-        shape, stack = next(iter(networks().items()))
-        print(json.dumps([by_kernels, [losses(strategy, shape, stack, compiled=True)]]))
+        by_kernels = [losses(strategy, shape, stack) for shape, stack in networks().items()]
+        line, images, _ = networks().items()
+        by_xla = losses(strategy, *line, compiled=True)
+        print(json.dumps([by_kernels, by_xla, losses(strategy, *images, eagerly=True)]))
 
 
 if __name__ == "__main__":

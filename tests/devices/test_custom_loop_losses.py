@@ -13,18 +13,20 @@ from tests.devices.repair_removal import take_out
 from tests.exactness.table import BATCH, classifier, numbers
 from tests.helpers.marks import slow
 from tests.helpers.mirrored import mirrored
+from tfdist.keras_repairs.base.keras_differences import DIFFERENCES
 
 pytestmark = pytest.mark.usefixtures("repaired", "float64")
 
 Numbers = tuple[list[float], list[Any]]
 
 
-def trained(strategy: tf.distribute.Strategy, samples: int, **size: int) -> Numbers:
+def trained(strategy: tf.distribute.Strategy, samples: int, activity: str | None = None, **size: int) -> Numbers:
     """The losses of the steps and the weights in the end."""
     keras.utils.set_random_seed(3)
     data = tf.data.Dataset.from_tensor_slices(numbers(samples)).batch(BATCH)
     with strategy.scope():
-        model, optimizer = classifier(kernel_regularizer="l2", activity_regularizer="l2"), keras.optimizers.SGD(0.5)
+        model = classifier(kernel_regularizer="l2", activity_regularizer=activity)
+        optimizer = keras.optimizers.SGD(0.5)
         entropy = keras.losses.SparseCategoricalCrossentropy(reduction=None)
 
     def step(batch: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
@@ -58,6 +60,48 @@ SIZES = [slow(2, 64), slow(3, 64), (2, 65), slow(3, 65), slow(2, 81), (3, 81)]
 @pytest.mark.parametrize(("replicas", "samples"), SIZES)
 def test_the_losses_of_one_replica(replicas: int, samples: int) -> None:
     assert is_same(trained(tf.distribute.get_strategy(), samples), trained(mirrored(replicas), samples))
+
+
+def test_each_replica_reads_the_terms_that_its_own_call_has_added() -> None:
+    """After `compute_average_loss`, in which the replicas meet and the other one has called the model."""
+    assert is_same(
+        trained(tf.distribute.get_strategy(), 64, activity="l2"), trained(mirrored(2), 64, activity="l2")
+    ) == DIFFERENCES.activity_is_of_a_row
+
+
+class BuiltByItsCall(keras.layers.Layer):
+    """Holds a layer that Keras builds by calling it in a graph of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Inner()
+
+    def build(self, shape: Any) -> None:
+        self.built = True
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        return self.inner(x)
+
+
+class Inner(keras.layers.Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = keras.layers.Dense(2, activity_regularizer="l2")
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        return self.dense(x)
+
+
+def test_a_layer_that_is_built_by_its_call_adds_its_terms_once() -> None:
+    strategy = mirrored(2)
+    with strategy.scope():
+        layer = BuiltByItsCall()
+
+    def terms() -> tf.Tensor:
+        layer(tf.ones((4, 3)))
+        return tf.stack(layer.losses)
+
+    assert {value.shape for value in strategy.experimental_local_results(tf.function(strategy.run)(terms))} == {(1,)}
 
 
 def test_a_size_that_the_script_gives() -> None:

@@ -309,9 +309,11 @@ def test_what_trials_overlook_is_found_in_fit_evaluate_and_predict(
         assert f"Sequential.{step}" in caplog.text
 
 
-@pytest.mark.parametrize("batches", ["on_batch", "of_fits", "of_a_dataset"])
+@pytest.mark.parametrize(
+    ("batches", "steps"), [("on_batch", 1), ("of_fits", 1), ("of_a_dataset", 1), ("of_a_dataset", 3)]
+)
 def test_a_batch_with_no_row_for_some_replica_leaves_the_step_to_be_checked(
-    batches: str, monkeypatch: pytest.MonkeyPatch
+    batches: str, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A row alone is its own mean, on one device as on several."""
 
@@ -321,6 +323,7 @@ def test_a_batch_with_no_row_for_some_replica_leaves_the_step_to_be_checked(
         if batches == "of_a_dataset":
             data = tf.data.Dataset.from_tensor_slices((x, y))
             data = data.take(1).batch(1).concatenate(data.batch(16))
+            model.steps_per_execution = steps
             return [model.fit(data, verbose=0).history["loss"][0], model.evaluate(data, verbose=0)]
         if batches == "on_batch":
             return [model.train_on_batch(x[:rows], y[:rows]) for rows in (1, 2, 17, 1)]

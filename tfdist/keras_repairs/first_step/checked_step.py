@@ -158,7 +158,8 @@ class CheckedStep:
         return self.is_off or spec in self._known
 
     def needs_more_rows(self, spec: Any) -> bool:
-        """Returns whether a step with batches of an iterator with this spec is checked with too few rows alone."""
+        """Returns whether a step with batches of an iterator with this spec was checked with fewer rows than replicas
+        only."""
         return not self.knows(spec) and any(known == spec for known, _ in self._known_of_few)
 
     def is_due(self, batch: Any) -> bool:
@@ -229,7 +230,7 @@ class CheckedStep:
             return
         # A replica without a row hides faults.
         self._known_of_few.append((_kind_of(batch), rows))
-        _log.info("%s: checked on a batch with fewer rows than replicas, and again with one with more", self._name)
+        _log.info("%s: checked on fewer rows than replicas; the first batch with more is checked, too", self._name)
 
     def _refused(self, batch: Any, step: TracedStep) -> tuple[UnsupportedError | None, Any]:
         """Returns why replicas cannot share the step out, as its trace has said, and the function that was traced.

@@ -5,9 +5,6 @@ turn passes at every collective: one replica would clear or read what another on
 
 Keras's own are sums over the rows of a batch. One of the user's may be a mean, or compare the rows with one another, as
 a penalty on the covariance of features does. Since 3.14 Keras divides the result by the rows of the output.
-
-A loop of the user's takes the mean of its replicas' losses (`tf.nn.scale_regularization_loss`). In that, what an
-activity regularizer gives counts by the rows that a replica has, as soon as the loop reads it.
 """
 
 from __future__ import annotations
@@ -19,6 +16,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 from keras import ops
+from keras.src import backend
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.context_variables import changing
@@ -28,7 +26,6 @@ from tfdist.keras_repairs.base.replica_step import (
     alone,
     current_step,
     is_one_of_several,
-    replica_count,
     sum_over_replicas,
     this_step,
 )
@@ -72,7 +69,6 @@ def clear_losses(original: Function) -> Function:
         losses = _losses()
         if losses is not None:
             losses.pop(id(self), None)
-            _OF_LOOP.rows.pop(id(self), None)
         original(self)
 
     return repaired
@@ -83,39 +79,19 @@ def get_own_losses(original: Function) -> Function:
 
     def repaired(self: Any) -> list[Any]:
         losses = _losses()
-        if losses is None:
-            return original(self)
-        terms = list(losses.get(id(self), ()))
-        rows = _OF_LOOP.rows.get(id(self), {}) if losses is _OF_LOOP.losses else {}
-        return [_weighted(term, rows[id(term)]) if id(term) in rows else term for term in terms]
+        return original(self) if losses is None else list(losses.get(id(self), ()))
 
     return repaired
 
 
 class _TermsOfLoop(threading.local):
-    """The terms of a replica in a loop of the user's, which has a thread of its own.
-
-    Attributes:
-        losses: What layers have added, by the layer's id.
-        rows: The outputs' rows for those of activity regularizers, by the ids of the layer and the term.
-    """
+    """What layers have added for a replica in a loop of the user's, by the layer's id: each has a thread of its own."""
 
     def __init__(self) -> None:
         self.losses: Losses = {}
-        self.rows: dict[int, dict[int, tf.Tensor]] = {}
 
 
 _OF_LOOP = _TermsOfLoop()
-
-
-def _weighted(term: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-    """What a replica's term of an activity regularizer counts in the mean over the replicas."""
-    count = tf.cast(replica_count(), term.dtype)
-    if not DIFFERENCES.activity_is_of_a_row:
-        # A sum over the rows: the batch's is that of the replicas' sums.
-        return term * count
-    weight = tf.math.divide_no_nan(rows * count, sum_over_replicas(rows))
-    return tf.where(rows > 0, term * weight, tf.zeros_like(term))
 
 
 def terms_of(layer: Any) -> list[Any]:
@@ -130,7 +106,9 @@ def _losses() -> Losses | None:
     losses, step = collected(), current_step()
     if losses is None and step is not None:
         return step.noted.added_losses
-    return _OF_LOOP.losses if losses is None and is_one_of_several() else losses
+    # A layer that is built by its call keeps nothing of that.
+    is_of_loop = losses is None and is_one_of_several() and not backend.in_stateless_scope()
+    return _OF_LOOP.losses if is_of_loop else losses
 
 
 _SUMS = (keras.regularizers.L1, keras.regularizers.L2, keras.regularizers.L1L2)
@@ -156,23 +134,10 @@ def call(original: Function) -> Function:
     def repaired(self: Any, *args: Any, **kwargs: Any) -> Any:
         outputs = original(self, *args, **kwargs)
         if getattr(self, "activity_regularizer", None) is not None and _is_of_some_rows():
-            _share_out(self, _tensors_of(outputs))
-        elif getattr(self, "activity_regularizer", None) is not None and _losses() is _OF_LOOP.losses:
-            _note_rows(self, _tensors_of(outputs))
+            _share_out(self, [output for output in keras.tree.flatten(outputs) if ops.is_tensor(output)])
         return outputs
 
     return repaired
-
-
-def _tensors_of(outputs: Any) -> list[tf.Tensor]:
-    return [output for output in keras.tree.flatten(outputs) if ops.is_tensor(output)]
-
-
-def _note_rows(layer: Any, outputs: list[tf.Tensor]) -> None:
-    """Notes of the terms that a layer has just added for its outputs how many rows each is of."""
-    terms = terms_of(layer)[-len(outputs) :]
-    rows = _OF_LOOP.rows.setdefault(id(layer), {})
-    rows.update((id(term), _rows_of(output, term.dtype)) for term, output in zip(terms, outputs, strict=False))
 
 
 def _is_of_some_rows() -> bool:

@@ -26,12 +26,18 @@ def of_any_rows(original: Function) -> Function:
         if current_step() is not None or not is_one_of_several() or not _may_be_empty(input) or not _is_of_onednn():
             return original(input, *args, **options)
         has_rows = tf.shape(input)[0] > 0
-        some = tf.cond(has_rows, lambda: input, lambda: tf.zeros([1, *tf.unstack(tf.shape(input)[1:])], input.dtype))
+        some = tf.cond(has_rows, lambda: input, lambda: _with_a_row(input))
         some = tf.ensure_shape(some, [None, *input.shape[1:]])
         result = original(some, *args, **options)
         return tf.cond(has_rows, lambda: result, lambda: result[:0])
 
     return repaired
+
+
+def _with_a_row(none: tf.Tensor) -> tf.Tensor:
+    """A row of zeros, through which a gradient of no row flows: eagerly, too, all variables have one."""
+    row = tf.zeros([1, *tf.unstack(tf.shape(none)[1:])], none.dtype)
+    return tf.concat([none, row], axis=0)
 
 
 def _may_be_empty(rows: Any) -> bool:

@@ -129,6 +129,7 @@ def reduce_weighted_values(original: Function) -> Function:
             value = original(values, sample_weight, mask, reduction, dtype)
             # In a layer that is tried out a sum counts as a mean, as it does below in the step of a replica.
             is_own = reduction != "sum" or LOSS_SCOPE.get().sums_own or LOSS_SCOPE.get().of_weights
+            is_own |= share_on_trial() == 1
             return value if is_own else value / tf.cast(share_on_trial(), value.dtype)
         step = current_step()
         # A loss within another is made a scalar of the user's by it, and counted there.

@@ -355,15 +355,25 @@ def scale_loss(original: Function) -> Function:
             return tf.convert_to_tensor(value, tf.float32)
 
         graph = tf.compat.v1.get_default_graph()
-        if isinstance(graph, ControlFlowFuncGraph):
+        if _is_in_control_flow(graph):
             raise UnsupportedError(
                 "scale_loss of a LossScaleOptimizer that is not built was called in a loop or a branch of a "
                 "tf.function, where it cannot scale by the variable yet. Expected a built optimizer. Call "
                 "optimizer.build(model.trainable_variables) before the loop, under `with strategy.scope():`."
             )
-        return ops.multiply(loss, graph.capture_call_time_value(scale, tf.TensorSpec((), tf.float32)))
+        captured = graph.capture_call_time_value(
+            scale, tf.TensorSpec((), tf.float32), default_value=tf.constant(self.initial_scale, tf.float32)
+        )
+        return ops.multiply(loss, captured)
 
     return repaired
+
+
+def _is_in_control_flow(graph: Any) -> bool:
+    """Returns whether a graph is in that of a loop or a branch, or is one."""
+    while graph is not None and not isinstance(graph, ControlFlowFuncGraph):
+        graph = getattr(graph, "outer_graph", None)
+    return graph is not None
 
 
 def _check_compression(optimizer: Any) -> None:
