@@ -125,3 +125,22 @@ def test_without_the_repair_nothing_is_told(monkeypatch: pytest.MonkeyPatch, tol
     take_out("StrategyBase.run", monkeypatch)
     losses_of(MEANS["mean"], mirrored(3))
     assert told() == []
+
+
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_images_are_equalized_by_their_batch_or_one_by_one(one_by_one: bool) -> None:
+    equalize = keras.layers.Equalization(value_range=(0.0, 1.0))
+    images = tf.constant(np.random.default_rng(1).uniform(size=(4, 4, 4, 3)), tf.float32)
+
+    def equalized(rows: tf.Tensor, count: int) -> tf.Tensor:
+        if not one_by_one:
+            return equalize(rows, training=True)
+        return tf.stack([equalize(image, training=True) for image in tf.unstack(rows, count)])
+
+    def of_replica() -> tf.Tensor:
+        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+        return equalized(images[2 * replica : 2 * replica + 2], 2)
+
+    strategy = mirrored(2)
+    pieces = strategy.experimental_local_results(tf.function(strategy.run)(of_replica))
+    np.testing.assert_allclose(tf.concat(pieces, axis=0), equalized(images, 4), atol=1e-6)

@@ -211,6 +211,7 @@ SAME_NUMBERS = {
     "SGD.update_step": "one pass over memory instead of several; see test_optimizers_in_custom_loops",
     "Adam.update_step": "as for SGD; see test_large_updates",
     "keras.src.backend.tensorflow.nn.gelu": "one operation on slices instead of several; see test_keras_activations",
+    "BaseImagePreprocessingLayer.transform_single_image": "images one by one; see test_own_loops",
     "LossScaleOptimizer.scale_loss": "only for loops of one's own; see test_optimizers_in_custom_loops",
     "TFOptimizer.assign": "only for the user's own optimizers; see test_optimizers_in_custom_loops",
     "TFOptimizer.assign_add": "as for assign",

@@ -26,6 +26,7 @@ FINGERPRINTS: dict[str, dict[str, str]] = {
     "BackupAndRestore._save_model": {"67d23839a235bb26": "3.12 3.13 3.14 3.15"},
     "BackupAndRestore.on_train_begin": {"b3b15ee0b74dcb51": "3.12 3.13 3.14 3.15"},
     "BackupAndRestore.on_train_end": {"0a689ee55ae91bd7": "3.12 3.13 3.14 3.15"},
+    "BaseImagePreprocessingLayer.transform_single_image": {"57e12e163cd1f9fb": "3.12 3.13 3.14 3.15"},
     "BaseOptimizer._apply_weight_decay": {"1500210167fb3607": "3.12 3.13 3.14 3.15"},
     "BaseOptimizer._backend_apply_gradients": {"911dfbb4fb47a126": "3.12 3.13 3.14 3.15"},
     "BaseOptimizer._backend_increment_gradient_accumulators": {"cebeb0cf9395e731": "3.12 3.13 3.14 3.15"},

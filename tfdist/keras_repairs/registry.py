@@ -15,6 +15,7 @@ from keras.src.backend.tensorflow import optimizer as optimizer_module
 from keras.src.backend.tensorflow import trainer as trainer_module
 from keras.src.callbacks import callback_list as callback_list_module
 from keras.src.layers import layer as layer_module
+from keras.src.layers.preprocessing.image_preprocessing import base_image_preprocessing_layer
 from keras.src.legacy.saving import legacy_h5_format
 from keras.src.losses import loss as loss_module
 from keras.src.losses import losses as losses_module
@@ -223,6 +224,11 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
         Repair(keras.layers.Embedding, "build", embedding_layers.build),
         Repair(keras.layers.Embedding, "call", embedding_layers.call),
         Repair(keras.layers.BatchNormalization, "_moments", batch_normalization.moments),
+        Repair(
+            base_image_preprocessing_layer.BaseImagePreprocessingLayer,
+            "transform_single_image",
+            batch_histograms.of_one_image,
+        ),
         Repair(keras.layers.Equalization, "_custom_histogram_fixed_width", batch_histograms.histogram),
         Repair(FuncGraph, "_create_op_internal", _created, is_checked=False),
         Repair(FuncGraph, "control_dependencies", created_operations.control_dependencies, is_checked=False),

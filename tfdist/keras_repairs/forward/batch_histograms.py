@@ -8,15 +8,21 @@ from typing import Any
 import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.base.replica_step import current_step, is_one_of_several, sum_over_replicas
+from tfdist.keras_repairs.base.replica_step import alone, current_step, is_one_of_several, sum_over_replicas
 from tfdist.keras_repairs.coupling.trials.replica_trial import is_in_replica_trial
 from tfdist.text import safe_str
 
 Function = Callable[..., Any]
 
 
-_RANK_OF_IMAGES = 3
-"""Of a channel of a batch."""
+def of_one_image(original: Function) -> Function:
+    """Repairs `BaseImagePreprocessingLayer.transform_single_image`, which makes a batch of one image by itself."""
+
+    def repaired(self: Any, image: Any, transformation: Any, training: bool = True) -> Any:
+        with alone():
+            return original(self, image, transformation, training)
+
+    return repaired
 
 
 def histogram(original: Function) -> Function:
@@ -27,9 +33,6 @@ def histogram(original: Function) -> Function:
 
     def repaired(self: Any, values: Any, value_range: Any, nbins: int) -> tf.Tensor:
         counts = original(self, values, value_range, nbins)
-        if len(values.shape) < _RANK_OF_IMAGES:
-            # Those of one image, by itself.
-            return counts
         if is_in_replica_trial():
             # The same of the batch as of its parts.
             return tf.ones_like(counts)
@@ -43,8 +46,8 @@ def histogram(original: Function) -> Function:
                 raise
             raise UnsupportedError(
                 f"The layer {self.name!r} (Equalization) is called in a loop, a branch or a tf.function of its own, "
-                "where the replicas cannot add up the pixels of their images. Expected a call in the function of the replica "
-                "itself. Or equalize in the data: dataset.map(layer)."
+                "where the replicas cannot add up the pixels of their images. Expected a call in the function of the "
+                "replica itself. Or equalize in the data: dataset.map(layer)."
             ) from error
 
     return repaired
