@@ -71,8 +71,7 @@ def execution(
             if not checked.knows(batches.spec):
                 steps_of_model.check(batches.peeked)
             batches.is_checked = not checked.needs_more_rows(batches.spec)
-        if steps > 1 and not batches.is_checked:
-            # Each batch is looked at until one has more rows.
+        if steps > 1 and not batches.is_checked:  # Each batch is looked at until one has more rows.
             run(batches, 1)
             return run(batches, steps - 1)
         outputs = run_notifying(listener, call, steps, lambda: steps_of_model.run(batches, steps))
