@@ -89,6 +89,7 @@ DECIDES_NOTHING = {
     "cluster/slurm.py::_repeats": "reads a variable of Slurm's",
     "doctor/machine/machine_checks.py::_nccl": "tells NCCL's version",
     "doctor/machine/machine_checks.py::check_tensorflow": "tells what TensorFlow finds",
+    "keras_repairs/forward/empty_batches.py::_is_of_onednn": "leaves operations of no row on GPUs to their library",
     "keras_repairs/forward/strided_convolutions.py::_jumps": "leaves a gradient on GPUs to their library",
     "keras_repairs/sharded_parameters/gathered_reads.py::gradient": "sums that are put off, not those of a strategy",
     "keras_repairs/optimizer/variable_updates.py::_is_compiled": "leaves Keras's operations as they are on GPUs",
