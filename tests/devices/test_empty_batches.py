@@ -9,6 +9,8 @@ import sys
 
 import numpy as np
 
+from tests.helpers.waiting import PATIENCE
+
 
 def test_convolutions_and_poolings_of_no_row_end_nothing() -> None:
     done = subprocess.run(
@@ -16,7 +18,7 @@ def test_convolutions_and_poolings_of_no_row_end_nothing() -> None:
         env={**os.environ, "TF_ENABLE_ONEDNN_OPTS": "1"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=100 * PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]

@@ -127,7 +127,9 @@ def test_every_copy_takes_a_gradient_from_outside_of_the_replicas() -> None:
     np.testing.assert_array_equal(values_of_copies(left), [[3.0]] * 3)
 
 
-def losses_while_a_scale_grows(strategy: tf.distribute.Strategy, *, in_a_loop: bool = False) -> list[float]:
+def losses_while_a_scale_grows(
+    strategy: tf.distribute.Strategy, *, in_a_loop: bool = False, nested: bool = False
+) -> list[float]:
     """Of steps that are traced before the optimizer is built."""
     with strategy.scope():
         weight = keras.Variable([2.0, -1.0])
@@ -138,7 +140,7 @@ def losses_while_a_scale_grows(strategy: tf.distribute.Strategy, *, in_a_loop: b
     def on_replica() -> tf.Tensor:
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(tf.square(weight)) / tf.distribute.get_strategy().num_replicas_in_sync
-            scaled = optimizer.scale_loss(loss)
+            scaled = (tf.function(optimizer.scale_loss) if nested else optimizer.scale_loss)(loss)
         optimizer.apply_gradients([(tape.gradient(scaled, weight.value), weight)])
         return loss
 
@@ -158,6 +160,7 @@ def test_a_loss_scale_grows_in_a_step_that_was_traced_before_its_optimizer_was_b
     np.testing.assert_allclose(losses_while_a_scale_grows(mirrored(replicas)), expected, rtol=1e-6)
 
 
-def test_a_loss_scale_that_a_loop_would_not_see_grow_is_refused() -> None:
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_loss_scale_that_a_loop_would_not_see_grow_is_refused(nested: bool) -> None:
     with pytest.raises(UnsupportedError, match=r"optimizer\.build\(model\.trainable_variables\)"):
-        losses_while_a_scale_grows(mirrored(2), in_a_loop=True)
+        losses_while_a_scale_grows(mirrored(2), in_a_loop=True, nested=nested)

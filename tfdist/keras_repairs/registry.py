@@ -130,6 +130,7 @@ def repairs(hooks: RepairHooks | None = None) -> tuple[Repair, ...]:
         *_of_data(hooks),
         *of_random_numbers(hooks.imposed_seed),
         *_of_the_forward_pass(),
+        *_of_kernels(),
         *_of_variables(),
         *_of_gradients(hooks),
         *_of_results(hooks),
@@ -245,6 +246,12 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
         Repair(nn, "sparse_categorical_crossentropy", vocabulary_rules.sparse_categorical_crossentropy),
         Repair(nn, "categorical_crossentropy", vocabulary_rules.categorical_crossentropy),
         Repair(nn, "_compute_moments_sync", batch_normalization.compute_moments_sync),
+    )
+
+
+def _of_kernels() -> tuple[Repair, ...]:
+    """Repairs of what oneDNN cannot compute of odd rows or of none."""
+    return (
         Repair(gen_nn_ops, "conv2d_backprop_filter", strided_convolutions.filter_gradient, is_checked=False),
         *(
             Repair(gen_nn_ops, name, empty_batches.of_any_rows, is_checked=False)
