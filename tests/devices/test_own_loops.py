@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import tfdist
 from tests.devices.repair_removal import take_out
 from tests.exactness.table import numbers
 from tests.helpers.marks import slow
@@ -34,6 +35,10 @@ def regularized(y: Any, predicted: Any) -> Any:
     return tf.nn.compute_average_loss(squares(y, predicted)) + penalty
 
 
+Gradients = tuple[Any, list[Any]]
+Step = Callable[[keras.Model, Any, Any, int], Gradients]
+"""Of a model, a replica's samples and labels, and the number of replicas as a script knows it."""
+
 EXACT: dict[str, Loss] = {
     "average": lambda y, predicted: tf.nn.compute_average_loss(squares(y, predicted)),
     "keras": lambda y, predicted: keras.losses.MeanSquaredError()(y, predicted),
@@ -45,19 +50,37 @@ MEANS: dict[str, Loss] = {
 }
 
 
+def gradients_of(loss: Callable[[keras.Model, Any, Any], Any], model: keras.Model, x: Any, y: Any) -> Gradients:
+    with tf.GradientTape() as tape:
+        value = loss(model, x, y)
+    return value, tape.gradient(value, model.trainable_variables)
+
+
+def of_loss(loss: Loss) -> Step:
+    def step(model: keras.Model, x: Any, y: Any, _: int) -> Gradients:
+        return gradients_of(lambda model, x, y: loss(y, model(x, training=True)), model, x, y)
+
+    return step
+
+
 def losses_of(loss: Loss, strategy: tf.distribute.Strategy, *, drops: bool = False, builds: bool = True) -> list[float]:
+    return trained(of_loss(loss), strategy, drops=drops, builds=builds)
+
+
+def trained(
+    step_of: Step, strategy: tf.distribute.Strategy, *, drops: bool = False, builds: bool = True
+) -> list[float]:
     """The losses of two epochs of 20 samples, in batches that do not divide."""
     keras.utils.set_random_seed(12)
+    count = strategy.num_replicas_in_sync
     with strategy.scope():
-        model = keras.Sequential([*([keras.Input((6,))] if builds else []), keras.layers.Dense(3)])
+        dense = keras.layers.Dense(3, activity_regularizer="l2")
+        model = keras.Sequential([*([keras.Input((6,))] if builds else []), dense])
         optimizer = keras.optimizers.SGD(0.05)
 
     def on_replica(x: Any, y: Any) -> Any:
-        with tf.GradientTape() as tape:
-            value = loss(y, model(x, training=True))
-        optimizer.apply_gradients(
-            zip(tape.gradient(value, model.trainable_variables), model.trainable_variables, strict=True)
-        )
+        value, gradients = step_of(model, x, y, count)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
         return value
 
     @tf.function
@@ -125,6 +148,156 @@ def test_without_the_repair_nothing_is_told(monkeypatch: pytest.MonkeyPatch, tol
     take_out("StrategyBase.run", monkeypatch)
     losses_of(MEANS["mean"], mirrored(3))
     assert told() == []
+
+
+def average(model: keras.Model, x: Any, y: Any) -> Any:
+    return tf.nn.compute_average_loss(squares(y, model(x, training=True)))
+
+
+def clips_its_own(model: keras.Model, x: Any, y: Any, _: int) -> Gradients:
+    value, gradients = gradients_of(average, model, x, y)
+    return value, tf.clip_by_global_norm(gradients, 0.1)[0]
+
+
+def clips_the_mean(model: keras.Model, x: Any, y: Any, _: int) -> Gradients:
+    """As docs/scripts.md has it."""
+    value, gradients = gradients_of(average, model, x, y)
+    context = tf.distribute.get_replica_context()
+    clipped, _ = tf.clip_by_global_norm(context.all_reduce("SUM", gradients), 0.1)
+    return value, [gradient / context.num_replicas_in_sync for gradient in clipped]
+
+
+def clips_all_with_a_known_count(model: keras.Model, x: Any, y: Any, count: int) -> Gradients:
+    value, gradients = gradients_of(average, model, x, y)
+    context = tf.distribute.get_replica_context()
+    gathered = [context.all_gather(gradient[tf.newaxis], axis=0) for gradient in gradients]
+    clipped, _ = tf.clip_by_global_norm([tf.reduce_sum(each, axis=0) for each in gathered], 0.1)
+    return value, [gradient / count for gradient in clipped]
+
+
+def clips_by_merge_call(model: keras.Model, x: Any, y: Any, count: int) -> Gradients:
+    value, gradients = gradients_of(average, model, x, y)
+
+    def clip(strategy: tf.distribute.Strategy, *values: Any) -> list[Any]:
+        clipped, _ = tf.clip_by_global_norm([strategy.reduce("SUM", value, axis=None) for value in values], 0.1)
+        return [gradient / count for gradient in clipped]
+
+    return value, tf.distribute.get_replica_context().merge_call(clip, args=gradients)
+
+
+def neighbours(predicted: Any, y: Any) -> Any:
+    """A contrastive loss, which takes the other samples for what a sample is not."""
+    labels = tf.range(tf.shape(y)[0])
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, tf.matmul(predicted, y, transpose_b=True))
+
+
+def contrasts_its_own(model: keras.Model, x: Any, y: Any, _: int) -> Gradients:
+    return gradients_of(
+        lambda model, x, y: tf.nn.compute_average_loss(neighbours(model(x, training=True), y)), model, x, y
+    )
+
+
+def contrasts_all(model: keras.Model, x: Any, y: Any, _: int) -> Gradients:
+    gathered = tfdist.gathered(neighbours)
+    return gradients_of(
+        lambda model, x, y: tf.nn.compute_average_loss(gathered(model(x, training=True), y)), model, x, y
+    )
+
+
+def with_penalty(share: Callable[[Any], Any]) -> Step:
+    def loss(model: keras.Model, x: Any, y: Any) -> Any:
+        return average(model, x, y) + share(tf.add_n(model.losses))
+
+    return lambda model, x, y, _: gradients_of(loss, model, x, y)
+
+
+def divides_weights_by_a_known_count(model: keras.Model, x: Any, y: Any, count: int) -> Gradients:
+    def loss(model: keras.Model, x: Any, y: Any) -> Any:
+        return average(model, x, y) + 0.1 * tf.nn.l2_loss(model.trainable_variables[0]) / count
+
+    return gradients_of(loss, model, x, y)
+
+
+def own_share(penalty: Any) -> Any:
+    return penalty / tf.distribute.get_replica_context().num_replicas_in_sync
+
+
+OTHERS: dict[str, Step] = {
+    "clips_its_own": clips_its_own,
+    "contrasts_its_own": contrasts_its_own,
+    "penalty_as_it_is": with_penalty(lambda penalty: penalty),
+    "penalty_by_replicas": with_penalty(own_share),
+}
+ADDED_UP: dict[str, Step] = {
+    "clips_the_mean": clips_the_mean,
+    "clips_all_with_a_known_count": clips_all_with_a_known_count,
+    "clips_by_merge_call": clips_by_merge_call,
+    "contrasts_all": contrasts_all,
+    "penalty_by_rows": with_penalty(lambda penalty: tf.nn.scale_regularization_loss(penalty)),
+    "divides_weights_by_a_known_count": divides_weights_by_a_known_count,
+}
+
+
+@pytest.mark.parametrize("drops", [False, True])
+@pytest.mark.parametrize("name", ["clips_its_own", slow("contrasts_its_own"), slow("penalty_as_it_is")])
+def test_gradients_that_do_not_add_up_are_told(name: str, drops: bool, told: Callable[[], list[str]]) -> None:
+    trained(OTHERS[name], mirrored(3), drops=drops)
+    (message,) = told()
+    assert "do not add up to the gradient of one device" in message
+    assert "Clipping by hand" in message
+
+
+def test_a_penalty_that_is_shared_by_replicas_is_told_where_they_have_other_rows(
+    told: Callable[[], list[str]],
+) -> None:
+    trained(OTHERS["penalty_by_replicas"], mirrored(3), drops=True)
+    assert told() == []
+    trained(OTHERS["penalty_by_replicas"], mirrored(3))
+    (message,) = told()
+    assert "tf.nn.scale_regularization_loss(model.losses)" in message
+
+
+@pytest.mark.parametrize("name", ADDED_UP)
+def test_gradients_that_add_up_are_exact_and_not_warned_of(name: str, told: Callable[[], list[str]]) -> None:
+    expected = trained(ADDED_UP[name], tf.distribute.get_strategy())
+    with strictly(mirrored(3)):
+        received = trained(ADDED_UP[name], mirrored(3))
+    np.testing.assert_allclose(received, expected, rtol=2e-5)
+    assert told() == []
+
+
+def sums_its_loss(model: keras.Model, x: Any, y: Any, count: int) -> Gradients:
+    value, gradients = clips_its_own(model, x, y, count)
+    return tf.distribute.get_replica_context().all_reduce("SUM", value) / count, gradients
+
+
+def gathers_its_loss(model: keras.Model, x: Any, y: Any, count: int) -> Gradients:
+    value, gradients = clips_its_own(model, x, y, count)
+    values = tf.distribute.get_replica_context().all_gather(value[tf.newaxis], axis=0)
+    return tf.reduce_sum(values) / count, gradients
+
+
+EXCHANGES = [("ReplicaContextBase.all_reduce", sums_its_loss), ("ReplicaContext.all_gather", gathers_its_loss)]
+
+
+@pytest.mark.parametrize(("repair", "step_of"), EXCHANGES)
+def test_exchanges_of_replicas_do_not_hide_what_is_wrong(
+    repair: str, step_of: Step, monkeypatch: pytest.MonkeyPatch, told: Callable[[], list[str]]
+) -> None:
+    with monkeypatch.context() as without:
+        take_out(repair, without)
+        trained(step_of, mirrored(3), drops=True)
+        assert told() == []
+    trained(step_of, mirrored(3), drops=True)
+    assert len(told()) == 1
+
+
+def test_without_its_repair_a_merge_call_looks_wrong(
+    monkeypatch: pytest.MonkeyPatch, told: Callable[[], list[str]]
+) -> None:
+    take_out("ReplicaContextBase.merge_call", monkeypatch)
+    trained(clips_by_merge_call, mirrored(3))
+    assert len(told()) == 1
 
 
 @pytest.mark.parametrize("one_by_one", [False, True])

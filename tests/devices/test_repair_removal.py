@@ -218,6 +218,9 @@ SAME_NUMBERS = {
     "TFOptimizer.assign_sub": "as for assign",
     "tensorflow.python.autograph.impl.conversion.is_allowlisted": "AutoGraph leaves tfdist's own code as it is",
     "StrategyBase.run": "says what a loop of one's own gets wrong; see test_own_loops",
+    "ReplicaContextBase.all_reduce": "exchanges of loops that are tried out; see test_own_loops",
+    "ReplicaContext.all_gather": "likewise",
+    "ReplicaContextBase.merge_call": "likewise",
     f"{TRAINER}.fit": "notifies a listener; see test_fit_listeners",
     f"{TRAINER}.evaluate": "as for fit",
 }

@@ -278,6 +278,14 @@ def _of_variables() -> tuple[Repair, ...]:
         Repair(collectives, "_all_reduce_per_replica_values", strategy_reductions.all_reduce_per_replica_values),
         Repair(launcher, "_all_gather", strategy_reductions.all_gather),
         *(
+            Repair(context, name, repair, is_checked=False)
+            for context, name, repair in (
+                (distribute_lib.ReplicaContextBase, "all_reduce", strategy_reductions.context_all_reduce),
+                (distribute_lib.ReplicaContext, "all_gather", strategy_reductions.context_all_gather),
+                (distribute_lib.ReplicaContextBase, "merge_call", strategy_reductions.merge_call),
+            )
+        ),
+        *(
             Repair(variable, f"__{convert.__name__}__", variables.converting(convert))
             for convert in (int, float, complex)
         ),

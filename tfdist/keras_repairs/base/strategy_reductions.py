@@ -9,7 +9,9 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.distribute import distribute_utils, values
 
+from tfdist.keras_repairs.base.replica_step import is_of_own_loop
 from tfdist.runtime.strategy_settings import settings_of
+from tfdist.runtime.transport.emulated_replicas import Diverged, emulated_replica
 from tfdist.runtime.transport.shared_memory.shared_memory_sums import SharedMemorySums
 
 Function = Callable[..., Any]
@@ -73,6 +75,73 @@ def all_gather(original: Function) -> Function:
             return tf.slice(original(launcher, padded, options), tf.zeros_like(size), size)
 
     return repaired
+
+
+def context_all_reduce(original: Function) -> Function:
+    """Repairs `ReplicaContext.all_reduce`: emulated replicas exchange what real ones would."""
+
+    @functools.wraps(original)
+    def repaired(context: Any, reduce_op: Any, value: Any, options: Any = None) -> Any:
+        emulated = emulated_replica()
+        if emulated is None:
+            return original(context, reduce_op, value, options)
+        is_mean = str(getattr(reduce_op, "value", reduce_op)).upper() == "MEAN"
+
+        def reduced(*leaves: Any) -> list[Any]:
+            totals = emulated.summed(leaves)
+            return [_divided(total, emulated.count) for total in totals] if is_mean else totals
+
+        return _with_gradient(reduced, reduced, value)
+
+    return repaired
+
+
+def context_all_gather(original: Function) -> Function:
+    """Repairs `ReplicaContext.all_gather` likewise."""
+
+    @functools.wraps(original)
+    def repaired(context: Any, value: Any, axis: int, options: Any = None) -> Any:
+        emulated = emulated_replica()
+        if emulated is None:
+            return original(context, value, axis, options)
+        sizes: list[list[int]] = []
+
+        def gathered(*leaves: Any) -> list[Any]:
+            parts = [emulated.gathered(leaf) for leaf in leaves]
+            sizes.extend([int(tf.shape(part)[axis]) for part in of_leaf] for of_leaf in parts)
+            return [tf.concat(of_leaf, axis) for of_leaf in parts]
+
+        def own_part(*gradients: Any) -> list[Any]:
+            totals = zip(emulated.summed(gradients), sizes, strict=True)
+            return [tf.split(total, of_leaf, axis)[emulated.index] for total, of_leaf in totals]
+
+        return _with_gradient(gathered, own_part, value)
+
+    return repaired
+
+
+def merge_call(original: Function) -> Function:
+    """Repairs `ReplicaContext.merge_call`: what a loop does with the values of all replicas is not tried out."""
+
+    @functools.wraps(original)
+    def repaired(context: Any, *args: Any, **kwargs: Any) -> Any:
+        if is_of_own_loop() and emulated_replica() is not None:
+            raise Diverged("merge_call takes values of replicas that are emulated")
+        return original(context, *args, **kwargs)
+
+    return repaired
+
+
+def _with_gradient(forward: Function, backward: Function, value: Any) -> Any:
+    leaves = [_tensor(leaf) for leaf in tf.nest.flatten(value)]
+    if any(isinstance(leaf, tf.IndexedSlices) for leaf in leaves):
+        return tf.nest.pack_sequence_as(value, forward(*leaves))
+
+    @tf.custom_gradient
+    def computed(*tensors: tf.Tensor) -> tuple[list[tf.Tensor], Function]:
+        return forward(*tensors), backward
+
+    return tf.nest.pack_sequence_as(value, tf.nest.flatten(computed(*leaves)))
 
 
 def _tensor(value: Any) -> tf.Tensor | tf.IndexedSlices:

@@ -19,12 +19,14 @@ from keras import ops
 from keras.src import backend
 
 from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.base.batch_rows import rows
 from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.keras_differences import DIFFERENCES
 from tfdist.keras_repairs.base.loss_scope import LOSS_SCOPE, Kind
 from tfdist.keras_repairs.base.replica_step import (
     alone,
     current_step,
+    is_of_own_loop,
     is_one_of_several,
     sum_over_replicas,
     this_step,
@@ -38,6 +40,7 @@ from tfdist.keras_repairs.coupling.shown_of_layers import shown_of
 from tfdist.keras_repairs.coupling.trials.loss_trial import Verdict, try_out
 from tfdist.keras_repairs.coupling.trials.made_up_inputs import is_of_samples
 from tfdist.keras_repairs.coupling.trials.recorded_layers import current_recording
+from tfdist.keras_repairs.coupling.trials.steps.step_capture import enlarged
 from tfdist.keras_repairs.coupling.trials.trial_scope import share_on_trial
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.text import safe_repr
@@ -79,16 +82,23 @@ def get_own_losses(original: Function) -> Function:
 
     def repaired(self: Any) -> list[Any]:
         losses = _losses()
-        return original(self) if losses is None else list(losses.get(id(self), ()))
+        terms: list[Any] = original(self) if losses is None else list(losses.get(id(self), ()))
+        return [enlarged(term) for term in terms] if is_of_own_loop() else terms
 
     return repaired
 
 
 class _TermsOfLoop(threading.local):
-    """What layers have added for a replica in a loop of the user's, by the layer's id: each has a thread of its own."""
+    """What layers have added for a replica in a loop of the user's: each has a thread of its own.
+
+    Attributes:
+        losses: By the layer's id.
+        rows: How many rows the outermost of these layers has last been called with: a scalar int64 tensor.
+    """
 
     def __init__(self) -> None:
         self.losses: Losses = {}
+        self.rows: tf.Tensor | None = None
 
 
 _OF_LOOP = _TermsOfLoop()
@@ -106,9 +116,34 @@ def _losses() -> Losses | None:
     losses, step = collected(), current_step()
     if losses is None and step is not None:
         return step.noted.added_losses
-    # A layer that is built by its call keeps nothing of that.
-    is_of_loop = losses is None and is_one_of_several() and not backend.in_stateless_scope()
-    return _OF_LOOP.losses if is_of_loop else losses
+    return _OF_LOOP.losses if losses is None and _is_of_loop() else losses
+
+
+def _is_of_loop() -> bool:
+    # A layer that is built by its call keeps nothing of that. Trials assign within such a scope as well.
+    return is_one_of_several() and current_step() is None and (is_of_own_loop() or not backend.in_stateless_scope())
+
+
+def share_of_terms(dtype: tf.DType) -> tf.Tensor | None:
+    """The part of the rows of all replicas that this one has, in a loop of the user's where layers have added terms.
+
+    Returns:
+        A scalar; None elsewhere, and where no layer has.
+    """
+    rows = _OF_LOOP.rows if _OF_LOOP.losses and _is_of_loop() else None
+    if rows is None or not _is_seen_here(rows):
+        return None
+    own = tf.cast(rows, dtype)
+    return tf.math.divide_no_nan(own, sum_over_replicas(own))
+
+
+def _is_seen_here(tensor: tf.Tensor) -> bool:
+    """Returns whether the graph that is being made can use a tensor."""
+    graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+    made_in = getattr(tensor, "graph", None)
+    while graph is not None and graph is not made_in:
+        graph = getattr(graph, "outer_graph", None)
+    return made_in is None or graph is made_in
 
 
 _SUMS = (keras.regularizers.L1, keras.regularizers.L2, keras.regularizers.L1L2)
@@ -133,6 +168,9 @@ def call(original: Function) -> Function:
 
     def repaired(self: Any, *args: Any, **kwargs: Any) -> Any:
         outputs = original(self, *args, **kwargs)
+        if _OF_LOOP.losses and _is_of_loop():
+            # The outermost layer is the last to return.
+            _OF_LOOP.rows = rows((args, kwargs))
         if getattr(self, "activity_regularizer", None) is not None and _is_of_some_rows():
             _share_out(self, [output for output in keras.tree.flatten(outputs) if ops.is_tensor(output)])
         return outputs

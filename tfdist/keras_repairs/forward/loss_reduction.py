@@ -49,9 +49,11 @@ from tfdist.keras_repairs.coupling.declarations import DeclaredLoss, declared_of
 from tfdist.keras_repairs.coupling.gathered_batch import gathered_for_rows, gathered_for_scalar
 from tfdist.keras_repairs.coupling.loss_treatment import is_of_keras, note_branch, treatment_of
 from tfdist.keras_repairs.coupling.trials.trial_scope import share_on_trial
+from tfdist.keras_repairs.forward import added_losses
 from tfdist.keras_repairs.forward.metric_scope import METRIC_SCOPE
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport import replica_sums
+from tfdist.runtime.transport.emulated_replicas import emulated_replica
 
 Function = Callable[..., Any]
 
@@ -344,12 +346,21 @@ def compute_average_loss(original: Function) -> Function:
 
 
 def scale_regularization_loss(original: Function) -> Function:
-    """Repairs `tf.nn.scale_regularization_loss`: in a step of a model nothing is divided by the replicas."""
+    """Repairs `tf.nn.scale_regularization_loss`: in a step of a model nothing is divided by the replicas.
+
+    In a loop of one's own, what layers add is of a replica's rows: each has the part that it has of the rows of all,
+    and not of the replicas. Those parts add up to one for weights, too.
+    """
 
     def repaired(regularization_loss: Any) -> tf.Tensor:
         if global_batch_step() is not None or (is_one_of_several() and current_step() is not None):
             return tf.reduce_sum(regularization_loss)
-        return original(regularization_loss)
+        value = tf.reduce_sum(regularization_loss)
+        share = added_losses.share_of_terms(value.dtype)
+        if share is None:
+            return original(regularization_loss)
+        # A mean over no rows is NaN.
+        return tf.where(share > 0, value * share, tf.zeros_like(value))
 
     return repaired
 
@@ -361,7 +372,10 @@ def num_replicas_in_sync(original: Function) -> Function:
     device. In a loop of one's own, and outside of steps, it is the number that it is.
     """
     def repaired(self: Any) -> int:
-        if (current_step() is not None or is_alone()) and not is_of_own_loop():
+        emulated = emulated_replica()
+        if is_of_own_loop():
+            return 1 if emulated is None else emulated.count
+        if current_step() is not None or is_alone():
             reader = sys._getframe(1).f_globals.get("__name__", "")
             if not reader.startswith(_LIBRARIES):
                 return 1

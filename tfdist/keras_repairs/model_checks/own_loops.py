@@ -1,7 +1,8 @@
-"""Loops of the user's own with `strategy.run`: says before a wrong step that replicas take means of their own samples.
+"""Loops of the user's own with `strategy.run`: says before a wrong step which gradients do not add up to one device's.
 
 TensorFlow adds up the gradients of the replicas. Where each of them takes the mean over its samples, that is no mean
-over those of the batch, and NaN where a replica has none.
+over those of the batch, and NaN where a replica has none. Where a replica clips its own, or compares its own samples
+with one another, they add up to nothing that one device computes.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import tensorflow as tf
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.replica_step import current_step, is_tried_out
 from tfdist.keras_repairs.base.warn_once import warn_once
-from tfdist.keras_repairs.coupling.trials.steps.step_trial import CannotBeTried, LoopTrial
+from tfdist.keras_repairs.coupling.trials.steps.step_trial import CannotBeTried, LoopTrial, LoopVerdict
 
 Function = Callable[..., Any]
 
@@ -34,11 +35,23 @@ class _Seen:
 
     Attributes:
         sizes: How many rows replicas of this worker were given; None where a trace was for any number.
-        trials: How often it may still be tried out.
+        trials: How often it may still be tried out, where a trial fails.
+        shown: For which kinds of pieces it was tried out: equal ones (True), or any.
     """
 
     sizes: set[int | None] = field(default_factory=set)
     trials: int = _MOST_TRIALS
+    shown: set[bool] = field(default_factory=set)
+
+    @property
+    def are_equal(self) -> bool:
+        """Whether all replicas have as many rows of any batch, as far as is known."""
+        return None not in self.sizes and len(self.sizes) == 1
+
+    @property
+    def is_untried(self) -> bool:
+        """Whether a trial may show what nobody knows yet."""
+        return bool(self.sizes) and self.trials > 0 and not {self.are_equal, False} & self.shown
 
 
 _EMPTY = types.CellType()
@@ -47,11 +60,11 @@ _OURS = ("tensorflow.", "keras.", "tfdist.")
 
 
 def run(original: Function) -> Function:
-    """Repairs `tf.distribute.Strategy.run`: a function of the user's that takes uneven pieces is tried out once."""
+    """Repairs `tf.distribute.Strategy.run`: a function of the user's that takes pieces of a batch is tried out once."""
 
     def repaired(self: Any, fn: Function, args: Any = (), kwargs: Any = None, options: Any = None) -> Any:
         seen = _seen(fn)
-        if not _is_users(self, fn) or seen is None or not _may_differ(self, seen, (args, kwargs)):
+        if not _is_users(self, fn) or seen is None or not _is_untried(self, seen, (args, kwargs)):
             return original(self, fn, args=args, kwargs=kwargs, options=options)
         trial = LoopTrial(fn)
         pieces = _pieces(self, (tuple(args), kwargs or {}))
@@ -89,13 +102,12 @@ def _module_of(fn: Function) -> str:
     return str(getattr(inner, "__module__", type(inner).__module__))
 
 
-def _may_differ(strategy: tf.distribute.Strategy, seen: _Seen, given: Any) -> bool:
-    """Returns whether replicas may get different numbers of rows, as far as shapes have shown it, and nobody has looked
-    yet."""
+def _is_untried(strategy: tf.distribute.Strategy, seen: _Seen, given: Any) -> bool:
+    """Notes how many rows replicas get, and returns whether a function that gets them is to be tried out."""
     given_rows = (_with_rows(strategy, leaf) for leaf in tf.nest.flatten(given))
     pieces: list[tf.Tensor] = next(filter(None, given_rows), [])
     seen.sizes.update(piece.shape[0] for piece in pieces)
-    return seen.trials > 0 and (None in seen.sizes or len(seen.sizes) > 1)
+    return seen.is_untried
 
 
 def _with_rows(strategy: tf.distribute.Strategy, leaf: Any) -> list[tf.Tensor]:
@@ -125,23 +137,34 @@ def _of_any_size(leaf: Any, rows: int | None) -> Any:
 
 def _try_out(strategy: tf.distribute.Strategy, fn: Function, seen: _Seen, trial: LoopTrial, pieces: Any) -> None:
     seen.trials -= 1
+    args, kwargs = pieces
     try:
-        optimizer = trial.optimizer_of_means(*pieces)
+        found = trial.verdict(args, kwargs, are_equal=seen.are_equal)
     except CannotBeTried:
         return
-    seen.trials = 0
-    if optimizer is not None:
+    seen.shown.add(seen.are_equal)
+    if found is not None:
         with strategy.scope():
-            _tell(fn, optimizer)
+            _tell(fn, found)
 
 
-def _tell(fn: Function, optimizer: str) -> None:
+def _tell(fn: Function, found: LoopVerdict) -> None:
     name = getattr(getattr(fn, "python_function", fn), "__qualname__", "a function")
-    warn_once(
-        f"strategy.run({name}): the optimizer {optimizer!r} gets the gradients of a mean over the samples of each "
-        "replica. They are added up, so the numbers are not those of one device, nor those of a mean over the replicas "
-        "where a batch does not divide; a replica without a sample has NaN. Expected the losses of a replica's "
-        "samples, added up and divided by the samples of the global batch. Write loss = tf.nn.compute_average_loss("
-        "losses_of_samples) with one loss a sample, or a keras.losses.Loss, and "
-        'strategy.reduce("SUM", losses, axis=None).'
-    )
+    what = _MEANS if found.are_means else _OTHERS
+    warn_once(f"strategy.run({name}): the optimizer {found.optimizer!r} {what}")
+
+
+_MEANS = (
+    "gets the gradients of a mean over the samples of each replica. They are added up, so the numbers are not those of "
+    "one device, nor those of a mean over the replicas where a batch does not divide; a replica without a sample has "
+    "NaN. Expected the losses of a replica's samples, added up and divided by the samples of the global batch. Write "
+    "loss = tf.nn.compute_average_loss(losses_of_samples) with one loss a sample, or a keras.losses.Loss, and "
+    'strategy.reduce("SUM", losses, axis=None).'
+)
+_OTHERS = (
+    "gets gradients of the replicas that do not add up to the gradient of one device, so the numbers are not those of "
+    "one device. Expected what each replica adds to the gradient of the global batch. To clip or normalize it, reduce "
+    'it first ("Clipping by hand" in docs/scripts.md). What compares samples with one another, as a contrastive loss '
+    "does, takes the rows of all replicas: tfdist.gathered(function)(tensors). Penalties that layers add are shared "
+    "out by tf.nn.scale_regularization_loss(model.losses)."
+)

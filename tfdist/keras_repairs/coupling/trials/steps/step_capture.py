@@ -51,13 +51,17 @@ def gradient(original: Callable[..., Any]) -> Callable[..., Any]:
             lambda source: source._value if isinstance(source, keras.Variable) else source, sources
         )
         gradients = original(self, target, sources, *args, **kwargs)
-        if capture.scale == 1:
-            return gradients
-        return tf.nest.map_structure(
-            lambda one: None if one is None else tf.math.scalar_mul(tf.cast(capture.scale, one.dtype), one), gradients
-        )
+        return tf.nest.map_structure(lambda one: None if one is None else enlarged(one), gradients)
 
     return repaired
+
+
+def enlarged(value: tf.Tensor | tf.IndexedSlices) -> tf.Tensor | tf.IndexedSlices:
+    """A gradient, or a small term of a loss, so much larger as those that are captured are to be."""
+    capture = TRIAL_SCOPE.get().capture
+    if capture is None or capture.scale == 1:
+        return value
+    return tf.math.scalar_mul(tf.cast(capture.scale, value.dtype), value)
 
 
 def captures_update(optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any] | None) -> bool:

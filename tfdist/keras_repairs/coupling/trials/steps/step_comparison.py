@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import keras
@@ -109,40 +110,99 @@ def _of_gradients(
 
     Where they are sums over the replicas already, each replica has those of the whole batch.
     """
-    gradients = [_rows_of(gradient) for gradient in whole.gradients]
-    numbers = [values for _, values in gradients if values.size]
-    if not all(np.isfinite(values).all() for values in numbers):
+    gradients = _slices_of(whole)
+    size = _size(gradients)
+    if not size or not math.isfinite(size):
         return None
-    scale = max((float(np.abs(values).max()) for values in numbers), default=0.0)
-    if not scale:
-        return None
-    of_parts = [[_rows_of(gradient) for gradient in part.gradients] for part in parts]
+    of_parts = [_slices_of(part) for part in parts]
     if are_sums:
-        found = {_of_sums(gradients, part, tolerance * scale) for part in of_parts}
-        return Cause.COUPLED if Cause.COUPLED in found else Cause.EXACT
+        return Cause.EXACT if all(_are_same(gradients, part, tolerance * size) for part in of_parts) else Cause.COUPLED
     for cause, weights in ((Cause.EXACT, split.shares), (Cause.SUM, (1.0, 1.0))):
         together = [_added(pieces, weights) for pieces in zip(*of_parts, strict=True)]
-        if all(
-            _is_same_gradient(one, other, tolerance * scale) for one, other in zip(gradients, together, strict=True)
-        ):
+        if _are_same(gradients, together, tolerance * size):
             return cause
     return Cause.COUPLED
 
 
-def _of_sums(whole: Sequence[_Slices], part: Sequence[_Slices], tolerance: float) -> Cause:
-    same = all(_is_same_gradient(one, other, tolerance) for one, other in zip(whole, part, strict=True))
-    return Cause.EXACT if same else Cause.COUPLED
+def are_sums(updates: OneAndTwo[list[Update]], tolerance: float, split: Split) -> bool:
+    """Returns whether the gradients of two replicas, where there are any, add up to those of one device."""
+    causes = [_of_gradients(*update, tolerance, split, are_sums=False) for update in _pairs(updates)]
+    return bool(causes) and all(cause is Cause.SUM for cause in causes)
 
 
-def gradients_are_means(whole: Update, parts: Sequence[Update], tolerance: float, split: Split) -> bool:
-    """Returns whether the gradients of the whole batch are the mean of those of its parts, by their rows, and not their
-    sum.
+def optimizer_of_means(updates: OneAndTwo[list[Update]], tolerance: float, split: Split) -> str | None:
+    """Returns which optimizer gets gradients of a mean over a replica's own samples, divided by the number of replicas
+    or not; None where none does.
 
     Gradients that are the same of any samples show nothing.
     """
-    if _of_gradients(whole, [whole, parts[0]], tolerance, split, are_sums=False) is Cause.EXACT:
-        return False
-    return _of_gradients(whole, parts, tolerance, split, are_sums=False) is Cause.EXACT
+    for whole, parts in _pairs(updates):
+        if _of_gradients(whole, [whole, parts[0]], tolerance, split, are_sums=False) is Cause.EXACT:
+            continue
+        divided = [replace(part, gradients=[_doubled(gradient) for gradient in part.gradients]) for part in parts]
+        if Cause.EXACT in (_of_gradients(whole, of, tolerance, split, are_sums=False) for of in (parts, divided)):
+            return whole.optimizer
+    return None
+
+
+def optimizer_of_others(
+    one: OneAndTwo[list[Update]], other: OneAndTwo[list[Update]], tolerance: float, split: Split
+) -> str | None:
+    """Returns which optimizer gets gradients that do not add up to those of one device; None where none is known to.
+
+    What is the same for any samples, as the gradient of a penalty on weights, may be divided by the number of replicas,
+    of which there are others in a trial. So may gradients that the replicas have reduced by hand: each has the same.
+
+    Args:
+        one: The updates of one replica and of two.
+        other: Those with other samples.
+        tolerance: Relative to the largest gradient.
+        split: Which rows the two had.
+    """
+    for (whole, parts), (other_whole, other_parts) in zip(_pairs(one), _pairs(other), strict=False):
+        causes = [
+            _of_gradients(whole, parts, tolerance, split, are_sums=False),
+            _of_gradients(other_whole, other_parts, tolerance, split, are_sums=False),
+        ]
+        if None in causes or Cause.COUPLED not in causes:
+            continue
+        allowed = tolerance * max(_size(_slices_of(update)) for update in (whole, other_whole))
+        are_reduced = _are_same(_slices_of(parts[0]), _slices_of(parts[1]), allowed)
+        if not are_reduced and not _are_same(_excess(whole, parts), _excess(other_whole, other_parts), allowed):
+            return whole.optimizer
+    return None
+
+
+def _pairs(updates: OneAndTwo[list[Update]]) -> list[tuple[Update, list[Update]]]:
+    """The updates of one replica, with those of two; none where they do not make as many, or of other shapes: a loop
+    may be given what are no samples."""
+    if any(len(part) != len(updates.whole) for part in updates.parts):
+        return []
+    pairs = [(whole, list(parts)) for whole, *parts in zip(updates.whole, *updates.parts, strict=True)]
+    return [(whole, parts) for whole, parts in pairs if all(_shapes(part) == _shapes(whole) for part in parts)]
+
+
+def _shapes(update: Update) -> list[Any]:
+    return [gradient.shape if isinstance(gradient, tf.Tensor) else None for gradient in update.gradients]
+
+
+def _doubled(gradient: Any) -> Any:
+    return None if gradient is None else tf.math.scalar_mul(tf.constant(2, gradient.dtype), gradient)
+
+
+def _excess(whole: Update, parts: Sequence[Update]) -> list[_Slices]:
+    """By how much gradients of all parts, added up, are more than those of the whole batch."""
+    gradients = zip(whole.gradients, *(part.gradients for part in parts), strict=True)
+    return [_added([_rows_of(gradient) for gradient in of_all], (-1.0, 1.0, 1.0)) for of_all in gradients]
+
+
+def _slices_of(update: Update) -> list[_Slices]:
+    return [_rows_of(gradient) for gradient in update.gradients]
+
+
+def _size(gradients: Sequence[_Slices]) -> float:
+    """The largest number in gradients, which may be infinite or NaN; 0 where there is none."""
+    return max((float(np.abs(values).max()) for _, values in gradients if values.size), default=0.0)
 
 
 def _rows_of(gradient: Any) -> _Slices:
@@ -171,6 +231,10 @@ def _added(gradients: Sequence[_Slices], weights: Sequence[float]) -> _Slices:
         return None, np.sum([values for _, values in present], axis=0)
     rows, values = zip(*present, strict=True)
     return _joined(np.concatenate(rows), np.concatenate(values))
+
+
+def _are_same(one: Sequence[_Slices], other: Sequence[_Slices], tolerance: float) -> bool:
+    return all(_is_same_gradient(*pair, tolerance) for pair in zip(one, other, strict=True))
 
 
 def _is_same_gradient(one: _Slices, other: _Slices, tolerance: float) -> bool:

@@ -35,9 +35,11 @@ from tfdist.keras_repairs.coupling.trials.steps.assigned_variables import Assign
 from tfdist.keras_repairs.coupling.trials.steps.step_capture import capturing
 from tfdist.keras_repairs.coupling.trials.steps.step_comparison import (
     StepResults,
+    are_sums,
     compared,
-    gradients_are_means,
     known_updates,
+    optimizer_of_means,
+    optimizer_of_others,
 )
 from tfdist.keras_repairs.coupling.trials.steps.step_methods import (
     noting_methods,
@@ -55,6 +57,19 @@ class CannotBeTried(Exception):
     """Nothing was learned of a function."""
 
 
+@dataclass(frozen=True)
+class LoopVerdict:
+    """What is wrong with the gradients that an optimizer gets in a loop of the user's.
+
+    Attributes:
+        optimizer: Its name.
+        are_means: Whether they are those of a mean over a replica's own samples. Else they do not add up in any way.
+    """
+
+    optimizer: str
+    are_means: bool
+
+
 class LoopTrial:
     """A function that a loop runs on each replica, and what it can reach.
 
@@ -69,11 +84,14 @@ class LoopTrial:
     @property
     def is_built(self) -> bool:
         """True if it makes no more variables, which must not happen in a trial, as far as can be seen."""
-        layers = [value for value in self._kept.values if isinstance(value, keras.layers.Layer)]
+        layers = self._layers()
         return bool(layers) and all(layer.built for layer in layers)
 
-    def optimizer_of_means(self, args: Any, kwargs: Any) -> str | None:
-        """The optimizer that gets gradients of a mean over a replica's own samples; None where none is known to.
+    def _layers(self) -> list[keras.layers.Layer]:
+        return [value for value in self._kept.values if isinstance(value, keras.layers.Layer)]
+
+    def verdict(self, args: Any, kwargs: Any, *, are_equal: bool) -> LoopVerdict | None:
+        """Returns what is wrong with the gradients that an optimizer gets; None where nothing is known to be.
 
         They are added up, and add up to those of one device where replicas take sums, divided by what the global batch
         has.
@@ -81,38 +99,54 @@ class LoopTrial:
         Args:
             args: What the function is called with, of which structure, shapes and dtypes count.
             kwargs: Likewise, by name.
+            are_equal: Whether all replicas have as many samples. A mean over them may then be divided by the number of
+                replicas, which is not seen, and passes.
 
         Raises:
             CannotBeTried: The function fails on made-up values, or nothing can be made up.
         """
         try:
-            draws = [made_up((args, kwargs), numbers) for numbers in (Numbers.PROPER, Numbers.LARGE)]
+            proper, large = (made_up((args, kwargs), numbers) for numbers in (Numbers.PROPER, Numbers.LARGE))
         except ValueError as error:
             raise CannotBeTried from error
-        return in_trial(lambda: self._verdict(draws))
+        return in_trial(lambda: self._of_inputs(proper, large, EQUAL if are_equal else UNEQUAL))
 
-    def _verdict(self, draws: list[Inputs]) -> str | None:
-        failure: Exception | None = None
-        for inputs in draws:
-            try:
-                return self._of_means(inputs)
-            except Exception as error:  # Whatever the user's code raises on values that are not its own.
-                failure = error
-        raise CannotBeTried from failure
+    def _of_inputs(self, proper: Inputs, large: Inputs, split: Split) -> LoopVerdict | None:
+        tolerance = OF_NETWORKS * self._tolerance
+        # Smaller gradients may be below what code clips them to.
+        clipped = [self._tried(inputs, _LARGE_GRADIENTS, split) for inputs in (proper, large)]
+        if all(each is not None and are_sums(each, tolerance, split) for each in clipped):
+            return None
+        plain = [self._tried(inputs, 1.0, split) for inputs in (proper, large) if split is UNEQUAL]
+        if not any(clipped) and not any(plain):
+            raise CannotBeTried
+        means = (optimizer_of_means(each, tolerance, split) for each in plain if each is not None)
+        optimizer = next(filter(None, means), None)
+        if optimizer is not None:
+            return LoopVerdict(optimizer, are_means=True)
+        one, other = clipped
+        optimizer = optimizer_of_others(one, other, tolerance, split) if one and other else None
+        return None if optimizer is None else LoopVerdict(optimizer, are_means=False)
 
-    def _of_means(self, inputs: Inputs) -> str | None:
+    def _tried(self, inputs: Inputs, scale: float, split: Split) -> OneAndTwo[list[Update]] | None:
+        try:
+            return self._updates(inputs, scale, split)
+        except Exception:  # Whatever the user's code raises on values that are not its own.
+            return None
+
+    def _updates(self, inputs: Inputs, scale: float, split: Split) -> OneAndTwo[list[Update]]:
         def updates(part: slice, _: Assignments) -> list[Update]:
             args, kwargs = inputs.rows(part)
             # A loop has no step: it scales its losses itself, as TensorFlow's guides have it.
-            with replica_step(None), of_own_loop(), capturing(1.0) as capture:
+            with replica_step(None), of_own_loop(), capturing(scale) as capture:
                 self._function(*args, **kwargs)
             return capture.updates
 
-        results = on_one_and_two(updates, self._kept, users=False)
-        for whole, *parts in zip(results.whole, *results.parts, strict=True):
-            if gradients_are_means(whole, parts, OF_NETWORKS * TOLERANCE, UNEQUAL):
-                return whole.optimizer
-        return None
+        return on_one_and_two(updates, self._kept, users=False, split=split)
+
+    @property
+    def _tolerance(self) -> float:
+        return max((tolerance_of(layer) for layer in self._layers()), default=TOLERANCE)
 
 
 Step = Callable[[Any], Any]
