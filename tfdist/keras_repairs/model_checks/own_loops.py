@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.replica_step import current_step, is_tried_out
-from tfdist.keras_repairs.base.warn_once import warn_once
+from tfdist.keras_repairs.base.warn_once import say_once, warn_once
 from tfdist.keras_repairs.coupling.trials.steps.step_trial import CannotBeTried, LoopTrial, LoopVerdict
 
 Function = Callable[..., Any]
@@ -145,13 +145,26 @@ def _try_out(strategy: tf.distribute.Strategy, fn: Function, seen: _Seen, trial:
     seen.shown.add(seen.are_equal)
     if found is not None:
         with strategy.scope():
-            _tell(fn, found)
+            _tell(fn, found, are_equal=seen.are_equal)
 
 
-def _tell(fn: Function, found: LoopVerdict) -> None:
+def _tell(fn: Function, found: LoopVerdict, *, are_equal: bool) -> None:
     name = getattr(getattr(fn, "python_function", fn), "__qualname__", "a function")
-    what = _MEANS if found.are_means else _OTHERS
-    warn_once(f"strategy.run({name}): the optimizer {found.optimizer!r} {what}")
+    what = f"strategy.run({name}): the optimizer {found.optimizer!r}"
+    if not found.are_means:
+        warn_once(f"{what} {_OTHERS}")
+    elif are_equal:
+        say_once(f"{what} {_MEANS_OF_AS_MANY}")
+    else:
+        warn_once(f"{what} {_MEANS}")
+
+
+_MEANS_OF_AS_MANY = (
+    "gets the gradients of a mean over the samples of each replica. They are added up: that is right if the mean is "
+    "divided by the number of replicas, and as many times too large if it is not. Read the number from "
+    "strategy.num_replicas_in_sync inside of the function, or write loss = tf.nn.compute_average_loss("
+    "losses_of_samples), and this message is gone."
+)
 
 
 _MEANS = (

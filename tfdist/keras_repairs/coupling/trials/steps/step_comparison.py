@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tfdist.keras_repairs.base.step_records import KnownUpdate, Mode
 from tfdist.keras_repairs.coupling.trials.replica_trial import OneAndTwo
-from tfdist.keras_repairs.coupling.trials.split_comparison import Split, is_same
+from tfdist.keras_repairs.coupling.trials.split_comparison import EQUAL, Split, is_same
 from tfdist.keras_repairs.coupling.trials.steps.assigned_variables import Assigned, of_assigned
 from tfdist.keras_repairs.coupling.trials.steps.step_verdict import Cause, StepVerdict
 from tfdist.keras_repairs.coupling.trials.trial_notes import Reading, Update, Write, unshared_write
@@ -139,8 +139,12 @@ def optimizer_of_means(updates: OneAndTwo[list[Update]], tolerance: float, split
     for whole, parts in _pairs(updates):
         if _of_gradients(whole, [whole, parts[0]], tolerance, split, are_sums=False) is Cause.EXACT:
             continue
-        divided = [replace(part, gradients=[_doubled(gradient) for gradient in part.gradients]) for part in parts]
-        if Cause.EXACT in (_of_gradients(whole, of, tolerance, split, are_sums=False) for of in (parts, divided)):
+        found = {_of_gradients(whole, parts, tolerance, split, are_sums=False)}
+        if split is not EQUAL:
+            # Of parts with as many rows, half of the mean is what a sum has.
+            divided = [replace(part, gradients=[_doubled(gradient) for gradient in part.gradients]) for part in parts]
+            found.add(_of_gradients(whole, divided, tolerance, split, are_sums=False))
+        if Cause.EXACT in found:
             return whole.optimizer
     return None
 

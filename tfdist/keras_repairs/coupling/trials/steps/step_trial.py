@@ -100,32 +100,36 @@ class LoopTrial:
             args: What the function is called with, of which structure, shapes and dtypes count.
             kwargs: Likewise, by name.
             are_equal: Whether all replicas have as many samples. A mean over them may then be divided by the number of
-                replicas, which is not seen, and passes.
+                replicas, which is right, and is not seen where the function knows that number.
 
         Raises:
             CannotBeTried: The function fails on made-up values, or nothing can be made up.
         """
         try:
-            proper, large = (made_up((args, kwargs), numbers) for numbers in (Numbers.PROPER, Numbers.LARGE))
+            proper, *others = (
+                made_up((args, kwargs), numbers) for numbers in (Numbers.PROPER, Numbers.LARGE, Numbers.NORMAL)
+            )
         except ValueError as error:
             raise CannotBeTried from error
-        return in_trial(lambda: self._of_inputs(proper, large, EQUAL if are_equal else UNEQUAL))
+        return in_trial(lambda: self._of_inputs(proper, others, EQUAL if are_equal else UNEQUAL))
 
-    def _of_inputs(self, proper: Inputs, large: Inputs, split: Split) -> LoopVerdict | None:
+    def _of_inputs(self, proper: Inputs, others: Sequence[Inputs], split: Split) -> LoopVerdict | None:
         tolerance = OF_NETWORKS * self._tolerance
         # Smaller gradients may be below what code clips them to.
-        clipped = [self._tried(inputs, _LARGE_GRADIENTS, split) for inputs in (proper, large)]
-        if all(each is not None and are_sums(each, tolerance, split) for each in clipped):
+        one = self._tried(proper, _LARGE_GRADIENTS, split)
+        if one is not None and are_sums(one, tolerance, split):
             return None
-        plain = [self._tried(inputs, 1.0, split) for inputs in (proper, large) if split is UNEQUAL]
-        if not any(clipped) and not any(plain):
+        plain = [self._tried(inputs, 1.0, split) for inputs in (proper, others[0])]
+        if not any((one, *plain)):
             raise CannotBeTried
         means = (optimizer_of_means(each, tolerance, split) for each in plain if each is not None)
         optimizer = next(filter(None, means), None)
         if optimizer is not None:
             return LoopVerdict(optimizer, are_means=True)
-        one, other = clipped
-        optimizer = optimizer_of_others(one, other, tolerance, split) if one and other else None
+        # Of large numbers a softmax may have no gradient.
+        tried = (self._tried(inputs, _LARGE_GRADIENTS, split) for inputs in others if one is not None)
+        found = (optimizer_of_others(one, other, tolerance, split) for other in tried if one and other)
+        optimizer = next(filter(None, found), None)
         return None if optimizer is None else LoopVerdict(optimizer, are_means=False)
 
     def _tried(self, inputs: Inputs, scale: float, split: Split) -> OneAndTwo[list[Update]] | None:
