@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
+from typing import TypeVar
+
 from tests.exactness import (
     batch_norm_cases,
     building_cases,
@@ -32,6 +35,8 @@ from tests.exactness import (
     write_cases,
 )
 from tests.exactness.table import CASES, Case, outcome
+
+Job = TypeVar("Job", bound=Hashable)
 
 __all__ = ["BY_DEFAULT", "CASES", "SECTIONS", "SLOW", "cases_of", "is_evaluated_by_default", "names_by_default",
            "outcome"]  # fmt: skip
@@ -194,3 +199,11 @@ def cases_of(section: str) -> list[Case]:
     """The cases of one section, in the order of its module."""
     module = SECTIONS[section].__name__
     return [case for case in CASES.values() if case.make.__module__ == module]
+
+
+def in_turns(jobs: Sequence[Job], names: Sequence[str]) -> dict[Job, list[str]]:
+    """Rows for each of several jobs that are much alike: each row in one of them, and neighbours in different ones.
+
+    Neighbours in the table are of a kind, so that every job has rows of all kinds.
+    """
+    return {job: list(names[place :: len(jobs)]) for place, job in enumerate(jobs)}

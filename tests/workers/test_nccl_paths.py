@@ -6,12 +6,13 @@ Without them a path that GPUs alone take would run for the first time on GPUs.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.exactness.cases import SECTIONS, cases_of
+from tests.exactness.cases import SECTIONS, cases_of, in_turns
 from tests.workers import test_sharding
 from tests.workers.nccl_rows import BY_DEFAULT, BY_SECTION, EMBEDDINGS, RECOMPUTED, all_names, assert_same_row
 from tests.workers.outcome_jobs import OutcomeJobs
@@ -27,16 +28,14 @@ UNCHECKED = ("--check", "off")
 
 @dataclass(frozen=True)
 class Job:
-    """Rows that run together.
+    """A way to run rows together.
 
     Attributes:
         options: Of `tfdist train`.
-        rows: Their names.
         workers: On how many.
     """
 
     options: tuple[str, ...]
-    rows: tuple[str, ...]
     workers: int = 2
 
     def __str__(self) -> str:
@@ -49,37 +48,39 @@ ALL = tuple(all_names()) if SLOW else ()
 OF_TABLE = tuple(name for name in ALL if not name.startswith((EMBEDDINGS, RECOMPUTED)))
 CUT = tuple(name for name in ALL if name not in test_sharding.NOT_CUT)
 
-JOBS = [
-    Job(("--shard", "zero2", *UNCHECKED), BY_DEFAULT),
+JOBS: dict[Job, Sequence[str]] = {
+    Job(("--shard", "zero2", *UNCHECKED)): BY_DEFAULT,
     # Checked, by the same paths.
-    Job(("--shard", "zero3", "--offload", "optimizer", "--shard-embeddings", "20"), ("plain", EMBEDDINGS + "adagrad")),
-]
-if SLOW:
-    JOBS = [
-        *(Job((), OF_TABLE, workers) for workers in (2, 3)),
-        # Unchecked, as the jobs of some rows are checked, and to check a step takes as long as all else.
-        *(Job(("--shard", mode, *UNCHECKED), CUT, count) for mode in ("zero1", "zero2", "zero3") for count in (2, 3)),
-        *(Job(("--shard", mode, "--offload", "optimizer"), SOME) for mode in ("zero1", "zero2", "zero3")),
-        *(Job(("--shard", mode, "--shard-over", "2"), SOME, 4) for mode in ("zero1", "zero2", "zero3")),
-        *(Job(("--shard-embeddings", "20", *UNCHECKED), ALL, workers) for workers in (2, 3)),
-    ]
+    Job(("--shard", "zero3", "--offload", "optimizer", "--shard-embeddings", "20")): ("plain", EMBEDDINGS + "adagrad"),
+}
+"""The rows of each."""
 
-COMPARED = [(job, name) for job in JOBS for name in job.rows]
+if SLOW:
+    modes = ("zero1", "zero2", "zero3")
+    JOBS = {
+        **in_turns([Job((), workers) for workers in (2, 3)], OF_TABLE),
+        # Unchecked, as the jobs of some rows are checked, and to check a step takes as long as all else.
+        **in_turns([Job(("--shard", mode, *UNCHECKED), count) for mode in modes for count in (2, 3)], CUT),
+        **in_turns([Job(("--shard-embeddings", "20", *UNCHECKED), workers) for workers in (2, 3)], ALL),
+        **{Job(("--shard", mode, "--offload", "optimizer")): SOME for mode in modes},
+        **{Job(("--shard", mode, "--shard-over", "2"), 4): SOME for mode in modes},
+    }
+COMPARED = [(job, name) for job, names in JOBS.items() for name in names]
 
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> OutcomeJobs:
-    names = list(dict.fromkeys(name for job in JOBS for name in job.rows))
+    names = list(dict.fromkeys(name for _, name in COMPARED))
     return OutcomeJobs(tmp_path_factory.mktemp("alone"), "tests.workers.nccl_rows", names, BOUND)
 
 
 @pytest.fixture(scope="module")
 def jobs(tmp_path_factory: pytest.TempPathFactory) -> dict[Job, OutcomeJobs]:
     found = {}
-    for number, job in enumerate(JOBS):
+    for number, (job, names) in enumerate(JOBS.items()):
         cuts = "tests.helpers.cut_weights " if "zero3" in job.options else ""
         folder = tmp_path_factory.mktemp(f"job-{number}")
-        found[job] = OutcomeJobs(folder, f"{cuts}tests.workers.nccl_rows", job.rows, BOUND, job.options, EMULATED)
+        found[job] = OutcomeJobs(folder, f"{cuts}tests.workers.nccl_rows", names, BOUND, job.options, EMULATED)
     return found
 
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from tests.exactness.cases import in_turns
 from tests.exactness.comparison import assert_same, assert_same_case
 from tests.helpers.cli_process import begun, tfdist
-from tests.helpers.marks import slow
+from tests.helpers.marks import named, slow
 from tests.helpers.resumable_model import write_config
 from tests.workers.outcome_jobs import OutcomeJobs
 from tests.workers.test_resume import end_of, last_step, same, same_but_for_rounding, train, train_and_kill
@@ -21,7 +22,8 @@ from tests.workers.test_sharding import BOUND, NAMES, SCRIPTS, SLOW, assert_as_a
 from tfdist.rundir import RunDir
 from tfdist.verify.hosts.namespace_hosts import NamespaceHost
 
-JOBS = [("zero3", 4, "shm"), ("zero1", 4, "shm"), ("zero2", 4, "shm"), ("zero3", 4, "ring")]
+JOBS = in_turns([("zero3", "shm"), ("zero1", "shm"), ("zero2", "shm"), ("zero3", "ring")], NAMES)
+"""By mode and communication: the rows that run with them, on four workers."""
 
 
 @pytest.fixture(scope="module")
@@ -38,21 +40,21 @@ def grouped(folder: Path, mode: str, communication: str, how: str = "", names: l
 @pytest.fixture(scope="module")
 def in_groups(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], OutcomeJobs]:
     return {
-        (mode, communication): grouped(tmp_path_factory.mktemp(f"{mode}-{communication}"), mode, communication)
-        for mode, _, communication in JOBS
+        (mode, communication): grouped(
+            tmp_path_factory.mktemp(f"{mode}-{communication}"), mode, communication, names=names
+        )
+        for (mode, communication), names in JOBS.items()
     }
 
 
 @pytest.mark.slow
 @pytest.mark.bound(2 * BOUND + 60)
-@pytest.mark.parametrize(("mode", "workers", "communication"), JOBS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("job", "name"), [(job, name) for job, names in JOBS.items() for name in names], ids=named)
 def test_numbers_of_one_device(
-    name: str, mode: str, workers: int, communication: str, alone: OutcomeJobs,
-    in_groups: dict[tuple[str, str], OutcomeJobs],
-) -> None:  # fmt: skip
+    job: tuple[str, str], name: str, alone: OutcomeJobs, in_groups: dict[tuple[str, str], OutcomeJobs]
+) -> None:
     (one,) = alone.outcomes(1, 65)
-    for index, worker in enumerate(in_groups[mode, communication].outcomes(workers, 65)):
+    for index, worker in enumerate(in_groups[job].outcomes(4, 65)):
         assert_as_alone(name, one, worker, f"worker {index}: {name}")
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.exactness.cases import CASES
+from tests.exactness.cases import CASES, in_turns
 from tests.exactness.comparison import assert_same, assert_same_case
 from tests.helpers.cli_process import UNCHECKED, tfdist
-from tests.helpers.marks import slow
+from tests.helpers.marks import named, slow
 from tests.helpers.resumable_model import write_config
 from tests.workers.outcome_jobs import OutcomeJobs
 from tests.workers.test_resume import end_of, last_step, same, same_but_for_rounding, train, train_and_kill
@@ -29,26 +29,30 @@ NOT_CUT.add("states_of_a_step_that_calls_layers")
 """Rows of optimizers with an `apply` of their own, which --shard refuses, and rows that look at an optimizer's state,
 of which each worker has a shard."""
 
-NAMES = (
-    [name for name in CASES if name not in NOT_CUT]
-    if SLOW
-    else [
-        "plain",
-        "subclassed_model_built_by_fit",
-        "gradient_accumulation_and_averages",
-        "sparse_gradients_by_adagrad",
-        "gradients_of_numpy",
-        "sharpness_aware_step",
-        "accumulation_by_hand",
-        "whole_step_of_pairs",
-        # In float32, in which oneDNN makes one operation of a convolution and its bias.
-        "strided_shortcut",
-    ]
-)
-JOBS = [("zero3", 2)]
+BY_DEFAULT = [
+    "plain",
+    "subclassed_model_built_by_fit",
+    "gradient_accumulation_and_averages",
+    "sparse_gradients_by_adagrad",
+    "gradients_of_numpy",
+    "sharpness_aware_step",
+    "accumulation_by_hand",
+    "whole_step_of_pairs",
+    # In float32, in which oneDNN makes one operation of a convolution and its bias.
+    "strided_shortcut",
+]
+NAMES = [name for name in CASES if name not in NOT_CUT] if SLOW else BY_DEFAULT
+JOBS = {("zero3", 2): NAMES}
+"""By mode and workers: the rows that run with them."""
+
 if SLOW:
-    # On 2 and 3 workers each mode runs all rows over NCCL's paths, too, and on 4 in groups of two.
-    JOBS += [("zero1", 3), ("zero2", 2), ("zero3", 3), ("zero2", 4)]
+    # Each row with weights that are cut and with weights that are not, and once more over NCCL's paths and in groups.
+    JOBS = {
+        **in_turns([("zero3", 2), ("zero3", 3)], NAMES),
+        **in_turns([("zero1", 3), ("zero2", 2), ("zero2", 4)], NAMES),
+    }
+
+Jobs = dict[tuple[str, int], OutcomeJobs]
 
 
 @pytest.fixture(scope="module")
@@ -57,25 +61,20 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> OutcomeJobs:
 
 
 @pytest.fixture(scope="module")
-def sharing(tmp_path_factory: pytest.TempPathFactory) -> dict[str, OutcomeJobs]:
-    return {
-        mode: OutcomeJobs(tmp_path_factory.mktemp(mode), module, NAMES, BOUND, ["--shard", mode])
-        for mode, module in [
-            ("zero1", "tests.exactness"),
-            ("zero2", "tests.exactness"),
-            ("zero3", "tests.helpers.cut_weights tests.exactness"),
-        ]
-    }
+def sharing(tmp_path_factory: pytest.TempPathFactory) -> Jobs:
+    def jobs(mode: str, names: list[str]) -> OutcomeJobs:
+        module = "tests.helpers.cut_weights tests.exactness" if mode == "zero3" else "tests.exactness"
+        return OutcomeJobs(tmp_path_factory.mktemp(mode), module, names, BOUND, ["--shard", mode])
+
+    return {(mode, workers): jobs(mode, names) for (mode, workers), names in JOBS.items()}
 
 
 @pytest.mark.bound(2 * BOUND + 60)
-@pytest.mark.parametrize(("mode", "workers"), JOBS)
-@pytest.mark.parametrize("name", NAMES)
-def test_numbers_of_one_device(
-    name: str, mode: str, workers: int, alone: OutcomeJobs, sharing: dict[str, OutcomeJobs]
-) -> None:
+@pytest.mark.parametrize(("job", "name"), [(job, name) for job, names in JOBS.items() for name in names], ids=named)
+def test_numbers_of_one_device(job: tuple[str, int], name: str, alone: OutcomeJobs, sharing: Jobs) -> None:
+    mode, workers = job
     (one,) = alone.outcomes(1, 65)
-    for index, worker in enumerate(sharing[mode].outcomes(workers, 65)):
+    for index, worker in enumerate(sharing[job].outcomes(workers, 65)):
         if mode != "zero3" or not is_refused(worker.get(name, {})):
             assert_as_alone(name, one, worker, f"worker {index}: {name}")
 
@@ -86,10 +85,11 @@ def is_refused(outcome: dict[str, Any]) -> bool:
 
 
 @pytest.mark.bound(2 * BOUND + 60)
-@pytest.mark.parametrize(("mode", "workers"), JOBS)
-def test_first_steps_are_checked(mode: str, workers: int, sharing: dict[str, OutcomeJobs]) -> None:
-    sharing[mode].outcomes(workers, 65)
-    log = sharing[mode].logs_of_last(workers, 65)
+@pytest.mark.parametrize("job", JOBS, ids=named)
+def test_first_steps_are_checked(job: tuple[str, int], sharing: Jobs) -> None:
+    _, workers = job
+    sharing[job].outcomes(workers, 65)
+    log = sharing[job].logs_of_last(workers, 65)
     assert "checked on its first batch, it is what one device computes" in log
     assert "in parts differed" not in log
     assert SLOW or "not checked on its first batch" not in log

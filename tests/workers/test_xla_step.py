@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.exactness.cases import CASES
+from tests.exactness.cases import CASES, in_turns
 from tests.exactness.comparison import assert_same_case
 from tests.helpers.cli_process import tfdist
+from tests.helpers.marks import named
 from tests.workers.outcome_jobs import OutcomeJobs
 from tests.workers.test_sharding import NOT_CUT
 from tests.workers.xla_rows import SAID
@@ -25,6 +26,9 @@ from tests.workers.xla_rows import SAID
 SCRIPTS = Path(__file__).parent / "scripts"
 SLOW = bool(os.environ.get("TFDIST_SLOW_TESTS"))
 BOUND = 3000 if SLOW else 400
+
+Job = tuple[tuple[str, ...], int, int]
+Jobs = dict[Job, list[str]]
 
 WHOLE = [
     "plain",
@@ -41,14 +45,21 @@ gathered, a step of one's own, updates in a branch."""
 NAMES = list(CASES) if SLOW else WHOLE
 """Of data in other forms the test below has more."""
 
-SHARDED = [name for name in NAMES if name not in NOT_CUT] if SLOW else ["plain"]
-JOBS = {(): NAMES, ("--shard", "zero2"): SHARDED, **({("--shard", "zero1"): SHARDED} if SLOW else {})}
-"""By options of `tfdist train`: the rows that run with them."""
-
-SIZES = [(2, 65), (3, 64)] if SLOW else [(2, 65)]
+TWO, THREE = (2, 65), (3, 64)
 """Workers and samples. Of 65 one of two has nothing of the last batch, and of 64 three have unequal parts of each."""
 
-COMPARED = [(options, *size, name) for options, names in JOBS.items() for size in SIZES for name in names]
+ZERO1, ZERO2 = ("--shard", "zero1"), ("--shard", "zero2")
+JOBS: Jobs = {((), *TWO): NAMES, (ZERO2, *TWO): ["plain"]}
+"""By options of `tfdist train`, workers and samples: the rows that run with them."""
+
+if SLOW:
+    JOBS = {
+        **in_turns([((), *TWO), ((), *THREE)], NAMES),
+        **in_turns(
+            [(mode, *size) for mode in (ZERO1, ZERO2) for size in (TWO, THREE)],
+            [name for name in NAMES if name not in NOT_CUT],
+        ),
+    }
 
 
 def jobs_in(folder: Path, module: str, names: Sequence[str], emulated: str, options: Sequence[str] = ()) -> OutcomeJobs:
@@ -62,25 +73,25 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> OutcomeJobs:
 
 
 @pytest.fixture(scope="module")
-def together(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, ...], OutcomeJobs]:
+def together(tmp_path_factory: pytest.TempPathFactory) -> dict[Job, OutcomeJobs]:
     folder = tmp_path_factory.mktemp("whole")
     return {
-        options: jobs_in(folder / f"job-{number}", "tests.workers.xla_rows", names, "nccl,xla", options)
-        for number, (options, names) in enumerate(JOBS.items())
+        job: jobs_in(folder / f"job-{number}", "tests.workers.xla_rows", names, "nccl,xla", job[0])
+        for number, (job, names) in enumerate(JOBS.items())
     }
 
 
 @pytest.mark.bound(2 * BOUND + 60)
-@pytest.mark.parametrize(("options", "workers", "samples", "name"), COMPARED)
+@pytest.mark.parametrize(("job", "name"), [(job, name) for job, names in JOBS.items() for name in names], ids=named)
 def test_numbers_of_one_device_that_is_compiled(
-    options: tuple[str, ...], workers: int, samples: int, name: str,
-    alone: OutcomeJobs, together: dict[tuple[str, ...], OutcomeJobs],
-) -> None:  # fmt: skip
+    job: Job, name: str, alone: OutcomeJobs, together: dict[Job, OutcomeJobs]
+) -> None:
+    options, workers, samples = job
     (one,) = alone.outcomes(1, samples)
     expected = {part: numbers for part, numbers in one[name].items() if part != SAID}
     if "raised" in expected:
         pytest.skip("XLA cannot compile it on one device")
-    for index, worker in enumerate(together[options].outcomes(workers, samples)):
+    for index, worker in enumerate(together[job].outcomes(workers, samples)):
         assert name in worker, f"worker {index} did not come to it"
         assert "raised" not in worker[name], worker[name]["raised"]
         said = " ".join(worker[name].pop(SAID, ()))
