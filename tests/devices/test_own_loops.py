@@ -18,6 +18,7 @@ from tests.exactness.table import numbers
 from tests.helpers.marks import slow
 from tests.helpers.mirrored import mirrored
 from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.base.keras_differences import DIFFERENCES
 from tfdist.keras_repairs.base.warn_once import say_once, warn_once
 from tfdist.runtime.strategy_settings import settings_of
 
@@ -229,6 +230,9 @@ def divides_weights_by_a_known_count(model: keras.Model, x: Any, y: Any, count: 
     return gradients_of(loss, model, x, y)
 
 
+of_means = pytest.mark.skipif(not DIFFERENCES.activity_is_of_a_row, reason="an activity regularizer is a sum there")
+
+
 def own_share(penalty: Any) -> Any:
     return penalty / tf.distribute.get_replica_context().num_replicas_in_sync
 
@@ -267,6 +271,7 @@ def test_gradients_that_do_not_add_up_are_told(name: str, drops: bool, told: Cal
     assert "Clipping by hand" in message
 
 
+@of_means
 def test_a_penalty_that_is_shared_by_replicas_is_told_where_they_have_other_rows(
     told: Callable[[], list[str]],
 ) -> None:
@@ -277,7 +282,9 @@ def test_a_penalty_that_is_shared_by_replicas_is_told_where_they_have_other_rows
     assert "tf.nn.scale_regularization_loss(model.losses)" in message
 
 
-@pytest.mark.parametrize("name", ADDED_UP)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=of_means) if name == "penalty_by_rows" else name for name in ADDED_UP]
+)
 def test_gradients_that_add_up_are_exact_and_not_warned_of(name: str, told: Callable[[], list[str]]) -> None:
     expected = trained(ADDED_UP[name], tf.distribute.get_strategy())
     with strictly(mirrored(3)):
