@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -18,6 +19,10 @@ from tfdist.keras_repairs.base.keras_differences import DIFFERENCES
 pytestmark = pytest.mark.usefixtures("repaired", "float64")
 
 Numbers = tuple[list[float], list[Any]]
+
+of_means = pytest.mark.skipif(
+    not DIFFERENCES.activity_is_of_a_row, reason="the mean of the replicas' sums is not their sum"
+)
 
 
 def trained(strategy: tf.distribute.Strategy, samples: int, activity: str | None = None, **size: int) -> Numbers:
@@ -62,7 +67,7 @@ def test_the_losses_of_one_replica(replicas: int, samples: int) -> None:
     assert is_same(trained(tf.distribute.get_strategy(), samples), trained(mirrored(replicas), samples))
 
 
-@pytest.mark.skipif(not DIFFERENCES.activity_is_of_a_row, reason="the mean of the replicas' sums is not their sum")
+@of_means
 def test_each_replica_reads_the_terms_that_its_own_call_has_added() -> None:
     """After `compute_average_loss`, in which the replicas meet and the other one has called the model."""
     expected = trained(tf.distribute.get_strategy(), 65, activity="l2")
@@ -102,6 +107,43 @@ def test_a_layer_that_is_built_by_its_call_adds_its_terms_once() -> None:
         return tf.stack(layer.losses)
 
     assert {value.shape for value in strategy.experimental_local_results(tf.function(strategy.run)(terms))} == {(1,)}
+
+
+def shared_penalties(rows: int, read: Callable[[Callable[[], tf.Tensor]], tf.Tensor]) -> list[float]:
+    """Replicas' shares of the mean of the squares of `rows` ones each; of one of them no row is looked at."""
+    strategy = mirrored(2)
+    with strategy.scope():
+        layer = keras.layers.Identity(activity_regularizer=keras.regularizers.L2(1.0))
+        other = keras.layers.Softmax()
+
+    def share() -> tf.Tensor:
+        other(layer(tf.ones((rows, 1)))[:0])
+        return read(lambda: tf.nn.scale_regularization_loss(tf.add_n(layer.losses)))
+
+    return [float(each) for each in strategy.experimental_local_results(tf.function(strategy.run)(share))]
+
+
+def in_branch(penalty: Callable[[], tf.Tensor]) -> tf.Tensor:
+    return tf.cond(tf.random.uniform([]) < 2.0, penalty, lambda: tf.zeros([], keras.config.floatx()))
+
+
+READ: dict[str, Callable[[Callable[[], tf.Tensor]], tf.Tensor]] = {
+    "in_place": lambda penalty: penalty(),
+    "in_branch": in_branch,
+    "in_function": lambda penalty: tf.function(penalty)(),
+}
+
+
+@of_means
+@pytest.mark.parametrize("name", READ)
+def test_a_penalty_is_shared_out_wherever_it_is_read_and_whatever_else_is_called(name: str) -> None:
+    assert shared_penalties(4, READ[name]) == [0.5, 0.5]
+
+
+@of_means
+def test_the_rows_of_a_penalty_in_float16_may_be_more_than_it_can_count() -> None:
+    keras.config.set_floatx("float16")
+    assert shared_penalties(40_000, READ["in_place"]) == [0.5, 0.5]
 
 
 def test_a_size_that_the_script_gives() -> None:

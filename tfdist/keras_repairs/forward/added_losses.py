@@ -28,10 +28,11 @@ from tfdist.keras_repairs.base.replica_step import (
     current_step,
     is_of_own_loop,
     is_one_of_several,
+    replica_count,
     sum_over_replicas,
     this_step,
 )
-from tfdist.keras_repairs.base.warn_once import say_once, warn_once
+from tfdist.keras_repairs.base.warn_once import point_out_once, say_once, warn_once
 from tfdist.keras_repairs.coupling import call_scope
 from tfdist.keras_repairs.coupling.call_scope import Losses, collected
 from tfdist.keras_repairs.coupling.declarations import summed_over_replicas
@@ -40,9 +41,10 @@ from tfdist.keras_repairs.coupling.shown_of_layers import shown_of
 from tfdist.keras_repairs.coupling.trials.loss_trial import Verdict, try_out
 from tfdist.keras_repairs.coupling.trials.made_up_inputs import is_of_samples
 from tfdist.keras_repairs.coupling.trials.recorded_layers import current_recording
-from tfdist.keras_repairs.coupling.trials.steps.step_capture import enlarged
+from tfdist.keras_repairs.coupling.trials.steps.step_capture import scaled_term
 from tfdist.keras_repairs.coupling.trials.trial_scope import share_on_trial
 from tfdist.runtime.strategy_settings import settings_of
+from tfdist.runtime.transport import replica_sums
 from tfdist.text import safe_repr
 
 Function = Callable[..., Any]
@@ -61,6 +63,8 @@ def add_loss(original: Function) -> Function:
             if not keras.ops.is_tensor(term):
                 raise ValueError(f"add_loss() takes tensors. Received: {safe_repr(term)} of type {type(term).__name__}")
         losses.setdefault(id(self), []).extend(terms)
+        if losses is _OF_LOOP.losses and _OF_LOOP.depth:
+            _OF_LOOP.added_now.add(id(self))
 
     return repaired
 
@@ -72,6 +76,7 @@ def clear_losses(original: Function) -> Function:
         losses = _losses()
         if losses is not None:
             losses.pop(id(self), None)
+            _OF_LOOP.rows.pop(id(self), None)
         original(self)
 
     return repaired
@@ -83,7 +88,7 @@ def get_own_losses(original: Function) -> Function:
     def repaired(self: Any) -> list[Any]:
         losses = _losses()
         terms: list[Any] = original(self) if losses is None else list(losses.get(id(self), ()))
-        return [enlarged(term) for term in terms] if is_of_own_loop() else terms
+        return [scaled_term(term) for term in terms] if is_of_own_loop() else terms
 
     return repaired
 
@@ -93,12 +98,17 @@ class _TermsOfLoop(threading.local):
 
     Attributes:
         losses: By the layer's id.
-        rows: How many rows the outermost of these layers has last been called with: a scalar int64 tensor.
+        rows: How many rows the outermost layer was called with in which each has added them, by its id: a scalar int64
+            tensor, the same one for all that were added in one call.
+        depth: How many layers are being called, one within the other.
+        added_now: The ids of those that have added terms in the call of the outermost.
     """
 
     def __init__(self) -> None:
         self.losses: Losses = {}
-        self.rows: tf.Tensor | None = None
+        self.rows: dict[int, tf.Tensor] = {}
+        self.depth = 0
+        self.added_now: set[int] = set()
 
 
 _OF_LOOP = _TermsOfLoop()
@@ -127,23 +137,31 @@ def _is_of_loop() -> bool:
 def share_of_terms(dtype: tf.DType) -> tf.Tensor | None:
     """The part of the rows of all replicas that this one has, in a loop of the user's where layers have added terms.
 
+    The replicas sum their rows, which TensorFlow does in the graph of a replica's function alone.
+
     Returns:
-        A scalar; None elsewhere, and where no layer has.
+        A scalar; None elsewhere, where no layer has added any, and where several calls of models have.
     """
-    rows = _OF_LOOP.rows if _OF_LOOP.losses and _is_of_loop() else None
-    if rows is None or not _is_seen_here(rows):
+    if not _OF_LOOP.losses or not _is_of_loop():
         return None
-    own = tf.cast(rows, dtype)
-    return tf.math.divide_no_nan(own, sum_over_replicas(own))
-
-
-def _is_seen_here(tensor: tf.Tensor) -> bool:
-    """Returns whether the graph that is being made can use a tensor."""
-    graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
-    made_in = getattr(tensor, "graph", None)
-    while graph is not None and graph is not made_in:
-        graph = getattr(graph, "outer_graph", None)
-    return made_in is None or graph is made_in
+    if replica_sums.is_in_branch():
+        point_out_once(
+            "tf.nn.scale_regularization_loss is called inside of a branch, a loop or a tf.function of the function of "
+            "a replica. There it divides what layers have added by the number of replicas, also where they have "
+            "different numbers of rows. Call it in the function itself."
+        )
+        return None
+    calls = {id(rows): rows for layer in _OF_LOOP.losses if (rows := _OF_LOOP.rows.get(layer)) is not None}
+    if len(calls) != 1:
+        return None
+    (own,) = calls.values()
+    # A model that a function of its own has called is not seen here.
+    if getattr(own, "graph", None) not in (None, tf.compat.v1.get_default_graph()):
+        return None
+    (of_all,) = replica_sums.sum_over_replicas([own])
+    equal = tf.ones([], tf.float64) / replica_count()
+    # In float16 there are at most 65504 rows.
+    return tf.cast(tf.where(of_all > 0, tf.cast(own, tf.float64) / tf.cast(of_all, tf.float64), equal), dtype)
 
 
 _SUMS = (keras.regularizers.L1, keras.regularizers.L2, keras.regularizers.L1L2)
@@ -167,10 +185,15 @@ def call(original: Function) -> Function:
     """Repairs `Layer.__call__`: the last terms that it adds are those of the activity regularizer, one an output."""
 
     def repaired(self: Any, *args: Any, **kwargs: Any) -> Any:
-        outputs = original(self, *args, **kwargs)
-        if _OF_LOOP.losses and _is_of_loop():
-            # The outermost layer is the last to return.
-            _OF_LOOP.rows = rows((args, kwargs))
+        _OF_LOOP.depth += 1
+        try:
+            outputs = original(self, *args, **kwargs)
+            if _OF_LOOP.depth == 1 and _OF_LOOP.added_now:
+                _OF_LOOP.rows.update(dict.fromkeys(_OF_LOOP.added_now, rows((args, kwargs))))
+        finally:
+            _OF_LOOP.depth -= 1
+            if not _OF_LOOP.depth:
+                _OF_LOOP.added_now.clear()
         if getattr(self, "activity_regularizer", None) is not None and _is_of_some_rows():
             _share_out(self, [output for output in keras.tree.flatten(outputs) if ops.is_tensor(output)])
         return outputs

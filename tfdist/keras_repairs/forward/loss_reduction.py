@@ -360,7 +360,7 @@ def scale_regularization_loss(original: Function) -> Function:
         if share is None:
             return original(regularization_loss)
         # A mean over no rows is NaN.
-        return tf.where(share > 0, value * share, tf.zeros_like(value))
+        return tf.where(share > 0, value, tf.zeros_like(value)) * share
 
     return repaired
 
@@ -369,8 +369,10 @@ def num_replicas_in_sync(original: Function) -> Function:
     """Repairs `tf.distribute.Strategy.num_replicas_in_sync`, and a replica context's: 1 for code of a model's step.
 
     A step that divides its loss by the number of replicas, as scripts for a MirroredStrategy do, divides by 1 on one
-    device. In a loop of one's own, and outside of steps, it is the number that it is.
+    device. In a loop of one's own, and outside of steps, it is the number that it is; where a loop is tried out, that
+    of the replicas in the trial.
     """
+
     def repaired(self: Any) -> int:
         emulated = emulated_replica()
         if is_of_own_loop():

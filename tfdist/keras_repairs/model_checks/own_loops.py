@@ -18,7 +18,7 @@ import tensorflow as tf
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.replica_step import current_step, is_tried_out
 from tfdist.keras_repairs.base.warn_once import say_once, warn_once
-from tfdist.keras_repairs.coupling.trials.steps.step_trial import CannotBeTried, LoopTrial, LoopVerdict
+from tfdist.keras_repairs.coupling.trials.steps.loop_trial import CannotBeTried, Finding, LoopTrial, LoopVerdict
 
 Function = Callable[..., Any]
 
@@ -50,7 +50,7 @@ class _Seen:
 
     @property
     def is_untried(self) -> bool:
-        """Whether a trial may show what nobody knows yet."""
+        """Whether a trial may show what nobody knows yet: one with unequal pieces has shown all."""
         return bool(self.sizes) and self.trials > 0 and not {self.are_equal, False} & self.shown
 
 
@@ -139,32 +139,26 @@ def _try_out(strategy: tf.distribute.Strategy, fn: Function, seen: _Seen, trial:
     seen.trials -= 1
     args, kwargs = pieces
     try:
-        found = trial.verdict(args, kwargs, are_equal=seen.are_equal)
+        found = trial.verdicts(args, kwargs, are_equal=seen.are_equal)
     except CannotBeTried:
         return
     seen.shown.add(seen.are_equal)
-    if found is not None:
-        with strategy.scope():
-            _tell(fn, found, are_equal=seen.are_equal)
-
-
-def _tell(fn: Function, found: LoopVerdict, *, are_equal: bool) -> None:
     name = getattr(getattr(fn, "python_function", fn), "__qualname__", "a function")
-    what = f"strategy.run({name}): the optimizer {found.optimizer!r}"
-    if not found.are_means:
-        warn_once(f"{what} {_OTHERS}")
-    elif are_equal:
-        say_once(f"{what} {_MEANS_OF_AS_MANY}")
+    with strategy.scope():
+        for verdict in found:
+            _tell(name, verdict, are_equal=seen.are_equal)
+
+
+def _tell(name: str, verdict: LoopVerdict, *, are_equal: bool) -> None:
+    what = f"strategy.run({name}): the optimizer {verdict.optimizer!r}"
+    if verdict.finding is Finding.CONSTANTS:
+        say_once(f"{what} {_CONSTANTS}")
+    elif verdict.finding is Finding.MEANS and are_equal:
+        say_once(f"{what} {_PENALTIES_OF_AS_MANY if verdict.is_of_terms else _MEANS_OF_AS_MANY}")
+    elif verdict.is_of_terms:
+        warn_once(f"{what} {_PENALTIES}")
     else:
-        warn_once(f"{what} {_MEANS}")
-
-
-_MEANS_OF_AS_MANY = (
-    "gets the gradients of a mean over the samples of each replica. They are added up: that is right if the mean is "
-    "divided by the number of replicas, and as many times too large if it is not. Read the number from "
-    "strategy.num_replicas_in_sync inside of the function, or write loss = tf.nn.compute_average_loss("
-    "losses_of_samples), and this message is gone."
-)
+        warn_once(f"{what} {_MEANS if verdict.finding is Finding.MEANS else _OTHERS}")
 
 
 _MEANS = (
@@ -174,10 +168,33 @@ _MEANS = (
     "loss = tf.nn.compute_average_loss(losses_of_samples) with one loss a sample, or a keras.losses.Loss, and "
     'strategy.reduce("SUM", losses, axis=None).'
 )
+_MEANS_OF_AS_MANY = (
+    "gets the gradients of a mean over the samples of each replica. They are added up: that is right if the mean is "
+    "divided by the number of replicas, and as many times too large if it is not. Read the number from "
+    "strategy.num_replicas_in_sync inside of the function, or write loss = tf.nn.compute_average_loss("
+    "losses_of_samples), and this message is gone."
+)
+_PENALTIES = (
+    "gets the gradients of terms that layers have added (activity regularizers, add_loss) which do not add up to those "
+    "of one device, so the numbers are not those of one device. Add tf.nn.scale_regularization_loss(tf.add_n("
+    "model.losses)) to the loss. It shares out means over the rows; what a layer adds up over the rows belongs in each "
+    "sample's loss."
+)
+_PENALTIES_OF_AS_MANY = (
+    "gets the gradients of the mean over each replica's rows that layers have added (activity regularizers, add_loss). "
+    "They are added up: that is right if it is divided by the number of replicas, and as many times too large if it is "
+    "not. Add tf.nn.scale_regularization_loss(tf.add_n(model.losses)) to the loss, and this message is gone."
+)
+_CONSTANTS = (
+    "gets gradients from each replica that have a part which is the same for any samples: that of a penalty on "
+    "weights, say, or of noise of a size that the function knows. They are added up: that is right if the part is "
+    "divided by the number of replicas, and as many times too large if it is not. tf.nn.scale_regularization_loss "
+    "divides penalties."
+)
 _OTHERS = (
     "gets gradients of the replicas that do not add up to the gradient of one device, so the numbers are not those of "
-    "one device. Expected what each replica adds to the gradient of the global batch. To clip or normalize it, reduce "
-    'it first ("Clipping by hand" in docs/scripts.md). What compares samples with one another, as a contrastive loss '
-    "does, takes the rows of all replicas: tfdist.gathered(function)(tensors). Penalties that layers add are shared "
-    "out by tf.nn.scale_regularization_loss(model.losses)."
+    "one device. Expected what each replica adds to the gradient of the global batch. A loss is "
+    "tf.nn.compute_average_loss(losses_of_samples). To clip or normalize a gradient, reduce it first ('Clipping by "
+    "hand' in docs/scripts.md). What compares or mixes samples, as a contrastive loss or mixup does, takes the rows "
+    "of all replicas: tfdist.gathered(function)(tensors)."
 )

@@ -17,7 +17,13 @@ import tensorflow as tf
 from keras.src import backend
 
 from tfdist.keras_repairs.base import tensorflow_seeds
-from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, is_alone, replica_id
+from tfdist.keras_repairs.base.replica_step import (
+    ReplicaStep,
+    current_step,
+    is_alone,
+    is_of_own_loop,
+    replica_id,
+)
 from tfdist.keras_repairs.coupling.traced_calls import is_noting
 from tfdist.keras_repairs.draw_slices import draw_scope
 from tfdist.keras_repairs.draw_slices.draw_slice import Size, as_shape
@@ -55,7 +61,7 @@ def unseeded(original: Function, drawing_of: Drawing) -> Function:
 
     def repaired(*args: Any, seed: Any = 0, seed2: Any = 0, name: Any = None, **kwargs: Any) -> tf.Tensor:
         if draw_scope.replaces_draws():
-            return drawing_of.tried(original, *args, **kwargs)
+            return drawing_of.tried(_repeated(drawing_of) if is_of_own_loop() else original, *args, **kwargs)
         if isinstance(seed2, seeded_draws.SeedOfScript):
             return _drawn_with_seed(drawing_of, original.__name__, seed, seed2)(*args, **kwargs)
         if is_noting():
@@ -70,6 +76,12 @@ def unseeded(original: Function, drawing_of: Drawing) -> Function:
             return drawing_of.stateless(seeds.next(), *args, **kwargs)
 
     return repaired
+
+
+def _repeated(drawing_of: Drawing) -> Callable[..., tf.Tensor]:
+    """The same draws each time that a loop is tried out: TensorFlow's operations go on from those before."""
+    log = draw_scope.DRAW_SCOPE.get().recorded
+    return functools.partial(drawing_of.stateless, [0 if log is None else len(log.draws), 0])
 
 
 def _drawn_with_seed(drawing_of: Drawing, name: str, seed: int, seed2: int) -> Callable[..., tf.Tensor]:

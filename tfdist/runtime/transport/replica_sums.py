@@ -69,7 +69,7 @@ def _sum_by_strategy(tensors: Sequence[tf.Tensor | tf.IndexedSlices]) -> list[tf
     # Between workers TensorFlow joins what it is given at once, whatever its dtypes, and sums one by one beside slices.
     for group in [list(range(len(tensors)))] if settings.nccl is None else _alike(tensors):
         is_dense = isinstance(tensors[group[0]], tf.Tensor)
-        if settings.between_devices is not None and is_dense and _is_in_branch():
+        if settings.between_devices is not None and is_dense and is_in_branch():
             totals = [_sum_in_branch(result[i], settings.between_devices) for i in group]
         else:
             totals = context.all_reduce(tf.distribute.ReduceOp.SUM, [result[i] for i in group])
@@ -78,8 +78,9 @@ def _sum_by_strategy(tensors: Sequence[tf.Tensor | tf.IndexedSlices]) -> list[tf
     return result
 
 
-def _is_in_branch() -> bool:
-    """Returns whether a branch or a loop of a replica's step is traced, which TensorFlow's own sums cannot leave."""
+def is_in_branch() -> bool:
+    """Returns whether a branch, a loop or a function in a replica's step is traced, which TensorFlow's own sums cannot
+    leave."""
     of_step = getattr(threading.current_thread(), "graph", None)
     return of_step is not None and tf.compat.v1.get_default_graph() is not of_step
 

@@ -71,11 +71,15 @@ class Capture:
 
     Attributes:
         scale: By how much gradients are larger than they are, so that code which clips them does.
+        terms: By how much terms are larger that layers have added.
+        reads_terms: Whether such a term was read.
         updates: What optimizers get.
         readings: What means and sums of metrics get.
     """
 
     scale: float
+    terms: float = 1.0
+    reads_terms: bool = False
     updates: list[Update] = field(default_factory=list)
     readings: list[Reading] = field(default_factory=list)
 

@@ -15,13 +15,14 @@ from tfdist.keras_repairs.coupling.trials.trial_notes import TRIAL_SCOPE, Captur
 
 
 @contextlib.contextmanager
-def capturing(scale: float) -> Iterator[Capture]:
+def capturing(scale: float, *, terms: float = 1.0) -> Iterator[Capture]:
     """The code inside is tried out: nothing is applied.
 
     Args:
         scale: By how much gradients are to be larger than they are.
+        terms: By how much `scaled_term` makes terms larger.
     """
-    capture = Capture(scale)
+    capture = Capture(scale, terms)
     with changing(TRIAL_SCOPE, capture=capture):
         yield capture
 
@@ -51,17 +52,24 @@ def gradient(original: Callable[..., Any]) -> Callable[..., Any]:
             lambda source: source._value if isinstance(source, keras.Variable) else source, sources
         )
         gradients = original(self, target, sources, *args, **kwargs)
-        return tf.nest.map_structure(lambda one: None if one is None else enlarged(one), gradients)
+        if capture.scale == 1:
+            return gradients
+        return tf.nest.map_structure(lambda one: None if one is None else _scaled(one, capture.scale), gradients)
 
     return repaired
 
 
-def enlarged(value: tf.Tensor | tf.IndexedSlices) -> tf.Tensor | tf.IndexedSlices:
-    """A gradient, or a small term of a loss, so much larger as those that are captured are to be."""
+def scaled_term(term: tf.Tensor) -> tf.Tensor:
+    """A term that a layer has added to a loss, as large as the trial of a loop asks for; notes that it is read."""
     capture = TRIAL_SCOPE.get().capture
-    if capture is None or capture.scale == 1:
-        return value
-    return tf.math.scalar_mul(tf.cast(capture.scale, value.dtype), value)
+    if capture is None:
+        return term
+    capture.reads_terms = True
+    return _scaled(term, capture.terms)
+
+
+def _scaled(value: Any, scale: float) -> Any:
+    return tf.math.scalar_mul(tf.cast(scale, value.dtype), value)
 
 
 def captures_update(optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any] | None) -> bool:

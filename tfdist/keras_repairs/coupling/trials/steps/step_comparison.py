@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any
 
-import keras
 import numpy as np
-import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfdist.keras_repairs.base.step_records import KnownUpdate, Mode
 from tfdist.keras_repairs.coupling.trials.replica_trial import OneAndTwo
-from tfdist.keras_repairs.coupling.trials.split_comparison import EQUAL, Split, is_same
+from tfdist.keras_repairs.coupling.trials.split_comparison import Split, is_same
 from tfdist.keras_repairs.coupling.trials.steps.assigned_variables import Assigned, of_assigned
+from tfdist.keras_repairs.coupling.trials.steps.gradient_slices import (
+    added,
+    are_same,
+    as_float64,
+    largest_of,
+    slices_of,
+)
 from tfdist.keras_repairs.coupling.trials.steps.step_verdict import Cause, StepVerdict
 from tfdist.keras_repairs.coupling.trials.trial_notes import Reading, Update, Write, unshared_write
 
 _AS_IT_IS = Mode()
-
-_Slices: TypeAlias = tuple[NDArray | None, NDArray]
-"""Rows and their values; rows are None of a dense tensor."""
-
 
 @dataclass(frozen=True)
 class StepResults:
@@ -110,151 +111,30 @@ def _of_gradients(
 
     Where they are sums over the replicas already, each replica has those of the whole batch.
     """
-    gradients = _slices_of(whole)
-    size = _size(gradients)
-    if not size or not math.isfinite(size):
+    gradients = slices_of(whole)
+    largest = largest_of(gradients)
+    if not largest or not math.isfinite(largest):
         return None
-    of_parts = [_slices_of(part) for part in parts]
+    of_parts = [slices_of(part) for part in parts]
     if are_sums:
-        return Cause.EXACT if all(_are_same(gradients, part, tolerance * size) for part in of_parts) else Cause.COUPLED
+        is_same_sum = all(are_same(gradients, part, tolerance * largest) for part in of_parts)
+        return Cause.EXACT if is_same_sum else Cause.COUPLED
     for cause, weights in ((Cause.EXACT, split.shares), (Cause.SUM, (1.0, 1.0))):
-        together = [_added(pieces, weights) for pieces in zip(*of_parts, strict=True)]
-        if _are_same(gradients, together, tolerance * size):
+        together = [added(pieces, weights) for pieces in zip(*of_parts, strict=True)]
+        if are_same(gradients, together, tolerance * largest):
             return cause
     return Cause.COUPLED
-
-
-def are_sums(updates: OneAndTwo[list[Update]], tolerance: float, split: Split) -> bool:
-    """Returns whether the gradients of two replicas, where there are any, add up to those of one device."""
-    causes = [_of_gradients(*update, tolerance, split, are_sums=False) for update in _pairs(updates)]
-    return bool(causes) and all(cause is Cause.SUM for cause in causes)
-
-
-def optimizer_of_means(updates: OneAndTwo[list[Update]], tolerance: float, split: Split) -> str | None:
-    """Returns which optimizer gets gradients of a mean over a replica's own samples, divided by the number of replicas
-    or not; None where none does.
-
-    Gradients that are the same of any samples show nothing.
-    """
-    for whole, parts in _pairs(updates):
-        if _of_gradients(whole, [whole, parts[0]], tolerance, split, are_sums=False) is Cause.EXACT:
-            continue
-        found = {_of_gradients(whole, parts, tolerance, split, are_sums=False)}
-        if split is not EQUAL:
-            # Of parts with as many rows, half of the mean is what a sum has.
-            divided = [replace(part, gradients=[_doubled(gradient) for gradient in part.gradients]) for part in parts]
-            found.add(_of_gradients(whole, divided, tolerance, split, are_sums=False))
-        if Cause.EXACT in found:
-            return whole.optimizer
-    return None
-
-
-def optimizer_of_others(
-    one: OneAndTwo[list[Update]], other: OneAndTwo[list[Update]], tolerance: float, split: Split
-) -> str | None:
-    """Returns which optimizer gets gradients that do not add up to those of one device; None where none is known to.
-
-    What is the same for any samples, as the gradient of a penalty on weights, may be divided by the number of replicas,
-    of which there are others in a trial. So may gradients that the replicas have reduced by hand: each has the same.
-
-    Args:
-        one: The updates of one replica and of two.
-        other: Those with other samples.
-        tolerance: Relative to the largest gradient.
-        split: Which rows the two had.
-    """
-    for (whole, parts), (other_whole, other_parts) in zip(_pairs(one), _pairs(other), strict=False):
-        causes = [
-            _of_gradients(whole, parts, tolerance, split, are_sums=False),
-            _of_gradients(other_whole, other_parts, tolerance, split, are_sums=False),
-        ]
-        if None in causes or Cause.COUPLED not in causes:
-            continue
-        allowed = tolerance * max(_size(_slices_of(update)) for update in (whole, other_whole))
-        are_reduced = _are_same(_slices_of(parts[0]), _slices_of(parts[1]), allowed)
-        if not are_reduced and not _are_same(_excess(whole, parts), _excess(other_whole, other_parts), allowed):
-            return whole.optimizer
-    return None
-
-
-def _pairs(updates: OneAndTwo[list[Update]]) -> list[tuple[Update, list[Update]]]:
-    """The updates of one replica, with those of two; none where they do not make as many, or of other shapes: a loop
-    may be given what are no samples."""
-    if any(len(part) != len(updates.whole) for part in updates.parts):
-        return []
-    pairs = [(whole, list(parts)) for whole, *parts in zip(updates.whole, *updates.parts, strict=True)]
-    return [(whole, parts) for whole, parts in pairs if all(_shapes(part) == _shapes(whole) for part in parts)]
-
-
-def _shapes(update: Update) -> list[Any]:
-    return [gradient.shape if isinstance(gradient, tf.Tensor) else None for gradient in update.gradients]
-
-
-def _doubled(gradient: Any) -> Any:
-    return None if gradient is None else tf.math.scalar_mul(tf.constant(2, gradient.dtype), gradient)
-
-
-def _excess(whole: Update, parts: Sequence[Update]) -> list[_Slices]:
-    """By how much gradients of all parts, added up, are more than those of the whole batch."""
-    gradients = zip(whole.gradients, *(part.gradients for part in parts), strict=True)
-    return [_added([_rows_of(gradient) for gradient in of_all], (-1.0, 1.0, 1.0)) for of_all in gradients]
-
-
-def _slices_of(update: Update) -> list[_Slices]:
-    return [_rows_of(gradient) for gradient in update.gradients]
-
-
-def _size(gradients: Sequence[_Slices]) -> float:
-    """The largest number in gradients, which may be infinite or NaN; 0 where there is none."""
-    return max((float(np.abs(values).max()) for _, values in gradients if values.size), default=0.0)
-
-
-def _rows_of(gradient: Any) -> _Slices:
-    """A gradient as slices, each row once; a dense one has no rows, and None no values either."""
-    if gradient is None:
-        return None, np.zeros(0)
-    if isinstance(gradient, tf.IndexedSlices):
-        return _joined(np.asarray(gradient.indices), _as_float64(gradient.values))
-    return None, _as_float64(gradient)
-
-
-def _joined(rows: NDArray, values: NDArray) -> _Slices:
-    unique, places = np.unique(rows, return_inverse=True)
-    sums = np.zeros((len(unique), *values.shape[1:]))
-    np.add.at(sums, places, values)
-    return unique, sums
-
-
-def _added(gradients: Sequence[_Slices], weights: Sequence[float]) -> _Slices:
-    present = [
-        (rows, weight * values) for (rows, values), weight in zip(gradients, weights, strict=True) if values.size
-    ]
-    if not present:
-        return None, np.zeros(0)
-    if any(rows is None for rows, _ in present):
-        return None, np.sum([values for _, values in present], axis=0)
-    rows, values = zip(*present, strict=True)
-    return _joined(np.concatenate(rows), np.concatenate(values))
-
-
-def _are_same(one: Sequence[_Slices], other: Sequence[_Slices], tolerance: float) -> bool:
-    return all(_is_same_gradient(*pair, tolerance) for pair in zip(one, other, strict=True))
-
-
-def _is_same_gradient(one: _Slices, other: _Slices, tolerance: float) -> bool:
-    _, difference = _added([one, other], (1.0, -1.0))
-    return not difference.size or float(np.abs(difference).max()) <= tolerance
 
 
 def _of_reading(whole: Reading, parts: Sequence[Reading], tolerance: float, split: Split) -> Cause:
     """Returns what a mean or a sum is updated with: a scalar is to be a mean, and anything else to count as on one
     replica."""
     if any(part.is_of_all for part in parts):
-        values = _as_float64(whole.values)
-        same = all(is_same(values, _as_float64(part.values), tolerance) for part in parts)
+        values = as_float64(whole.values)
+        same = all(is_same(values, as_float64(part.values), tolerance) for part in parts)
         return Cause.EXACT if same else Cause.COUPLED
     if not np.ndim(whole.values) and _have_same_weight(whole, parts):
-        return _of_mean(_as_float64(whole.values), [_as_float64(part.values) for part in parts], tolerance, split)
+        return _of_mean(as_float64(whole.values), [as_float64(part.values) for part in parts], tolerance, split)
     totals = [_total(*part.counted) for part in parts]
     if np.ndim(whole.values) and all(np.shape(part.values) == np.shape(whole.values) for part in parts):
         # One value a class, say, and not one a sample, which a few samples may be as many as.
@@ -266,8 +146,8 @@ def _of_reading(whole: Reading, parts: Sequence[Reading], tolerance: float, spli
 
 def _total(values: Any, weight: Any) -> NDArray:
     """Returns what a mean adds to its total and to its count, of all samples together."""
-    values = _as_float64(values)
-    weight = np.ones(()) if weight is None else _as_float64(weight)
+    values = as_float64(values)
+    weight = np.ones(()) if weight is None else as_float64(weight)
     weight = weight.reshape(weight.shape + (1,) * (values.ndim - weight.ndim))
     return np.array([(values * weight).sum(), (np.ones_like(values) * weight).sum()])
 
@@ -275,13 +155,9 @@ def _total(values: Any, weight: Any) -> NDArray:
 def _of_mean(whole: NDArray, parts: Sequence[NDArray], tolerance: float, split: Split) -> Cause:
     if not np.isfinite(whole):
         return Cause.EXACT
-    size = max(float(np.abs(value)) for value in (whole, *parts))
+    largest = max(float(np.abs(value)) for value in (whole, *parts))
     for cause, weights in ((Cause.EXACT, split.shares), (Cause.SUM, (1.0, 1.0))):
         together = sum(weight * value for weight, value in zip(weights, parts, strict=True))
-        if abs(float(whole - together)) <= tolerance * size:
+        if abs(float(whole - together)) <= tolerance * largest:
             return cause
     return Cause.COUPLED
-
-
-def _as_float64(value: Any) -> NDArray:
-    return np.asarray(tf.cast(keras.ops.convert_to_tensor(value), tf.float64))

@@ -1,4 +1,4 @@
-"""Tries out steps and loops of the user's: are results those of one replica, where two have a part each?"""
+"""Tries out steps of the user's: are results those of one replica, where two have a part each?"""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tfdist.keras_repairs.base.loss_scope import Kind
 from tfdist.keras_repairs.base.nested_gradients import is_of_unequal_shares
-from tfdist.keras_repairs.base.replica_step import current_step, of_own_loop, replica_step
+from tfdist.keras_repairs.base.replica_step import current_step
 from tfdist.keras_repairs.base.step_records import Mode
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.coupling.trials.made_up_inputs import IGNORED, Inputs, Numbers, made_up
@@ -23,7 +23,6 @@ from tfdist.keras_repairs.coupling.trials.replica_trial import Assignments, OneA
 from tfdist.keras_repairs.coupling.trials.split_comparison import (
     EQUAL,
     OF_NETWORKS,
-    TOLERANCE,
     UNEQUAL,
     Split,
     comparable,
@@ -35,11 +34,8 @@ from tfdist.keras_repairs.coupling.trials.steps.assigned_variables import Assign
 from tfdist.keras_repairs.coupling.trials.steps.step_capture import capturing
 from tfdist.keras_repairs.coupling.trials.steps.step_comparison import (
     StepResults,
-    are_sums,
     compared,
     known_updates,
-    optimizer_of_means,
-    optimizer_of_others,
 )
 from tfdist.keras_repairs.coupling.trials.steps.step_methods import (
     noting_methods,
@@ -47,110 +43,10 @@ from tfdist.keras_repairs.coupling.trials.steps.step_methods import (
     ways_to_gather,
 )
 from tfdist.keras_repairs.coupling.trials.steps.step_verdict import Cause, StepVerdict, failed
-from tfdist.keras_repairs.coupling.trials.trial_notes import Update, Write, noting_writes, unshared_write
+from tfdist.keras_repairs.coupling.trials.trial_notes import Write, noting_writes, unshared_write
 from tfdist.keras_repairs.coupling.trials.trial_scope import in_trial
 
 Function = Callable[..., Any]
-
-
-class CannotBeTried(Exception):
-    """Nothing was learned of a function."""
-
-
-@dataclass(frozen=True)
-class LoopVerdict:
-    """What is wrong with the gradients that an optimizer gets in a loop of the user's.
-
-    Attributes:
-        optimizer: Its name.
-        are_means: Whether they are those of a mean over a replica's own samples. Else they do not add up in any way.
-    """
-
-    optimizer: str
-    are_means: bool
-
-
-class LoopTrial:
-    """A function that a loop runs on each replica, and what it can reach.
-
-    Args:
-        function: Called with a replica's piece of a batch.
-    """
-
-    def __init__(self, function: Function) -> None:
-        self._function = function
-        self._kept = KeptState(function)
-
-    @property
-    def is_built(self) -> bool:
-        """True if it makes no more variables, which must not happen in a trial, as far as can be seen."""
-        layers = self._layers()
-        return bool(layers) and all(layer.built for layer in layers)
-
-    def _layers(self) -> list[keras.layers.Layer]:
-        return [value for value in self._kept.values if isinstance(value, keras.layers.Layer)]
-
-    def verdict(self, args: Any, kwargs: Any, *, are_equal: bool) -> LoopVerdict | None:
-        """Returns what is wrong with the gradients that an optimizer gets; None where nothing is known to be.
-
-        They are added up, and add up to those of one device where replicas take sums, divided by what the global batch
-        has.
-
-        Args:
-            args: What the function is called with, of which structure, shapes and dtypes count.
-            kwargs: Likewise, by name.
-            are_equal: Whether all replicas have as many samples. A mean over them may then be divided by the number of
-                replicas, which is right, and is not seen where the function knows that number.
-
-        Raises:
-            CannotBeTried: The function fails on made-up values, or nothing can be made up.
-        """
-        try:
-            proper, *others = (
-                made_up((args, kwargs), numbers) for numbers in (Numbers.PROPER, Numbers.LARGE, Numbers.NORMAL)
-            )
-        except ValueError as error:
-            raise CannotBeTried from error
-        return in_trial(lambda: self._of_inputs(proper, others, EQUAL if are_equal else UNEQUAL))
-
-    def _of_inputs(self, proper: Inputs, others: Sequence[Inputs], split: Split) -> LoopVerdict | None:
-        tolerance = OF_NETWORKS * self._tolerance
-        # Smaller gradients may be below what code clips them to.
-        one = self._tried(proper, _LARGE_GRADIENTS, split)
-        if one is not None and are_sums(one, tolerance, split):
-            return None
-        plain = [self._tried(inputs, 1.0, split) for inputs in (proper, others[0])]
-        if not any((one, *plain)):
-            raise CannotBeTried
-        means = (optimizer_of_means(each, tolerance, split) for each in plain if each is not None)
-        optimizer = next(filter(None, means), None)
-        if optimizer is not None:
-            return LoopVerdict(optimizer, are_means=True)
-        # Of large numbers a softmax may have no gradient.
-        tried = (self._tried(inputs, _LARGE_GRADIENTS, split) for inputs in others if one is not None)
-        found = (optimizer_of_others(one, other, tolerance, split) for other in tried if one and other)
-        optimizer = next(filter(None, found), None)
-        return None if optimizer is None else LoopVerdict(optimizer, are_means=False)
-
-    def _tried(self, inputs: Inputs, scale: float, split: Split) -> OneAndTwo[list[Update]] | None:
-        try:
-            return self._updates(inputs, scale, split)
-        except Exception:  # Whatever the user's code raises on values that are not its own.
-            return None
-
-    def _updates(self, inputs: Inputs, scale: float, split: Split) -> OneAndTwo[list[Update]]:
-        def updates(part: slice, _: Assignments) -> list[Update]:
-            args, kwargs = inputs.rows(part)
-            # A loop has no step: it scales its losses itself, as TensorFlow's guides have it.
-            with replica_step(None), of_own_loop(), capturing(scale) as capture:
-                self._function(*args, **kwargs)
-            return capture.updates
-
-        return on_one_and_two(updates, self._kept, users=False, split=split)
-
-    @property
-    def _tolerance(self) -> float:
-        return max((tolerance_of(layer) for layer in self._layers()), default=TOLERANCE)
 
 
 Step = Callable[[Any], Any]
