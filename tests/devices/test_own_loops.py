@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -35,6 +36,8 @@ def regularized(y: Any, predicted: Any) -> Any:
     penalty = tf.nn.scale_regularization_loss(tf.constant(0.5))
     return tf.nn.compute_average_loss(squares(y, predicted)) + penalty
 
+
+ASSIGNMENTS = "tensorflow.python.ops.gen_resource_variable_ops"
 
 Gradients = tuple[Any, list[Any]]
 Step = Callable[[keras.Model, Any, Any, int], Gradients]
@@ -406,3 +409,111 @@ def test_images_are_equalized_by_their_batch_or_one_by_one(one_by_one: bool) -> 
     strategy = mirrored(2)
     pieces = strategy.experimental_local_results(tf.function(strategy.run)(of_replica))
     np.testing.assert_allclose(tf.concat(pieces, axis=0), equalized(images, 4), atol=1e-6)
+
+
+COUNTED = 0
+
+
+def counting(holder: Any) -> Step:
+    """A step whose loss depends on how often it was called."""
+
+    def step(model: keras.Model, x: Any, y: Any, _: int) -> Gradients:
+        times = holder.count.assign_add(1.0)
+        return gradients_of(lambda model, x, y: times * average(model, x, y), model, x, y)
+
+    return step
+
+
+class Holder:
+    """Has a variable of TensorFlow's, of which each replica counts its own copy."""
+
+    def __init__(self) -> None:
+        self.count = tf.Variable(0.0, trainable=False, synchronization=tf.VariableSynchronization.ON_READ,
+                                 aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA)  # fmt: skip
+
+
+def counts_in_a_function(holder: Any) -> Step:
+    """Of functions that are not traced yet a trial calls the Python code."""
+
+    @tf.function
+    def count() -> tf.Tensor:
+        return holder.count.assign_add(1.0)
+
+    count = count.get_concrete_function()
+
+    def step(model: keras.Model, x: Any, y: Any, _: int) -> Gradients:
+        times = count()
+        return gradients_of(lambda model, x, y: times * average(model, x, y), model, x, y)
+
+    return step
+
+
+def counts_globally(_: Any) -> Step:
+    def step(model: keras.Model, x: Any, y: Any, _: int) -> Gradients:
+        global COUNTED
+        COUNTED += 1
+        return gradients_of(average, model, x, y)
+
+    return step
+
+
+def hidden(holder: Any) -> Any:
+    return types.SimpleNamespace(count=holder.count)
+
+
+COUNTING: dict[str, Callable[[Any], Step]] = {
+    "held": counting,
+    "hidden": lambda holder: counting(hidden(holder)),
+    "in_a_checkpoint": lambda holder: counting(tf.train.Checkpoint(count=holder.count)),
+}
+
+
+@pytest.mark.parametrize("name", COUNTING)
+@pytest.mark.parametrize("drops", [False, slow(True)])
+def test_a_trial_changes_no_variable_whoever_holds_it(
+    name: str, drops: bool, told: Callable[[], list[str]]
+) -> None:
+    def losses(strategy: tf.distribute.Strategy) -> list[float]:
+        with strategy.scope():
+            holder = Holder()
+        return trained(COUNTING[name](holder), strategy, drops=drops)
+
+    np.testing.assert_allclose(losses(mirrored(3)), losses(tf.distribute.get_strategy()), rtol=2e-5)
+    assert told() == []
+
+
+def calls_seen(name: str) -> float:
+    """How often a step has counted on each replica, in a variable of the process that is hidden from trials."""
+    holder = types.SimpleNamespace(count=tf.Variable(0.0, trainable=False))
+    trained(counts_in_a_function(holder) if name == "in_a_function" else counting(holder), mirrored(3))
+    return float(holder.count) / 3
+
+
+@pytest.mark.parametrize(
+    ("repair", "name"),
+    [("ConcreteFunction._call_flat", "in_a_function"), (f"{ASSIGNMENTS}.assign_add_variable_op", "hidden")],
+)
+def test_without_its_repair_a_trial_changes_what_it_cannot_restore(
+    repair: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = 6
+    assert calls_seen(name) == steps
+    take_out(repair, monkeypatch)
+    assert calls_seen(name) > steps
+
+
+def test_a_trial_restores_names_of_modules() -> None:
+    trained(counts_globally(None), mirrored(3))
+    traces = COUNTED
+    trained(counts_globally(None), mirrored(3), drops=True)
+    assert 0 < COUNTED - traces <= traces
+    assert traces == 3 * 2, "a trace on each replica, of batches of two sizes"
+
+
+def test_a_loop_that_draws_in_python_is_left_alone(told: Callable[[], list[str]]) -> None:
+    def step(model: keras.Model, x: Any, y: Any, _: int) -> Gradients:
+        return gradients_of(average, model, x, y) if np.random.rand() < 2.0 else gradients_of(average, model, y, y)
+
+    expected = trained(step, tf.distribute.get_strategy())
+    np.testing.assert_allclose(trained(step, mirrored(3)), expected, rtol=2e-5)
+    assert told() == []

@@ -221,6 +221,19 @@ SAME_NUMBERS = {
     "ReplicaContextBase.all_reduce": "exchanges of loops that are tried out; see test_own_loops",
     "ReplicaContext.all_gather": "likewise",
     "ReplicaContextBase.merge_call": "likewise",
+    "ConcreteFunction._call_flat": "ends trials of loops; see test_own_loops",
+    **{
+        f"tensorflow.python.ops.gen_resource_variable_ops.{name}": "likewise"
+        for name in (
+            *(f"assign{how}_variable_op" for how in ("", "_add", "_sub")),
+            *(f"resource_scatter_{how}" for how in ("add", "div", "max", "min", "mul", "sub", "update")),
+        )
+    },
+    **{
+        f"tensorflow.python.ops.gen_state_ops.resource_scatter_nd_{how}": "likewise"
+        for how in ("add", "max", "min", "sub", "update")
+    },
+    "keras.src.backend.tensorflow.numpy.add": "for loops of one's own; see test_empty_batches",
     f"{TRAINER}.fit": "notifies a listener; see test_fit_listeners",
     f"{TRAINER}.evaluate": "as for fit",
 }

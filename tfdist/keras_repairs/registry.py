@@ -41,10 +41,13 @@ from tensorflow.python.distribute import (
 from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
 from tensorflow.python.eager import backprop
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
+from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
 from tensorflow.python.framework.func_graph import FuncGraph
 from tensorflow.python.ops import (
     custom_gradient,
     gen_nn_ops,
+    gen_resource_variable_ops,
+    gen_state_ops,
     logging_ops,
     nn_impl_distribute,
     script_ops,
@@ -58,7 +61,7 @@ from tfdist.keras_repairs.base import global_devices, global_seeds, strategy_red
 from tfdist.keras_repairs.callbacks import backup_and_restore, callback_list
 from tfdist.keras_repairs.coupling import batch_branches, batch_limits, custom_gradients, layer_calls, loss_treatment
 from tfdist.keras_repairs.coupling import traced_calls as traced_draws
-from tfdist.keras_repairs.coupling.trials import kept_tensors
+from tfdist.keras_repairs.coupling.trials import foreign_variables, kept_tensors
 from tfdist.keras_repairs.coupling.trials.steps import step_capture
 from tfdist.keras_repairs.files import checkpoint_objects, downloads, model_saving
 from tfdist.keras_repairs.forward import (
@@ -131,6 +134,7 @@ def repairs(hooks: RepairHooks | None = None) -> tuple[Repair, ...]:
         *of_random_numbers(hooks.imposed_seed),
         *_of_the_forward_pass(),
         *_of_kernels(),
+        *_of_trials(),
         *_of_variables(),
         *_of_gradients(hooks),
         *_of_results(hooks),
@@ -249,14 +253,33 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
     )
 
 
+def _of_trials() -> tuple[Repair, ...]:
+    """Repairs that end the trial of a loop before it changes what cannot be restored."""
+    scattered = [f"resource_scatter_{how}" for how in ("add", "div", "max", "min", "mul", "sub", "update")]
+    scattered_at = [f"resource_scatter_nd_{how}" for how in ("add", "max", "min", "sub", "update")]
+    assigned = [f"assign{how}_variable_op" for how in ("", "_add", "_sub")]
+    return (
+        Repair(ConcreteFunction, "_call_flat", foreign_variables.call_flat, is_checked=False),
+        *(
+            Repair(module, name, foreign_variables.assignment, is_checked=False)
+            for module, names in (
+                (gen_resource_variable_ops, [*assigned, *scattered]),
+                (gen_state_ops, scattered_at),
+            )
+            for name in names
+        ),
+    )
+
+
 def _of_kernels() -> tuple[Repair, ...]:
-    """Repairs of what oneDNN cannot compute of odd rows or of none."""
+    """Repairs of what oneDNN, and Keras, cannot compute of odd rows or of none."""
     return (
         Repair(gen_nn_ops, "conv2d_backprop_filter", strided_convolutions.filter_gradient, is_checked=False),
         *(
             Repair(gen_nn_ops, name, empty_batches.of_any_rows, is_checked=False)
-            for name in ("conv2d", "conv3d", "max_pool", "max_pool3d")
+            for name in ("conv2d", "conv3d", "depthwise_conv2d_native", "max_pool", "max_pool3d")
         ),
+        Repair(numpy_functions, "add", empty_batches.add, is_checked=False),
     )
 
 

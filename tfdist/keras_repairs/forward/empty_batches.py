@@ -1,16 +1,19 @@
-"""Convolutions and poolings of replicas without a row, in loops of the user's.
+"""Convolutions, poolings and sums of replicas without a row, in loops of the user's.
 
 There a replica may get no row of the last batch, as the script counts rows itself; in steps of models it gets a row of
 zeros. Of no row oneDNN's convolutions have the wrong shape or fail in their gradients, and its gradients of max pooling
-end the process.
+end the process. Keras takes an addend of no row for a bias.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
+import keras
 import tensorflow as tf
+from keras import ops
 
 from tfdist.keras_repairs.base.replica_step import REPLICA_SCOPE, current_step, is_one_of_several
 from tfdist.runtime.strategy_settings import settings_of
@@ -30,6 +33,19 @@ def of_any_rows(original: Function) -> Function:
         some = tf.ensure_shape(some, [None, *input.shape[1:]])
         result = original(some, *args, **options)
         return tf.cond(has_rows, lambda: result, lambda: result[:0])
+
+    return repaired
+
+
+def add(original: Function) -> Function:
+    """Repairs `keras.ops.add`, which takes an addend of no row for a bias, of which only the channels count."""
+
+    @functools.wraps(original)
+    def repaired(x1: Any, x2: Any) -> Any:
+        if not isinstance(x1, tf.Tensor) or not isinstance(x2, tf.Tensor) or 0 not in x2.shape:
+            return original(x1, x2)
+        dtype = keras.backend.result_type(x1.dtype, x2.dtype)
+        return tf.add(ops.cast(x1, dtype), ops.cast(x2, dtype))
 
     return repaired
 

@@ -8,6 +8,7 @@ with one another, they add up to nothing that one device computes.
 from __future__ import annotations
 
 import types
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,7 +24,10 @@ from tfdist.keras_repairs.coupling.trials.steps.loop_trial import CannotBeTried,
 Function = Callable[..., Any]
 
 _SEEN: AttachedValue[dict[types.CodeType, _Seen]] = AttachedValue("seen_in_loops")
-"""Records of what was seen of a function, by its code: with the model or the optimizer that it uses, or with itself."""
+"""Records of what was seen of a function, by its code: with the model or the optimizer that it closes over."""
+
+_SEEN_OF_MODULES: weakref.WeakKeyDictionary[types.CodeType, _Seen] = weakref.WeakKeyDictionary()
+"""Likewise, of functions that close over none."""
 
 _MOST_TRIALS = 3
 """A trial fails while variables are being made: in the first trace of a tf.function."""
@@ -50,8 +54,13 @@ class _Seen:
 
     @property
     def is_untried(self) -> bool:
-        """Whether a trial may show what nobody knows yet: one with unequal pieces has shown all."""
-        return bool(self.sizes) and self.trials > 0 and not {self.are_equal, False} & self.shown
+        """Whether a trial may show what nobody knows yet: one with unequal pieces has shown all.
+
+        An eager function may do more in Python each time than a trial can restore; one that is traced does so rarely.
+        """
+        if not self.sizes or self.trials == 0 or {self.are_equal, False} & self.shown:
+            return False
+        return not self.are_equal or not tf.executing_eagerly()
 
 
 _EMPTY = types.CellType()
@@ -93,7 +102,9 @@ def _seen(fn: Function) -> _Seen | None:
     if not isinstance(inner, types.FunctionType):
         return None
     held = [cell.cell_contents for cell in inner.__closure__ or () if cell != _EMPTY]
-    owner = next((value for value in held if isinstance(value, keras.Layer | keras.optimizers.Optimizer)), inner)
+    owner = next((value for value in held if isinstance(value, keras.Layer | keras.optimizers.Optimizer)), None)
+    if owner is None:
+        return _SEEN_OF_MODULES.setdefault(inner.__code__, _Seen())
     return _SEEN.get_or_make(owner, dict).setdefault(inner.__code__, _Seen())
 
 
@@ -116,7 +127,9 @@ def _with_rows(strategy: tf.distribute.Strategy, leaf: Any) -> list[tf.Tensor]:
 
 
 def _of_replicas(strategy: tf.distribute.Strategy, leaf: Any) -> Sequence[Any]:
-    if not isinstance(leaf, tf.Tensor | tf.distribute.DistributedValues):
+    """Returns what the replicas of this worker are given for a leaf: of several, a plain tensor is the same for all."""
+    is_alone = len(strategy.extended.worker_devices) == 1
+    if not isinstance(leaf, tf.distribute.DistributedValues) and not (is_alone and isinstance(leaf, tf.Tensor)):
         return ()
     return strategy.experimental_local_results(leaf)
 
@@ -177,8 +190,8 @@ _MEANS_OF_AS_MANY = (
 _PENALTIES = (
     "gets the gradients of terms that layers have added (activity regularizers, add_loss) which do not add up to those "
     "of one device, so the numbers are not those of one device. Add tf.nn.scale_regularization_loss(tf.add_n("
-    "model.losses)) to the loss. It shares out means over the rows; what a layer adds up over the rows belongs in each "
-    "sample's loss."
+    "model.losses)) to the loss. It shares out means over the rows. What a layer adds up over the rows belongs in each "
+    "sample's loss, and what it computes of a mean takes the rows of all replicas: tfdist.gathered(function)(tensors)."
 )
 _PENALTIES_OF_AS_MANY = (
     "gets the gradients of the mean over each replica's rows that layers have added (activity regularizers, add_loss). "

@@ -2,6 +2,7 @@
 
 - `trial_scope`: where code is tried out, and leaves no trace
 - `kept_state`: what the user's objects hold, as it was before; `likeness`: whether two of them are alike
+- `foreign_variables`: what they hold and nobody restores
 - `kept_tensors`: what they hold of a step, which each replica has for itself
 - `split_comparison`: what a batch gives, compared with what its parts give; `trial_notes`: what is noted of the code,
   and what it writes besides, where nothing is written

@@ -2,14 +2,15 @@
 
 A layer may count its calls, keep a queue of what it has seen, or assign to a `tf.Variable`. Its attributes are looked
 through, and what they hold: lists, dicts, sets, arrays, generators of random numbers, objects of the user's classes,
-what functions close over, and what the names of modules stand for that they use. Not restored are what those names
-stand for where that is another object then, iterators, arrays of more than 64 MiB, files, and whatever is outside of
+what functions close over, and what the names of modules stand for that they use or assign. Not restored are iterators,
+arrays of more than 64 MiB, files, and whatever is outside of
 the process.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dis
 import functools
 import inspect
 import pickle
@@ -106,6 +107,13 @@ class KeptState:
         """All objects that were looked through."""
         return list(self._seen.values())
 
+    def variables_of_all(self) -> list[tf.Variable]:
+        """The variables of TensorFlow's among what is kept, and those behind Keras's objects in it, of all replicas of
+        this worker."""
+        held = {id(one): one for value in self.values if isinstance(value, _OF_KERAS) for one in _variables(value)}
+        found = [one._value for one in held.values() if isinstance(one, keras.Variable) and one._value is not None]
+        return [copy for variable in [*self._variables, *found] for copy in _copies(variable)]
+
     @property
     def variable_values(self) -> VariableValues:
         """Their values."""
@@ -142,12 +150,16 @@ def _restore_of(value: Any) -> Restore | None:
     if isinstance(value, np.random.Generator | np.random.RandomState | random.Random):
         return _of_generator(value)
     if isinstance(value, types.FunctionType):
-        return _of_cells(value)
+        return _of_names(value)
     return _of_attributes(value) if _attributes(value) else None
 
 
 def _of_variable(variable: tf.Variable) -> Restore:
-    before = variable.read_value()
+    # Also while a function is traced, whose tensors are of no use outside of it.
+    with tf.init_scope():
+        if not bool(tf.raw_ops.VarIsInitializedOp(resource=variable.handle)):
+            return lambda: None
+        before = variable.read_value()
 
     def restore() -> None:
         variable.assign(before)
@@ -212,14 +224,28 @@ def _state_of(generator: Any) -> tuple[Callable[[], Any], Callable[[Any], None]]
     return generator.getstate, generator.setstate
 
 
-def _of_cells(function: types.FunctionType) -> Restore:
+def _variables(of_keras: Any) -> list[Any]:
+    return list(getattr(of_keras, "variables", ()))
+
+
+def _of_names(function: types.FunctionType) -> Restore:
+    """Restores what a user's function assigns to names around it: of functions, and of its module."""
     before = [(cell, cell.cell_contents) for cell in _cells(function)]
+    names = _assigned_globals(function.__code__) if is_of_user(function) else set()
+    of_module = {name: function.__globals__[name] for name in names & function.__globals__.keys()}
 
     def restore() -> None:
         for cell, contents in before:
             cell.cell_contents = contents
+        function.__globals__.update(of_module)
 
     return restore
+
+
+def _assigned_globals(code: types.CodeType) -> set[str]:
+    inner = (constant for constant in code.co_consts if isinstance(constant, types.CodeType))
+    own = {each.argval for each in dis.get_instructions(code) if each.opname == "STORE_GLOBAL"}
+    return own.union(*map(_assigned_globals, inner))
 
 
 def _cells(function: types.FunctionType) -> list[types.CellType]:

@@ -184,30 +184,34 @@ class Numbers(enum.Enum):
     PROPER = "between 0 and 1"
 
 
-def made_up(arguments: Any, numbers: Numbers = Numbers.NORMAL) -> Inputs:
+def made_up(arguments: Any, numbers: Numbers = Numbers.NORMAL, *, only_of_any_size: bool = False) -> Inputs:
     """Makes up five rows for the tensors in `arguments`; anything else in it stays as it is.
 
     Args:
         arguments: A structure of tensors.
         numbers: Of which size floating-point numbers are.
+        only_of_any_size: Whether only tensors with a first dimension of any size have a row for each sample. Else those
+            have as well that have as many as there are made up.
 
     Raises:
         ValueError: There is a tensor of which no values can be made up.
     """
     generator = np.random.default_rng(0)
-    return Inputs(tf.nest.map_structure(lambda leaf: _made_up(leaf, generator, numbers), arguments))
+    return Inputs(tf.nest.map_structure(lambda leaf: _made_up(leaf, generator, numbers, only_of_any_size), arguments))
 
 
-def _made_up(leaf: Any, generator: np.random.Generator, numbers: Numbers) -> Any:
+def _made_up(leaf: Any, generator: np.random.Generator, numbers: Numbers, only_of_any_size: bool) -> Any:
     if isinstance(leaf, tf.RaggedTensor):
         return _ragged(leaf, generator, numbers)
     if not isinstance(leaf, tf.Tensor | tf.SparseTensor):
         return leaf
     shape, has_rows = list(leaf.shape), is_of_samples(leaf)
+    if only_of_any_size and has_rows:
+        has_rows = shape[0] is None
     sizes = [ROWS if has_rows and place == 0 else size or FREE_SIZE for place, size in enumerate(shape)]
     is_sparse = isinstance(leaf, tf.SparseTensor)
     mask = None if is_sparse else backend.get_keras_mask(leaf)
-    made = None if mask is None else _made_up(mask, generator, numbers)
+    made = None if mask is None else _made_up(mask, generator, numbers, only_of_any_size)
     return _MadeUp(_values(leaf.dtype, sizes, generator, numbers), has_rows, made, is_sparse)
 
 

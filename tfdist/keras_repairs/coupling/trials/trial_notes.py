@@ -96,6 +96,7 @@ class TrialScope:
         capture: What a step would give to optimizers and metrics.
         captures_readings: Whether what it gives to metrics is captured; a metric is tried out by itself.
         writes: What it would write.
+        handles: The ids of the handles of all variables that it may change, see `foreign_variables`; None for any.
     """
 
     rows: int = ROWS
@@ -105,6 +106,7 @@ class TrialScope:
     capture: Capture | None = None
     captures_readings: bool = True
     writes: list[Write] | None = None
+    handles: frozenset[int] | None = None
 
 
 _OUTSIDE = TrialScope()

@@ -11,7 +11,10 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.replica_step import of_own_loop, replica_step
+from tfdist.keras_repairs.coupling.trials.foreign_variables import handles_of
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.coupling.trials.made_up_inputs import Inputs, Numbers, made_up
 from tfdist.keras_repairs.coupling.trials.replica_trial import Assignments, OneAndTwo, on_one_and_two
@@ -32,7 +35,7 @@ from tfdist.keras_repairs.coupling.trials.steps.gradient_slices import (
     slices_of,
 )
 from tfdist.keras_repairs.coupling.trials.steps.step_capture import capturing
-from tfdist.keras_repairs.coupling.trials.trial_notes import Update
+from tfdist.keras_repairs.coupling.trials.trial_notes import TRIAL_SCOPE, Update
 from tfdist.keras_repairs.coupling.trials.trial_scope import in_trial
 from tfdist.runtime import random_state
 
@@ -103,7 +106,8 @@ class LoopTrial:
         has. Terms that layers add are looked at apart: they may be small beside the loss of the data.
 
         Args:
-            args: What the function is called with, of which structure, shapes and dtypes count.
+            args: What the function is called with, of which structure, shapes and dtypes count. Tensors with a first
+                dimension of any size have a row for each sample.
             kwargs: Likewise, by name.
             are_equal: Whether all replicas have as many samples.
 
@@ -112,9 +116,12 @@ class LoopTrial:
         """
         split = EQUAL if are_equal else UNEQUAL
         try:
-            inputs = [made_up((args, kwargs), numbers) for numbers in _NUMBERS]
-        except ValueError as error:
+            inputs = [made_up((args, kwargs), numbers, only_of_any_size=True) for numbers in _NUMBERS]
+            return self._verdicts(inputs, split)
+        except (ValueError, UnsupportedError) as error:
             raise CannotBeTried from error
+
+    def _verdicts(self, inputs: Sequence[Inputs], split: Split) -> list[LoopVerdict]:
         of_data = in_trial(lambda: self._verdict(inputs, split, of_terms=False))
         # What clips the gradient of the loss clips that of the terms as well.
         if not self._reads_terms or (of_data is not None and of_data.finding is Finding.OTHERS):
@@ -161,7 +168,7 @@ class LoopTrial:
 
         try:
             # What is drawn beside the samples is the same each time.
-            with random_state.kept():
+            with random_state.kept(), changing(TRIAL_SCOPE, handles=handles_of(self._kept.variables_of_all())):
                 results = on_one_and_two(updates, self._kept, users=False, split=split)
             return _compared(results, tolerance, split)
         except Exception:  # Whatever the user's code raises on values that are not its own.
