@@ -517,3 +517,24 @@ def test_a_loop_that_draws_in_python_is_left_alone(told: Callable[[], list[str]]
     expected = trained(step, tf.distribute.get_strategy())
     np.testing.assert_allclose(trained(step, mirrored(3)), expected, rtol=2e-5)
     assert told() == []
+
+
+def test_arguments_that_are_the_same_for_all_replicas_have_no_rows(told: Callable[[], list[str]]) -> None:
+    """As many as a replica has rows, and as a trial makes up."""
+    strategy = mirrored(3)
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(5)])
+        optimizer = keras.optimizers.SGD(0.05)
+
+    def on_replica(x: Any, factors: Any, scales: Any) -> Any:
+        with tf.GradientTape() as tape:
+            value = tf.reduce_sum(tf.square(model(x)) * scales) * tf.reduce_sum(factors) / 9
+        optimizer.apply(tape.gradient(value, model.trainable_variables), model.trainable_variables)
+        return value
+
+    x, _ = numbers(20)
+    data = tf.data.Dataset.from_tensor_slices(x.astype("float32")).batch(9)
+    with strictly(strategy):
+        for batch in strategy.experimental_distribute_dataset(data):
+            strategy.run(on_replica, args=(batch, tf.ones(3), tf.ones(5)))
+    assert told() == []

@@ -136,10 +136,16 @@ def _of_replicas(strategy: tf.distribute.Strategy, leaf: Any) -> Sequence[Any]:
 
 def _pieces(strategy: tf.distribute.Strategy, given: Any) -> Any:
     """Returns what the first replica of this worker is given, with any number of rows where it has its samples."""
-    first = tf.nest.map_structure(lambda leaf: next(iter(_of_replicas(strategy, leaf)), leaf), given)
-    sizes = [leaf.shape[0] for leaf in tf.nest.flatten(first) if isinstance(leaf, tf.Tensor) and leaf.shape.rank]
+    leaves = tf.nest.flatten(given)
+    first = [next(iter(_of_replicas(strategy, leaf)), leaf) for leaf in leaves]
+    pieces = next(filter(None, (_with_rows(strategy, leaf) for leaf in leaves)), [])
+    rows = pieces[0].shape[0] if pieces else None
     with tf.Graph().as_default():
-        return tf.nest.map_structure(lambda leaf: _of_any_size(leaf, sizes[0] if sizes else None), first)
+        made = [
+            _of_any_size(piece, rows) if len(_of_replicas(strategy, leaf)) else piece
+            for leaf, piece in zip(leaves, first, strict=True)
+        ]
+    return tf.nest.pack_sequence_as(given, made)
 
 
 def _of_any_size(leaf: Any, rows: int | None) -> Any:
