@@ -94,6 +94,12 @@ def kept() -> Iterator[None]:
             generator.setstate(state)
 
 
+def global_generators() -> list[tf.random.Generator]:
+    """TensorFlow's global generator, where there is one: to ask TensorFlow for it makes one."""
+    generator = getattr(stateful_random_ops, "global_generator", None)
+    return [] if generator is None else [generator]
+
+
 def _python_generators() -> tuple[Any, ...]:
     """Python's own, the one that seeds NumPy's generators, and the one that seeds TensorFlow's operations.
 

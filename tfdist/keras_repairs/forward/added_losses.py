@@ -140,7 +140,8 @@ def share_of_terms(dtype: tf.DType) -> tf.Tensor | None:
     The replicas sum their rows, which TensorFlow does in the graph of a replica's function alone.
 
     Returns:
-        A scalar; None elsewhere, where no layer has added any, and where several calls of models have.
+        A scalar: the same for all replicas if models with different numbers of rows have added them. None elsewhere,
+        and where no layer has added any.
     """
     if not _OF_LOOP.losses or not _is_of_loop():
         return None
@@ -152,16 +153,17 @@ def share_of_terms(dtype: tf.DType) -> tf.Tensor | None:
         )
         return None
     calls = {id(rows): rows for layer in _OF_LOOP.losses if (rows := _OF_LOOP.rows.get(layer)) is not None}
-    if len(calls) != 1:
-        return None
-    (own,) = calls.values()
     # A model that a function of its own has called is not seen here.
-    if getattr(own, "graph", None) not in (None, tf.compat.v1.get_default_graph()):
+    here = (None, tf.compat.v1.get_default_graph())
+    own = [rows for rows in calls.values() if getattr(rows, "graph", None) in here]
+    if not own or len(own) < len(calls):
         return None
-    (of_all,) = replica_sums.sum_over_replicas([own])
+    # Models that are called with as many rows on every replica have one share.
+    of_all, *apart = replica_sums.sum_over_replicas([own[0], *(tf.abs(rows - own[0]) for rows in own[1:])])
+    are_known = tf.logical_and(of_all > 0, tf.add_n([tf.zeros_like(of_all), *apart]) == 0)
     equal = tf.ones([], tf.float64) / replica_count()
     # In float16 there are at most 65504 rows.
-    return tf.cast(tf.where(of_all > 0, tf.cast(own, tf.float64) / tf.cast(of_all, tf.float64), equal), dtype)
+    return tf.cast(tf.where(are_known, tf.cast(own[0], tf.float64) / tf.cast(of_all, tf.float64), equal), dtype)
 
 
 _SUMS = (keras.regularizers.L1, keras.regularizers.L2, keras.regularizers.L1L2)

@@ -7,6 +7,7 @@ with one another, they add up to nothing that one device computes.
 
 from __future__ import annotations
 
+import functools
 import types
 import weakref
 from collections.abc import Callable, Sequence
@@ -98,10 +99,16 @@ def _seen(fn: Function) -> _Seen | None:
     """Returns what was seen of a function, which may be made anew for each step; None of one that has no code of its
     own."""
     inner = getattr(fn, "python_function", fn)
-    inner = getattr(inner, "__func__", inner)
+    held: list[Any] = []
+    while isinstance(inner, functools.partial):
+        held.extend(inner.args)
+        inner = inner.func
+    if isinstance(inner, types.MethodType):
+        record = _SEEN.get_or_make(inner.__self__, dict) if hasattr(inner.__self__, "__dict__") else {}
+        return record.setdefault(inner.__func__.__code__, _Seen())
     if not isinstance(inner, types.FunctionType):
         return None
-    held = [cell.cell_contents for cell in inner.__closure__ or () if cell != _EMPTY]
+    held.extend(cell.cell_contents for cell in inner.__closure__ or () if cell != _EMPTY)
     owner = next((value for value in held if isinstance(value, keras.Layer | keras.optimizers.Optimizer)), None)
     if owner is None:
         return _SEEN_OF_MODULES.setdefault(inner.__code__, _Seen())
@@ -117,7 +124,10 @@ def _is_untried(strategy: tf.distribute.Strategy, seen: _Seen, given: Any) -> bo
     """Notes how many rows replicas get, and returns whether a function that gets them is to be tried out."""
     given_rows = (_with_rows(strategy, leaf) for leaf in tf.nest.flatten(given))
     pieces: list[tf.Tensor] = next(filter(None, given_rows), [])
-    seen.sizes.update(piece.shape[0] for piece in pieces)
+    sizes = {piece.shape[0] for piece in pieces}
+    # Batches of other sizes may divide as well: of several pieces that shows by itself.
+    if len(pieces) == 1 or len(sizes) > 1 or None in sizes or not seen.sizes:
+        seen.sizes |= sizes
     return seen.is_untried
 
 
@@ -157,12 +167,14 @@ def _of_any_size(leaf: Any, rows: int | None) -> Any:
 def _try_out(strategy: tf.distribute.Strategy, fn: Function, seen: _Seen, trial: LoopTrial, pieces: Any) -> None:
     seen.trials -= 1
     args, kwargs = pieces
+    name = getattr(getattr(fn, "python_function", fn), "__qualname__", "a function")
     try:
         found = trial.verdicts(args, kwargs, are_equal=seen.are_equal)
-    except CannotBeTried:
+    except CannotBeTried as hindrance:
+        if str(hindrance):
+            say_once(f"strategy.run({name}) is not tried out, and what is wrong is not told: it changes {hindrance}.")
         return
     seen.shown.add(seen.are_equal)
-    name = getattr(getattr(fn, "python_function", fn), "__qualname__", "a function")
     with strategy.scope():
         for verdict in found:
             _tell(name, verdict, are_equal=seen.are_equal)

@@ -30,9 +30,9 @@ def assignment(original: Function) -> Function:
     """Repairs an operation that assigns to a variable, by its handle."""
 
     @functools.wraps(original)
-    def repaired(resource: Any, *args: Any, **kwargs: Any) -> Any:
-        _check([resource])
-        return original(resource, *args, **kwargs)
+    def repaired(*args: Any, **kwargs: Any) -> Any:
+        _check(args[:1] or [kwargs.get("resource", kwargs.get("ref"))])
+        return original(*args, **kwargs)
 
     return repaired
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.replica_step import of_own_loop, replica_step
-from tfdist.keras_repairs.coupling.trials.foreign_variables import handles_of
+from tfdist.keras_repairs.coupling.trials.foreign_variables import ForeignVariable, handles_of
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.coupling.trials.made_up_inputs import Inputs, Numbers, made_up
 from tfdist.keras_repairs.coupling.trials.replica_trial import Assignments, OneAndTwo, on_one_and_two
@@ -52,7 +52,7 @@ _NUMBERS = (Numbers.PROPER, Numbers.LARGE, Numbers.NORMAL)
 
 
 class CannotBeTried(Exception):
-    """Nothing was learned of a function."""
+    """Nothing was learned of a function: it fails, or, as the message says, it must not be run."""
 
 
 class Finding(enum.Enum):
@@ -87,8 +87,9 @@ class LoopTrial:
 
     def __init__(self, function: Function) -> None:
         self._function = function
-        self._kept = KeptState(function)
+        self._kept = KeptState(function, *random_state.global_generators())
         self._reads_terms = False
+        self._hindrance = ""
 
     @property
     def is_built(self) -> bool:
@@ -152,7 +153,7 @@ class LoopTrial:
             if found is not None:
                 return LoopVerdict(*found, of_terms)
         if not tried:
-            raise CannotBeTried
+            raise CannotBeTried(self._hindrance)
         return None
 
     def _tried(
@@ -171,6 +172,9 @@ class LoopTrial:
             with random_state.kept(), changing(TRIAL_SCOPE, handles=handles_of(self._kept.variables_of_all())):
                 results = on_one_and_two(updates, self._kept, users=False, split=split)
             return _compared(results, tolerance, split)
+        except ForeignVariable as error:
+            self._hindrance = str(error)
+            return None
         except Exception:  # Whatever the user's code raises on values that are not its own.
             return None
 

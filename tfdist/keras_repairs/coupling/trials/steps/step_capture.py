@@ -13,6 +13,9 @@ from tfdist.keras_repairs.base.context_variables import changing
 from tfdist.keras_repairs.base.replica_step import is_alone
 from tfdist.keras_repairs.coupling.trials.trial_notes import TRIAL_SCOPE, Capture, Reading, Update
 
+_LARGE_IN_FLOAT16 = 1e2
+"""It ends at 65504."""
+
 
 @contextlib.contextmanager
 def capturing(scale: float, *, terms: float = 1.0) -> Iterator[Capture]:
@@ -65,7 +68,7 @@ def scaled_term(term: tf.Tensor) -> tf.Tensor:
     if capture is None:
         return term
     capture.reads_terms = True
-    return _scaled(term, capture.terms)
+    return _scaled(term, min(capture.terms, _LARGE_IN_FLOAT16) if term.dtype == tf.float16 else capture.terms)
 
 
 def _scaled(value: Any, scale: float) -> Any:
