@@ -575,6 +575,7 @@ def test_each_trainer_is_tried_out(told: Callable[[], list[str]]) -> None:
         assert len(told()) == messages
 
 
+@of_means
 def test_penalties_of_several_models_are_shared_out_together(told: Callable[[], list[str]]) -> None:
     with mirrored(3).scope():
         inner = keras.layers.Dense(6, kernel_initializer="ones", activity_regularizer="l2", trainable=False)

@@ -206,7 +206,7 @@ SAME_NUMBERS = {
         "without it the process may end; see test_strided_convolutions",
     **{
         f"tensorflow.python.ops.gen_nn_ops.{name}": "without it the process may end; see test_empty_batches"
-        for name in ("conv2d", "conv3d", "max_pool", "max_pool3d")
+        for name in ("conv2d", "conv3d", "depthwise_conv2d_native", "max_pool", "max_pool3d")
     },
     "SGD.update_step": "one pass over memory instead of several; see test_optimizers_in_custom_loops",
     "Adam.update_step": "as for SGD; see test_large_updates",
