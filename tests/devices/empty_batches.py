@@ -22,9 +22,9 @@ def networks() -> dict[tuple[int, ...], list[layers.Layer]]:
     """New layers by the shape of their inputs."""
     return {
         (8, 2): [layers.Conv1D(3, 3), layers.MaxPooling1D(), layers.LSTM(4)],
-        (8, 8, 2): [
+        (10, 10, 2): [
+            layers.DepthwiseConv2D(3),
             layers.Conv2D(3, 3, strides=2),
-            layers.SeparableConv2D(3, 2, padding="same"),
             layers.Conv2D(3, 2, activation="relu"),
             layers.MaxPooling2D(),
         ],
