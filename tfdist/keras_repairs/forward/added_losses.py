@@ -140,7 +140,7 @@ def share_of_terms(dtype: tf.DType) -> tf.Tensor | None:
     The replicas sum their rows, which TensorFlow does in the graph of a replica's function alone.
 
     Returns:
-        A scalar: the same for all replicas if models with different numbers of rows have added them. None elsewhere,
+        A scalar: the same for all replicas if models whose rows they share otherwise have added them. None elsewhere,
         and where no layer has added any.
     """
     if not _OF_LOOP.losses or not _is_of_loop():
@@ -158,12 +158,15 @@ def share_of_terms(dtype: tf.DType) -> tf.Tensor | None:
     own = [rows for rows in calls.values() if getattr(rows, "graph", None) in here]
     if not own or len(own) < len(calls):
         return None
-    # Models that are called with as many rows on every replica have one share.
-    of_all, *apart = replica_sums.sum_over_replicas([own[0], *(tf.abs(rows - own[0]) for rows in own[1:])])
-    are_known = tf.logical_and(of_all > 0, tf.add_n([tf.zeros_like(of_all), *apart]) == 0)
+    of_all = replica_sums.sum_over_replicas(own)
+    are_known = of_all[0] > 0
+    if len(own) > 1:
+        # Models may be called with several rows for each sample: their shares are to be the same on all replicas.
+        apart = [tf.abs(rows * of_all[0] - own[0] * total) for rows, total in zip(own[1:], of_all[1:], strict=True)]
+        are_known = tf.logical_and(are_known, replica_sums.sum_over_replicas([tf.add_n(apart)])[0] == 0)
     equal = tf.ones([], tf.float64) / replica_count()
     # In float16 there are at most 65504 rows.
-    return tf.cast(tf.where(are_known, tf.cast(own[0], tf.float64) / tf.cast(of_all, tf.float64), equal), dtype)
+    return tf.cast(tf.where(are_known, tf.cast(own[0], tf.float64) / tf.cast(of_all[0], tf.float64), equal), dtype)
 
 
 _SUMS = (keras.regularizers.L1, keras.regularizers.L2, keras.regularizers.L1L2)
