@@ -133,6 +133,7 @@ def repairs(hooks: RepairHooks | None = None) -> tuple[Repair, ...]:
         *_of_data(hooks),
         *of_random_numbers(hooks.imposed_seed),
         *_of_the_forward_pass(),
+        *_of_losses(),
         *_of_kernels(),
         *_of_trials(),
         *_of_variables(),
@@ -185,7 +186,7 @@ def _of_data(hooks: RepairHooks) -> tuple[Repair, ...]:
 
 
 def _of_the_forward_pass() -> tuple[Repair, ...]:
-    """Repairs of layers, losses and metrics."""
+    """Repairs of layers and metrics, and of the functions that they compute with."""
     return (
         Repair(layer_module.Layer, "__call__", _layer_call),
         Repair(core, "remat", recomputation.remat),
@@ -196,32 +197,6 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
         Repair(backend_distribution, "initialize", global_devices.initialize),
         Repair(backend_distribution, "distribute_tensor", global_devices.distribute_tensor),
         Repair(layer_module.Layer, "add_weight", cut_variable.add_weight, is_checked=False),
-        Repair(layer_module.Layer, "add_loss", added_losses.add_loss),
-        Repair(layer_module.Layer, "_get_own_losses", added_losses.get_own_losses),
-        Repair(layer_module.Layer, "_clear_losses", added_losses.clear_losses),
-        Repair(layer_module.Layer, "_get_regularization_losses", loss_reduction.regularization_losses),
-        Repair(base_trainer.Trainer, "compute_loss", loss_reduction.compute_loss),
-        Repair(loss_module.Loss, "__call__", loss_reduction.call),
-        Repair(loss_module, "reduce_weighted_values", loss_reduction.reduce_weighted_values),
-        Repair(loss_module, "scale_loss_for_distribution", loss_reduction.undivided_loss),
-        Repair(loss_module, "unscale_loss_for_distribution", loss_reduction.undivided_loss),
-        Repair(losses_module, "convert_binary_labels_to_hinge", loss_treatment.convert_binary_labels),
-        Repair(
-            nn_impl_distribute,
-            "compute_average_loss",
-            loss_reduction.compute_average_loss,
-            _TF_NN,
-        ),
-        Repair(
-            nn_impl_distribute,
-            "scale_regularization_loss",
-            loss_reduction.scale_regularization_loss,
-            _TF_NN,
-        ),
-        *(
-            Repair(counting, "num_replicas_in_sync", loss_reduction.num_replicas_in_sync, is_checked=False)
-            for counting in (distribute_lib.StrategyBase, distribute_lib.ReplicaContextBase)
-        ),
         Repair(reduction_metrics.Mean, "update_state", metrics.of_scalar),
         Repair(reduction_metrics.Sum, "update_state", metrics.of_scalar),
         Repair(keras.metrics.Metric, "__init__", metrics.watch_updates),
@@ -253,12 +228,43 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
     )
 
 
+def _of_losses() -> tuple[Repair, ...]:
+    """Repairs of losses, of the terms that layers add to them, and of what scripts divide them by."""
+    return (
+        Repair(layer_module.Layer, "add_loss", added_losses.add_loss),
+        Repair(layer_module.Layer, "_get_own_losses", added_losses.get_own_losses),
+        Repair(layer_module.Layer, "_clear_losses", added_losses.clear_losses),
+        Repair(layer_module.Layer, "_get_regularization_losses", loss_reduction.regularization_losses),
+        Repair(base_trainer.Trainer, "compute_loss", loss_reduction.compute_loss),
+        Repair(loss_module.Loss, "__call__", loss_reduction.call),
+        Repair(loss_module, "reduce_weighted_values", loss_reduction.reduce_weighted_values),
+        Repair(loss_module, "scale_loss_for_distribution", loss_reduction.undivided_loss),
+        Repair(loss_module, "unscale_loss_for_distribution", loss_reduction.undivided_loss),
+        Repair(losses_module, "convert_binary_labels_to_hinge", loss_treatment.convert_binary_labels),
+        Repair(nn_impl_distribute, "compute_average_loss", loss_reduction.compute_average_loss, _TF_NN),
+        Repair(nn_impl_distribute, "scale_regularization_loss", loss_reduction.scale_regularization_loss, _TF_NN),
+        *(
+            Repair(counting, "num_replicas_in_sync", loss_reduction.num_replicas_in_sync, is_checked=False)
+            for counting in (distribute_lib.StrategyBase, distribute_lib.ReplicaContextBase)
+        ),
+    )
+
+
 def _of_trials() -> tuple[Repair, ...]:
-    """Repairs that end the trial of a loop before it changes what cannot be restored."""
+    """Repairs for loops that are tried out: their replicas exchange what real ones would, and a trial ends before it
+    changes what cannot be restored."""
     scattered = [f"resource_scatter_{how}" for how in ("add", "div", "max", "min", "mul", "sub", "update")]
     scattered_at = [f"resource_scatter_nd_{how}" for how in ("add", "max", "min", "sub", "update")]
     assigned = [f"assign{how}_variable_op" for how in ("", "_add", "_sub")]
     return (
+        *(
+            Repair(context, name, repair, is_checked=False)
+            for context, name, repair in (
+                (distribute_lib.ReplicaContextBase, "all_reduce", strategy_reductions.context_all_reduce),
+                (distribute_lib.ReplicaContext, "all_gather", strategy_reductions.context_all_gather),
+                (distribute_lib.ReplicaContextBase, "merge_call", strategy_reductions.merge_call),
+            )
+        ),
         Repair(ConcreteFunction, "_call_flat", foreign_variables.call_flat, is_checked=False),
         *(
             Repair(module, name, foreign_variables.assignment, is_checked=False)
@@ -300,14 +306,6 @@ def _of_variables() -> tuple[Repair, ...]:
         Repair(collectives, "_all_reduce", strategy_reductions.all_reduce),
         Repair(collectives, "_all_reduce_per_replica_values", strategy_reductions.all_reduce_per_replica_values),
         Repair(launcher, "_all_gather", strategy_reductions.all_gather),
-        *(
-            Repair(context, name, repair, is_checked=False)
-            for context, name, repair in (
-                (distribute_lib.ReplicaContextBase, "all_reduce", strategy_reductions.context_all_reduce),
-                (distribute_lib.ReplicaContext, "all_gather", strategy_reductions.context_all_gather),
-                (distribute_lib.ReplicaContextBase, "merge_call", strategy_reductions.merge_call),
-            )
-        ),
         *(
             Repair(variable, f"__{convert.__name__}__", variables.converting(convert))
             for convert in (int, float, complex)

@@ -3,8 +3,7 @@
 A layer may count its calls, keep a queue of what it has seen, or assign to a `tf.Variable`. Its attributes are looked
 through, and what they hold: lists, dicts, sets, arrays, generators of random numbers, objects of the user's classes,
 what functions close over, and what the names of modules stand for that they use or assign. Not restored are iterators,
-arrays of more than 64 MiB, files, and whatever is outside of
-the process.
+attributes of classes, arrays of more than 64 MiB, files, and whatever is outside of the process.
 """
 
 from __future__ import annotations
@@ -110,7 +109,8 @@ class KeptState:
     def variables_of_all(self) -> list[tf.Variable]:
         """The variables of TensorFlow's among what is kept, and those behind Keras's objects in it, of all replicas of
         this worker."""
-        held = {id(one): one for value in self.values if isinstance(value, _OF_KERAS) for one in _variables(value)}
+        of_keras = [value for value in self.values if isinstance(value, _OF_KERAS)]
+        held = {id(one): one for value in of_keras for one in getattr(value, "variables", ())}
         found = [one._value for one in held.values() if isinstance(one, keras.Variable) and one._value is not None]
         return [copy for variable in [*self._variables, *found] for copy in _copies(variable)]
 
@@ -222,10 +222,6 @@ def _state_of(generator: Any) -> tuple[Callable[[], Any], Callable[[Any], None]]
     if isinstance(generator, np.random.RandomState):
         return generator.get_state, generator.set_state
     return generator.getstate, generator.setstate
-
-
-def _variables(of_keras: Any) -> list[Any]:
-    return list(getattr(of_keras, "variables", ()))
 
 
 def _of_names(function: types.FunctionType) -> Restore:
